@@ -1,0 +1,51 @@
+# The one front door. Every target makes what it needs by itself; `make help` lists them.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON_OF_VENV := .venv/bin/python
+# One thread for the kernels: tests and benchmarks measure one core, as one Spark task has it.
+POLARS_MAX_THREADS ?= 1
+export POLARS_MAX_THREADS
+WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
+
+.PHONY: help demo test check lint format bench docs lock clean environment
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '  make %-8s %s\n' "$$target" "$$text"; done
+
+demo: environment ## a short story on the console: how far are we, and who holds it back
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
+
+test: environment ## all tests, on two processes
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
+
+check: environment ## the tests that need no JVM, in under a minute
+	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not cluster and not chaos" $(ARGS)
+
+lint: environment ## style, formatting and types
+	@$(PYTHON_OF_VENV) -m ruff check .
+	@$(PYTHON_OF_VENV) -m ruff format --check .
+	@$(PYTHON_OF_VENV) -m mypy
+
+format: environment ## lay the code out and sort its imports
+	@$(PYTHON_OF_VENV) -m ruff check --fix .
+	@$(PYTHON_OF_VENV) -m ruff format .
+
+bench: environment ## the benchmarks: results checked, then timed
+	@$(PYTHON_OF_VENV) -m benchmarks $(ARGS)
+
+docs: environment ## the documentation as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON_OF_VENV) -m mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
+lock: environment ## pin the newest versions that pyproject.toml allows, with their hashes
+	@$(PYTHON_OF_VENV) -m uv pip compile --quiet --upgrade --universal --all-extras --generate-hashes \
+		--no-header --no-emit-index-url --output-file requirements.lock pyproject.toml
+
+clean: ## remove what the other targets made
+	rm -rf .venv .venv.making site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+environment:
+	@scripts/bootstrap.sh

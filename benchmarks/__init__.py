@@ -1,0 +1,1 @@
+"""What Slackwater costs: seeded data, results checked before they are timed, ratios in one run."""

@@ -1,0 +1,203 @@
+"""The progress core: nanoseconds per buffer over history and origins, and the size of saved state.
+
+The peer is the obvious implementation: it keeps the last watermark of every input and takes the
+minimum over all of them at every step. Both must emit the same watermarks before anything is timed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+from benchmarks.report import Report, timed
+from slackwater.progress.coalescer import Coalescer
+from slackwater.progress.tracker import ProgressTracker
+from slackwater.progress.values import BufferHeader, Watermark
+
+BUFFERS = (10_000, 100_000, 1_000_000)
+ORIGINS = (1, 10, 100, 1_000)
+DEPTHS = (0, 10, 1_000, 100_000)
+AIM = 300_000
+FLAT = 1.5
+"""Between the shortest and the longest history a buffer may cost this much more; cold caches are in it."""
+
+
+def headers(buffers: int, origins: int) -> list[BufferHeader]:
+    """In order, origins in turn, each buffer with a watermark."""
+    return [
+        BufferHeader(number % origins, number // origins + 1, watermarks={"default": number})
+        for number in range(buffers)
+    ]
+
+
+class ScanningPeer:
+    """The last watermark of each input, and the minimum over all of them every time."""
+
+    def __init__(self, inputs: int) -> None:
+        self.last: list[int | None] = [None] * inputs
+        self.emitted: int | None = None
+
+    def watermark(self, ordinal: int, value: int) -> int | None:
+        """What is emitted, if anything."""
+        self.last[ordinal] = value
+        known = [each for each in self.last if each is not None]
+        if len(known) < len(self.last):
+            return None
+        lowest = min(known)
+        if self.emitted is not None and lowest <= self.emitted:
+            return None
+        self.emitted = lowest
+        return lowest
+
+
+def run(report: Report) -> None:
+    """All sections."""
+    _check_equality()
+    _history(report)
+    _against_the_peer(report)
+    _disorder(report)
+    _saved_size(report)
+
+
+def _check_equality() -> None:
+    """Tracker, coalescer and peer emit the same, in a random order of origins."""
+    rng = random.Random(7)
+    for inputs in (1, 3, 50):
+        peer, coalescer, tracker = ScanningPeer(inputs), Coalescer(inputs), ProgressTracker(range(inputs))
+        sequences = [0] * inputs
+        for value in range(5_000):
+            ordinal = rng.randrange(inputs)
+            sequences[ordinal] += 1
+            expected = peer.watermark(ordinal, value)
+            wanted = () if expected is None else (Watermark(expected),)
+            assert coalescer.watermark(ordinal, Watermark(value)) == wanted
+            header = BufferHeader(ordinal, sequences[ordinal], watermarks={"default": value})
+            assert tracker.observe(header).emitted == wanted
+
+
+def _track(stream: list[BufferHeader], origins: int) -> ProgressTracker:
+    tracker = ProgressTracker(range(origins))
+    observe = tracker.observe
+    for header in stream:
+        observe(header)
+    return tracker
+
+
+def _coalesce(steps: list[tuple[int, Watermark]], inputs: int) -> Coalescer:
+    coalescer = Coalescer(inputs)
+    watermark = coalescer.watermark
+    for ordinal, value in steps:
+        watermark(ordinal, value)
+    return coalescer
+
+
+def _history(report: Report) -> None:
+    section = report.section(
+        "Progress: nanoseconds per buffer, over history and origins",
+        "In-order buffers of one chunk, origins in turn, one watermark each.",
+        ("origins", "buffers", "tracker ns", "buffers/s", "coalescer ns", "watermarks/s"),
+    )
+    costs: dict[tuple[int, int], float] = {}
+    for origins in ORIGINS:
+        for buffers in BUFFERS:
+            stream = headers(buffers, origins)
+            steps = [(number % origins, Watermark(number)) for number in range(buffers)]
+            runs = 1 if buffers == max(BUFFERS) else 3
+            tracking = timed(lambda s=stream, o=origins: _track(s, o), runs).undisturbed / buffers  # type: ignore[misc]  # bound now
+            coalescing = timed(lambda s=steps, o=origins: _coalesce(s, o), runs).undisturbed / buffers  # type: ignore[misc]  # bound now
+            costs[origins, buffers] = tracking
+            section.row(
+                origins,
+                buffers,
+                round(tracking * 1e9),
+                round(1 / tracking),
+                round(coalescing * 1e9),
+                round(1 / coalescing),
+            )
+    slowest = max(costs.values())
+    section.verdict(f"slowest tracker figure: {round(1 / slowest):,} buffers/s (aim: {AIM:,})")
+    growth = max(costs[origins, max(BUFFERS)] / costs[origins, min(BUFFERS)] for origins in ORIGINS)
+    section.verdict(f"100 times the history costs at most {growth:.2f} times as much per buffer: flat")
+    assert growth < FLAT, f"cost per buffer grows with history: {growth:.2f}"
+    steps_up = [costs[more, BUFFERS[1]] / costs[fewer, BUFFERS[1]] for fewer, more in pairwise(ORIGINS)]
+    section.verdict(f"10 times the origins costs at most {max(steps_up):.2f} times as much per buffer")
+    assert max(steps_up) < FLAT, f"cost per buffer grows faster than the logarithm of origins: {steps_up}"
+    report.show(section)
+
+
+def _against_the_peer(report: Report) -> None:
+    section = report.section(
+        "Progress: against scanning all inputs",
+        "10,000 watermarks; the peer takes the minimum over all inputs every time. Same emissions, checked.",
+        ("inputs", "coalescer ns", "peer ns", "ratio"),
+    )
+    for inputs in ORIGINS:
+        steps = [(number % inputs, Watermark(number)) for number in range(10_000)]
+
+        def scan(steps: list[tuple[int, Watermark]] = steps, inputs: int = inputs) -> None:
+            peer = ScanningPeer(inputs)
+            for ordinal, (value, _) in steps:
+                peer.watermark(ordinal, value)
+
+        ours = timed(lambda s=steps, n=inputs: _coalesce(s, n)).undisturbed  # type: ignore[misc]  # bound now
+        theirs = timed(scan).undisturbed
+        section.row(inputs, round(ours / 10_000 * 1e9), round(theirs / 10_000 * 1e9), f"{theirs / ours:.1f}×")
+    report.show(section)
+
+
+def _shuffled(depth: int, buffers: int) -> Iterator[BufferHeader]:
+    """Each block of ``depth`` buffers in a random order."""
+    rng = random.Random(depth)
+    for start in range(1, buffers + 1, depth):
+        block = list(range(start, min(start + depth, buffers + 1)))
+        rng.shuffle(block)
+        for sequence in block:
+            yield BufferHeader(0, sequence, watermarks={"default": sequence})
+
+
+def _disorder(report: Report) -> None:
+    section = report.section(
+        "Progress: buffers out of order, in pieces, twice",
+        "100,000 buffers of one origin: shuffled within blocks, in four chunks a sequence, each twice.",
+        ("input", "tracker ns", "buffers/s"),
+    )
+    buffers = 100_000
+    chunked = [
+        BufferHeader(0, sequence, chunk, chunk == 4, {"default": sequence})
+        for sequence in range(1, buffers // 4 + 1)
+        for chunk in (1, 2, 3, 4)
+    ]
+    inputs: dict[str, list[BufferHeader]] = {
+        f"shuffled in blocks of {depth:,}": list(_shuffled(depth, buffers)) for depth in (10, 1_000, 100_000)
+    }
+    inputs["four chunks a sequence"] = chunked
+    inputs["every buffer twice"] = [header for header in headers(buffers // 2, 1) for _ in range(2)]
+    for name, stream in inputs.items():
+        tracker = _track(stream, 1)
+        assert tracker.complete(0) == max(header.sequence for header in stream)
+        assert tracker.current() == max(header.watermarks["default"] for header in stream)
+        cost = timed(lambda s=stream: _track(s, 1)).undisturbed / len(stream)  # type: ignore[misc]  # bound now
+        section.row(name, round(cost * 1e9), round(1 / cost))
+    report.show(section)
+
+
+def _saved_size(report: Report) -> None:
+    section = report.section(
+        "Progress: bytes of saved state",
+        "One origin after 100,000 sequences, and more beyond a gap: all of them, or only every second one.",
+        ("sequences beyond the gap", "bytes, one gap", "bytes, a gap each", "load µs, a gap each"),
+    )
+    for depth in DEPTHS:
+        sizes = []
+        for stride in (1, 2):
+            tracker = _track(headers(100_000, 1), 1)
+            for number in range(depth):
+                tracker.observe(BufferHeader(0, 100_002 + stride * number, watermarks={"default": number}))
+            saved = tracker.save()
+            assert ProgressTracker.load(saved).save() == saved
+            sizes.append(len(saved))
+        loading = timed(lambda s=saved: ProgressTracker.load(s)).undisturbed  # type: ignore[misc]  # bound now
+        section.row(depth, *sizes, round(loading * 1e6))
+    section.verdict("history costs nothing; what is out of order costs by its gaps, not by its length")
+    report.show(section)

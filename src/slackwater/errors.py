@@ -1,0 +1,166 @@
+"""The exception tree: every error carries the offending value and says what would be right.
+
+An error is read twice: by a person at 3 a.m., who needs the message to name the fix, and by
+code, which needs the parts of that message as attributes. So each class takes the parts, keeps
+them, and words the message itself; the same mistake reads the same wherever it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from slackwater._text import instant_text
+
+
+def _rebuild(cls: type[SlackwaterError], message: str, state: dict[str, Any]) -> SlackwaterError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class SlackwaterError(Exception):
+    """The root of everything Slackwater raises on purpose.
+
+    Errors cross process boundaries (a Spark worker fails, the driver reports), so they pickle
+    with all their attributes whatever the signature of their constructor.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+# ---- arguments
+
+
+class InvalidArgument(SlackwaterError, ValueError):
+    """A value given by the caller cannot be used.
+
+    >>> try:
+    ...     raise InvalidArgument("size", 0, "must be greater than zero", fix='write size="10 seconds"')
+    ... except InvalidArgument as error:
+    ...     print(error)
+    size = 0: must be greater than zero; write size="10 seconds"
+    """
+
+    def __init__(self, name: str, value: object, reason: str, *, fix: str | None = None) -> None:
+        self.name = name
+        self.value = value
+        self.reason = reason
+        self.fix = fix
+        super().__init__(f"{name} = {value!r}: {reason}" + (f"; {fix}" if fix else ""))
+
+
+class InvalidDuration(InvalidArgument):
+    """A duration that cannot be read, or that is not allowed where it stands."""
+
+
+class InvalidInstant(InvalidArgument):
+    """A point in time that cannot be read, or that lies outside what 64 bits of microseconds hold."""
+
+
+# ---- progress
+
+
+class ProgressError(SlackwaterError):
+    """A producer broke a rule of the progress protocol; nothing of the offending step was kept."""
+
+
+class WatermarkRegression(ProgressError):
+    """A watermark that does not lie above the previous one of the same input and key (C1)."""
+
+    def __init__(self, source: object, key: str, previous: int, value: int) -> None:
+        self.source = source
+        self.key = key
+        self.previous = previous
+        self.value = value
+        relation = "equals" if value == previous else "goes back from"
+        super().__init__(
+            f"watermark {value} ({instant_text(value)}) of key {key!r} on {source} {relation} "
+            f"{previous} ({instant_text(previous)}): watermarks on one input and key must strictly "
+            f"increase; send one only when it has moved"
+        )
+
+
+class AfterDone(ProgressError):
+    """Something arrived from an input or origin that had already said DONE (C7, S6)."""
+
+    def __init__(self, source: object, received: str) -> None:
+        self.source = source
+        self.received = received
+        super().__init__(
+            f"{received} on {source} after DONE: DONE is final; say IDLE for an input that may speak again"
+        )
+
+
+class UnknownSource(ProgressError):
+    """An input, origin or partition that was not declared."""
+
+    def __init__(self, source: object, known: Iterable[object], *, fix: str) -> None:
+        self.source = source
+        self.known = tuple(known)
+        shown = ", ".join(str(name) for name in self.known[:10]) or "none"
+        more = f" and {len(self.known) - 10} more" if len(self.known) > 10 else ""
+        super().__init__(f"{source} is not known here (known: {shown}{more}); {fix}")
+
+
+class SequenceConflict(ProgressError):
+    """A buffer whose sequence or chunk number contradicts the rules or what was seen before (S6)."""
+
+    def __init__(self, origin: object, sequence: int, chunk: int, reason: str) -> None:
+        self.origin = origin
+        self.sequence = sequence
+        self.chunk = chunk
+        self.reason = reason
+        super().__init__(f"origin {origin!r}, sequence {sequence}, chunk {chunk}: {reason}")
+
+
+# ---- saved state
+
+
+class StateError(SlackwaterError):
+    """Saved state that cannot be loaded. It is never loaded in part."""
+
+
+class CorruptState(StateError):
+    """Saved bytes that are cut short, changed, or not of the form they claim to be."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what = what
+        self.reason = reason
+        super().__init__(
+            f"the saved {what} cannot be loaded: {reason}; restore an intact copy, or start without it"
+        )
+
+
+class UnsupportedStateVersion(StateError):
+    """Saved bytes of a version that this release does not read."""
+
+    def __init__(self, what: str, version: int, supported: Iterable[int]) -> None:
+        self.what = what
+        self.version = version
+        self.supported = tuple(supported)
+        readable = ", ".join(str(number) for number in self.supported)
+        super().__init__(
+            f"the saved {what} has version {version}, this release reads {readable}; "
+            f"load it with the release that wrote it"
+        )
+
+
+# ---- async stages
+
+
+class AsyncItemFailed(SlackwaterError):
+    """An async stage gave up on an item (A4); the cause is chained."""
+
+    def __init__(self, key: object, attempts: int, reason: str) -> None:
+        self.key = key
+        self.attempts = attempts
+        self.reason = reason
+        tried = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"item with key {key!r} failed after {tried}: {reason}")

@@ -1,0 +1,89 @@
+"""Why a watermark is where it is: who holds it back, since when, and for what reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from slackwater._text import instant_text
+
+
+class Reason(Enum):
+    """Why the one named in an `Explanation` holds the watermark back."""
+
+    NEVER_SPOKE = "never spoke"
+    SLOWEST = "slowest"
+    GAP = "gap"
+    IDLE = "idle"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The first sequence of an origin that is not complete, while later ones may have come.
+
+    ``missing`` lists the missing chunks as inclusive ranges; the end of the last range is None
+    while the sequence's last chunk has not been seen, because then nobody knows how many follow.
+
+    >>> str(Gap(4, ((2, 2), (5, 7))))
+    'gap at sequence 4 (chunks missing: 2, 5-7)'
+    >>> str(Gap(4, ((1, None),)))
+    'gap at sequence 4 (chunks missing: all)'
+    """
+
+    sequence: int
+    missing: tuple[tuple[int, int | None], ...]
+
+    def __str__(self) -> str:
+        if self.missing == ((1, None),):
+            chunks = "all"
+        else:
+            chunks = ", ".join(_range_text(first, last) for first, last in self.missing)
+        return f"gap at sequence {self.sequence} (chunks missing: {chunks})"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer of ``why()`` for one watermark key.
+
+    ``held_by`` is the input, partition or origin that would have to move for the watermark to
+    move (None if there is nobody to wait for), ``holder_watermark`` how far it is itself, and
+    ``others`` how many more are in the same position. ``since`` is on the clock that the caller
+    passed as ``now``; None if it passed none.
+
+    >>> print(Explanation("default", 5_000_000, Reason.SLOWEST, "origin 'b'", holder_watermark=5_000_000))
+    watermark 1970-01-01T00:00:05Z: held back by origin 'b' (slowest, at 1970-01-01T00:00:05Z)
+    """
+
+    key: str
+    watermark: int | None
+    reason: Reason
+    held_by: str | None = None
+    since: int | None = None
+    holder_watermark: int | None = None
+    gap: Gap | None = None
+    others: int = 0
+
+    @property
+    def text(self) -> str:
+        """One line for people; the same words on the console, the page and in logs."""
+        of_key = "" if self.key == "default" else f" of key {self.key!r}"
+        since = "" if self.since is None else f" since {instant_text(self.since)}"
+        head = f"watermark{of_key} {instant_text(self.watermark)}: "
+        if self.held_by is None:
+            who = {Reason.IDLE: "every input is idle", Reason.DONE: "every input is done"}
+            return f"{head}{who.get(self.reason, 'there is no input')}{since}"
+        detail = str(self.gap) if self.gap is not None else self.reason.value
+        if self.holder_watermark is not None:
+            detail += f", at {instant_text(self.holder_watermark)}"
+        others = f", and {self.others} more" if self.others else ""
+        return f"{head}held back by {self.held_by}{since} ({detail}){others}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _range_text(first: int, last: int | None) -> str:
+    if last is None:
+        return f"{first} and on"
+    return str(first) if first == last else f"{first}-{last}"

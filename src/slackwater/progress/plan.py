@@ -1,0 +1,107 @@
+"""Origin numbers of a pipeline: rule S11.
+
+Sources and stateful operators are origins. When a pipeline is built they get numbers from 1,
+bottom-up in plan order, so that the same pipeline always numbers them alike; a partition, device
+or segment inside a source is a name under its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from slackwater.errors import InvalidArgument
+
+
+class Kind(Enum):
+    """What a node of a plan is, as far as origins are concerned."""
+
+    SOURCE = "source"
+    STATEFUL = "stateful"
+    STATELESS = "stateless"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanNode:
+    """One step of a pipeline. Two nodes are the same only if they are one object.
+
+    >>> PlanNode("bids", Kind.SOURCE).name
+    'bids'
+    """
+
+    name: str
+    kind: Kind
+    inputs: tuple[PlanNode, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.SOURCE and self.inputs:
+            raise InvalidArgument(
+                "inputs", self.name, "is a source and has inputs", fix="make it stateless or stateful"
+            )
+        if self.kind is not Kind.SOURCE and not self.inputs:
+            raise InvalidArgument(
+                "inputs", self.name, f"is {self.kind.value} and has no input", fix="give it one"
+            )
+
+
+class PipelinePlan:
+    """A pipeline from its sources to one result, with its origins numbered.
+
+    >>> bids, asks = PlanNode("bids", Kind.SOURCE), PlanNode("asks", Kind.SOURCE)
+    >>> cheap = PlanNode("cheap", Kind.STATELESS, (asks,))
+    >>> plan = PipelinePlan(PlanNode("join", Kind.STATEFUL, (bids, cheap)))
+    >>> print(plan.explain())
+    origin 3  join (stateful)
+      origin 1  bids (source)
+      -         cheap (stateless)
+        origin 2  asks (source)
+    """
+
+    __slots__ = ("_numbers", "result")
+
+    def __init__(self, result: PlanNode) -> None:
+        self.result = result
+        self._numbers: dict[PlanNode, int] = {}
+        for node in _bottom_up(result):
+            if node.kind is not Kind.STATELESS:
+                self._numbers[node] = len(self._numbers) + 1
+
+    def number(self, node: PlanNode) -> int:
+        """The origin number of a source or stateful operator of this pipeline."""
+        number = self._numbers.get(node)
+        if number is None:
+            raise InvalidArgument(
+                "node", node.name, "is no origin of this pipeline", fix="ask for a source or operator"
+            )
+        return number
+
+    @property
+    def origins(self) -> dict[int, PlanNode]:
+        """Every origin by its number, ascending."""
+        return {number: node for node, number in self._numbers.items()}
+
+    def explain(self) -> str:
+        """The plan as an indented tree, each origin with its number."""
+        lines: list[str] = []
+        stack: list[tuple[PlanNode, int]] = [(self.result, 0)]
+        while stack:
+            node, depth = stack.pop()
+            label = f"origin {self._numbers[node]}" if node in self._numbers else "-       "
+            lines.append(f"{'  ' * depth}{label}  {node.name} ({node.kind.value})")
+            stack += [(below, depth + 1) for below in reversed(node.inputs)]
+        return "\n".join(lines)
+
+
+def _bottom_up(result: PlanNode) -> Iterator[PlanNode]:
+    """Every node once, its inputs before it, inputs in their order. No recursion: plans can be deep."""
+    entered: set[PlanNode] = set()
+    stack = [(result, False)]
+    while stack:
+        node, inputs_done = stack.pop()
+        if inputs_done:
+            yield node
+        elif node not in entered:
+            entered.add(node)
+            stack.append((node, True))
+            stack += [(below, False) for below in reversed(node.inputs)]

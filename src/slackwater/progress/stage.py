@@ -1,0 +1,168 @@
+"""An async stage on asyncio: capacity, timeouts, retries with back-off, and watermarks in their place.
+
+The order in which things leave is decided by `ordering`; this module only runs the calls. It
+pulls its input no faster than the capacity allows, so a slow service slows the source down
+instead of filling memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
+
+from slackwater.errors import AsyncItemFailed, InvalidArgument
+from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
+from slackwater.progress.values import Watermark
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_DOUBLINGS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how soon a failed call is tried again; the delay doubles up to a limit.
+
+    >>> [Retry(3, first_delay=0.5, longest_delay=1.5).delay(attempt) for attempt in (1, 2, 3)]
+    [0.5, 1.0, 1.5]
+    """
+
+    retries: int = 0
+    first_delay: float = 0.1
+    longest_delay: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise InvalidArgument("retries", self.retries, "is negative", fix="give 0 for none")
+        if not 0 <= self.first_delay <= self.longest_delay:
+            raise InvalidArgument(
+                "first_delay", self.first_delay, f"is not between 0 and longest_delay, {self.longest_delay}",
+                fix="give seconds",
+            )  # fmt: skip
+
+    def delay(self, attempt: int) -> float:
+        """How many seconds to wait after the ``attempt``-th failed attempt.
+
+        >>> Retry(first_delay=1).delay(3)
+        4.0
+        """
+        doublings = min(attempt - 1, _MOST_DOUBLINGS)
+        return min(self.first_delay * float(2**doublings), self.longest_delay)
+
+
+class AsyncStage(Generic[Item, Result]):
+    """Calls ``function`` for every item, many at a time, and lets watermarks leave in their place.
+
+    ``capacity`` is how many items may be under way, ``timeout`` how many seconds one item may take
+    over all its attempts and waits, ``attempt_timeout`` how many a single attempt may take before
+    it counts as failed and is tried again. A result of None filters the item. An item that fails
+    for good fails the stage, with the item's key (``key(item)``) in the message; the other calls
+    are cancelled.
+
+    >>> async def double(number: int) -> int:
+    ...     return 2 * number
+    >>> async def source():
+    ...     yield 1
+    ...     yield Watermark(10)
+    ...     yield 2
+    >>> async def main():
+    ...     return [out async for out in AsyncStage(double, capacity=8).run(source())]
+    >>> asyncio.run(main())
+    [2, Watermark(value=10, key='default'), 4]
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Item], Awaitable[Result | None]],
+        *,
+        ordered: bool = True,
+        capacity: int = 100,
+        timeout: float | None = None,
+        attempt_timeout: float | None = None,
+        retry: Retry | None = None,
+        key: Callable[[Item], object] = repr,
+    ) -> None:
+        for name, seconds in (("timeout", timeout), ("attempt_timeout", attempt_timeout)):
+            if seconds is not None and seconds <= 0:
+                raise InvalidArgument(
+                    name, seconds, "must be greater than zero", fix="leave it out for no limit"
+                )
+        self._function = function
+        self._ordered = ordered
+        self._capacity = capacity
+        self._timeout = timeout
+        self._attempt_timeout = attempt_timeout
+        self._retry = retry or Retry()
+        self._key = key
+        self._ordering()  # refuses a bad capacity now, not when the first item comes
+
+    async def run(self, source: AsyncIterable[Item | Watermark]) -> AsyncIterator[Result | Watermark]:
+        """Results and watermarks, as they leave. Ends when the source has and all calls are done."""
+        ordering = self._ordering()
+        items = aiter(source)
+        running: dict[asyncio.Task[Result | None], Ticket] = {}
+        incoming: asyncio.Task[Item | Watermark | _End] | None = None
+        ended = False
+        try:
+            while True:
+                if incoming is None and not ended and ordering.held < self._capacity:
+                    incoming = asyncio.ensure_future(_next(items))
+                waiting = {*running, incoming} if incoming is not None else {*running}
+                if not waiting:
+                    return
+                finished, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in finished]:
+                    for leaving in ordering.complete(running.pop(task), task.result()):
+                        yield leaving
+                if incoming is not None and incoming in finished:
+                    item = incoming.result()
+                    incoming = None
+                    if isinstance(item, _End):
+                        ended = True
+                    elif isinstance(item, Watermark):
+                        for leaving in ordering.watermark(item):
+                            yield leaving
+                    else:
+                        # An item is pulled only while there is room for it, so there is a ticket.
+                        running[asyncio.ensure_future(self._call(item))] = cast(Ticket, ordering.submit())
+        finally:
+            pending: list[asyncio.Task[Any]] = [*running] if incoming is None else [*running, incoming]
+            for unfinished in pending:
+                unfinished.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    def _ordering(self) -> OrderedResults[Result] | UnorderedResults[Result]:
+        return OrderedResults(self._capacity) if self._ordered else UnorderedResults(self._capacity)
+
+    async def _call(self, item: Item) -> Result | None:
+        attempt = 0
+        try:
+            async with asyncio.timeout(self._timeout) as whole:
+                while True:
+                    attempt += 1
+                    try:
+                        async with asyncio.timeout(self._attempt_timeout):
+                            return await self._function(item)
+                    except Exception as error:
+                        if attempt > self._retry.retries or whole.expired():
+                            raise AsyncItemFailed(self._key(item), attempt, _reason(error)) from error
+                    await asyncio.sleep(self._retry.delay(attempt))
+        except TimeoutError as error:
+            raise AsyncItemFailed(self._key(item), attempt, f"no result after {self._timeout} s") from error
+
+
+class _End:
+    """What the source gives after its last item: a task must not raise StopAsyncIteration."""
+
+
+async def _next(items: AsyncIterator[Item | Watermark]) -> Item | Watermark | _End:
+    return await anext(items, _End())
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,45 @@
+"""A stage that waits for answers (A1-A3): the pure ordering, told what was submitted and what completed."""
+
+from __future__ import annotations
+
+from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
+from slackwater.progress.values import DEFAULT_KEY, Watermark
+from tests.conformance.framework import Case, Difference, Fields, Step, equal, run_steps
+
+FIELDS = Fields({"mode", "steps", "output"}, {"capacity"})
+STEPS = (
+    Fields({"submit"}, {"refused"}),
+    Fields({"complete"}),
+    Fields({"watermark"}, {"key"}),
+)
+_WATERMARK = Fields({"watermark"}, {"key"})
+
+
+def run(case: Case) -> None:
+    modes = {"ordered": OrderedResults[str], "unordered": UnorderedResults[str]}
+    if case["mode"] not in modes:
+        raise Difference(f"mode {case['mode']!r} is not one of {sorted(modes)}")
+    stage = modes[case["mode"]](case.get("capacity"))
+    tickets: dict[str, Ticket] = {}
+    output: list[str | Watermark] = []
+
+    def perform(step: Step) -> None:
+        if "submit" in step:
+            ticket = stage.submit()
+            equal("refused", step.get("refused", False), ticket is None)
+            if ticket is not None:
+                tickets[step["submit"]] = ticket
+        elif "complete" in step:
+            output.extend(stage.complete(tickets[step["complete"]], step["complete"]))
+        else:
+            output.extend(stage.watermark(Watermark(step["watermark"], step.get("key", DEFAULT_KEY))))
+
+    run_steps(case["steps"], perform)
+    equal("output", [_parsed(entry) for entry in case["output"]], output)
+
+
+def _parsed(entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry
+    _WATERMARK.check(entry, "output")
+    return Watermark(entry["watermark"], entry.get("key", DEFAULT_KEY))

@@ -1,0 +1,47 @@
+"""Several inputs into one (C1-C10): each case drives a `Coalescer`, saved and loaded on the way."""
+
+from __future__ import annotations
+
+from slackwater.progress.coalescer import Coalescer
+from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark
+from tests.conformance.emissions import check_emissions
+from tests.conformance.framework import Case, Fields, Step, run_steps
+
+FIELDS = Fields({"inputs", "steps"})
+STEPS = (
+    Fields({"input", "watermark"}, {"key", "emit"}),
+    Fields({"input", "idle"}, {"emit"}),
+    Fields({"input", "event"}, {"emit"}),
+    Fields({"input", "done"}, {"emit"}),
+)
+
+
+def _perform(coalescer: Coalescer, step: Step) -> tuple[Emission, ...]:
+    ordinal = step["input"]
+    if "watermark" in step:
+        return coalescer.watermark(ordinal, Watermark(step["watermark"], step.get("key", DEFAULT_KEY)))
+    if "idle" in step:
+        return coalescer.idle(ordinal)
+    if "event" in step:
+        return coalescer.event(ordinal)
+    return coalescer.done(ordinal)
+
+
+def _in_one_go(case: Case) -> None:
+    coalescer = Coalescer(case["inputs"])
+    run_steps(case["steps"], lambda step: check_emissions(step.get("emit", []), _perform(coalescer, step)))
+
+
+def _saved_between_steps(case: Case) -> None:
+    saved = Coalescer(case["inputs"]).save()
+
+    def perform(step: Step) -> None:
+        nonlocal saved
+        coalescer = Coalescer.load(saved)
+        check_emissions(step.get("emit", []), _perform(coalescer, step))
+        saved = coalescer.save()
+
+    run_steps(case["steps"], perform)
+
+
+SUBJECTS = {"": _in_one_go, "saved": _saved_between_steps}

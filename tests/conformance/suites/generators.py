@@ -1,0 +1,89 @@
+"""Watermarks at a source (G1-G9). A partition is numbered in the cases by its place among those present."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from slackwater.progress.generator import (
+    Clock,
+    Constant,
+    FixedDelay,
+    Lag,
+    WatermarkGenerator,
+    WatermarkPolicy,
+)
+from slackwater.progress.values import Emission
+from tests.conformance.emissions import check_emissions
+from tests.conformance.framework import Case, Difference, Fields, Step, run_steps
+
+FIELDS = Fields({"partitions", "steps"}, {"policy", "lag", "value", "frame", "frame_offset", "idle_after"})
+STEPS = (
+    Fields({"event", "partition"}, {"now", "emit"}),
+    Fields({"tick"}, {"now", "emit"}),
+    Fields({"add"}, {"now", "emit"}),
+    Fields({"remove"}, {"now", "emit"}),
+    Fields({"restore"}, {"now", "emit"}),
+)
+
+
+def _policy(case: Case) -> WatermarkPolicy:
+    name = case.get("policy", "lag")
+    if name == "constant":
+        return Constant(case["value"])
+    policies: dict[str, type[Lag | Clock | FixedDelay]] = {"lag": Lag, "clock": Clock, "fixed": FixedDelay}
+    try:
+        return policies[name](case["lag"])
+    except KeyError as missing:
+        raise Difference(f"policy {name!r}: {missing} is not known or not given") from None
+
+
+class _Driver:
+    """A generator, the clock of the case, and which partition has which number now."""
+
+    def __init__(self, case: Case) -> None:
+        self.now = 0
+        self._names = count()
+        self._numbered: list[int] = [next(self._names) for _ in range(case["partitions"])]
+        self.generator = WatermarkGenerator(
+            _policy(case),
+            partitions=self._numbered,
+            now=0,
+            idle_after=case.get("idle_after"),
+            frame=case.get("frame", 1),
+            frame_offset=case.get("frame_offset", 0),
+        )
+
+    def perform(self, step: Step) -> tuple[Emission, ...]:
+        self.now = step.get("now", self.now)
+        if "event" in step:
+            return self.generator.observe(self._numbered[step["partition"]], step["event"], now=self.now)
+        if "tick" in step:
+            return self.generator.tick(now=self.now)
+        if "remove" in step:
+            return self.generator.remove(self._numbered.pop(step["remove"]), now=self.now)
+        if "restore" in step:
+            watermarks = {self._numbered[number]: value for number, value in step["restore"].items()}
+            self.generator.restore(watermarks, now=self.now)
+            return ()
+        for _ in range(step["add"]):
+            self._numbered.append(next(self._names))
+            self.generator.add(self._numbered[-1], now=self.now)
+        return ()
+
+
+def _in_one_go(case: Case) -> None:
+    driver = _Driver(case)
+    run_steps(case["steps"], lambda step: check_emissions(step.get("emit", []), driver.perform(step)))
+
+
+def _saved_between_steps(case: Case) -> None:
+    driver = _Driver(case)
+
+    def perform(step: Step) -> None:
+        check_emissions(step.get("emit", []), driver.perform(step))
+        driver.generator = driver.generator.load(driver.generator.save())
+
+    run_steps(case["steps"], perform)
+
+
+SUBJECTS = {"": _in_one_go, "saved": _saved_between_steps}

@@ -1,0 +1,146 @@
+"""A watermark generator, recomputed from the whole history of events, ticks and partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, WatermarkPolicy
+from slackwater.progress.values import IDLE, Emission, Watermark
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One step: an event (partition and timestamp), a tick, an addition or a removal."""
+
+    now: int
+    kind: str
+    partition: str | None = None
+    timestamp: int | None = None
+
+
+@dataclass
+class GeneratorModel:
+    """Every step so far; the answers are derived from them alone."""
+
+    policy: WatermarkPolicy
+    idle_after: int | None
+    frame: int
+    frame_offset: int
+    max_ahead: int | None
+    steps: list[Happened] = field(default_factory=list)
+    outputs: list[list[Emission]] = field(default_factory=list)
+
+    def present(self, upto: int) -> list[str]:
+        """The partitions that exist after ``upto`` steps."""
+        there: list[str] = []
+        for step in self.steps[:upto]:
+            if step.kind == "add" and step.partition is not None:
+                there.append(step.partition)
+            if step.kind == "remove" and step.partition is not None:
+                there.remove(step.partition)
+        return there
+
+    def since(self, partition: str, upto: int) -> int:
+        """The step with which the partition's present life began."""
+        return max(
+            number
+            for number, step in enumerate(self.steps[:upto])
+            if step.kind == "add" and step.partition == partition
+        )
+
+    def is_idle(self, partition: str, upto: int) -> bool:
+        """Whether an evaluation since it was last heard found it silent for the timeout."""
+        if self.idle_after is None:
+            return False
+        heard = max(
+            number
+            for number, step in enumerate(self.steps[:upto])
+            if step.partition == partition and step.kind in {"add", "event"}
+        )
+        return any(
+            step.kind != "add" and step.now - self.steps[heard].now >= self.idle_after
+            for step in self.steps[heard:upto]
+        )
+
+    def watermark(self, partition: str, upto: int) -> int | None:
+        """The partition's own watermark."""
+        values: list[int] = []
+        for number in range(self.since(partition, upto), upto):
+            step = self.steps[number]
+            if step.kind == "add":
+                continue
+            if isinstance(self.policy, Lag):
+                if step.kind == "event" and step.partition == partition and not self.is_ahead(step):
+                    assert step.timestamp is not None
+                    values.append(step.timestamp - self.policy.lag)
+            elif not self.is_idle(partition, number + 1):
+                limit = step.timestamp if step.kind == "event" else None
+                values.append(self.clock_value(step.now, limit))
+        return max(values, default=None)
+
+    def clock_value(self, now: int, limit: int | None) -> int:
+        match self.policy:
+            case FixedDelay():
+                return now - self.policy.lag
+            case Clock():
+                value = now - self.policy.lag
+            case Constant():
+                value = self.policy.value
+            case _:
+                raise AssertionError(self.policy)
+        return value if limit is None else min(value, limit)
+
+    def is_ahead(self, step: Happened) -> bool:
+        return (
+            self.max_ahead is not None
+            and step.timestamp is not None
+            and step.timestamp > step.now + self.max_ahead
+        )
+
+    def ahead(self) -> int:
+        return sum(1 for step in self.steps if self.is_ahead(step))
+
+    def perform(self, step: Happened) -> list[Emission]:
+        """What the step must emit."""
+        self.steps.append(step)
+        output: list[Emission] = [] if step.kind == "add" else self._evaluate()
+        self.outputs.append(output)
+        return output
+
+    def _evaluate(self) -> list[Emission]:
+        upto = len(self.steps)
+        active = [partition for partition in self.present(upto) if not self.is_idle(partition, upto)]
+        value: int | None
+        if active:
+            own = [self.watermark(partition, upto) for partition in active]
+            value = None if None in own else min(each for each in own if each is not None)
+        else:
+            value = self._top()
+        output: list[Emission] = []
+        if value is not None and self.frame:
+            floored = (value - self.frame_offset) // self.frame * self.frame + self.frame_offset
+            before = [each.value for past in self.outputs for each in past if isinstance(each, Watermark)]
+            if floored > max(before, default=floored - 1):
+                output.append(Watermark(floored))
+        if not active and not self._idle_still_said():
+            output.append(IDLE)
+        return output
+
+    def _top(self) -> int | None:
+        """The highest watermark that any partition, also a removed one, ever had."""
+        tops = [
+            value
+            for upto in range(1, len(self.steps) + 1)
+            for partition in self.present(upto)
+            if (value := self.watermark(partition, upto)) is not None
+        ]
+        return max(tops, default=None)
+
+    def _idle_still_said(self) -> bool:
+        for number in range(len(self.outputs) - 1, -1, -1):
+            upto = number + 1
+            if any(not self.is_idle(partition, upto) for partition in self.present(upto)):
+                return False
+            if IDLE in self.outputs[number]:
+                return True
+        return False

@@ -1,0 +1,48 @@
+"""The demo's remarks are claims about what the tracker says; here they are checked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from slackwater.demo import ORIGINS, STORY, Scene, play
+from slackwater.progress.explanation import Reason
+from slackwater.progress.tracker import ProgressTracker
+from slackwater.time import to_datetime
+
+
+def _told(scene: Scene) -> tuple[str, str, str]:
+    watermark = "-" if scene.why.watermark is None else to_datetime(scene.why.watermark).strftime("%H:%M")
+    return watermark, (scene.why.held_by or "nobody").removeprefix("origin "), scene.why.reason.value
+
+
+def test_the_story_is_what_its_remarks_say() -> None:
+    scenes = list(play(ProgressTracker(ORIGINS)))
+    assert [_told(scene) for scene in scenes] == [
+        ("-", "'south'", "never spoke"),
+        ("-", "'east'", "never spoke"),
+        ("12:01", "'north'", "slowest"),
+        ("12:02", "'south'", "slowest"),
+        ("12:02", "'south'", "gap"),
+        ("12:02", "'south'", "gap"),
+        ("12:06", "'north'", "slowest"),
+        ("12:06", "'north'", "slowest"),
+        ("12:07", "'east'", "slowest"),
+        ("12:09", "'south'", "slowest"),
+        ("12:09", "'north'", "slowest"),
+        ("12:09", "'south'", "slowest"),
+        ("12:12", "'east'", "slowest"),
+        ("12:15", "'north'", "slowest"),
+        ("12:15", "nobody", "done"),
+    ]
+    assert [scene.duplicate for scene in scenes].index(True) == 7
+    assert scenes[-1].why.reason is Reason.DONE
+
+
+def test_the_command_tells_every_step() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "slackwater.demo"], capture_output=True, text=True, check=True
+    )
+    assert not ran.stderr
+    assert ran.stdout.count("watermark") >= len(STORY)
+    assert "gap at sequence 2" in ran.stdout

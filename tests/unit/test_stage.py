@@ -1,0 +1,201 @@
+"""The asyncio driver: capacity, timeouts, retries with back-off (A3, A4), on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from slackwater.errors import AsyncItemFailed, InvalidArgument
+from slackwater.progress.stage import AsyncStage, Retry
+from slackwater.progress.values import Watermark
+from tests.support.virtual_time import run
+
+
+async def _source(*items: Any) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+def _run(stage: AsyncStage[Any, Any], *items: Any) -> tuple[list[Any], float]:
+    async def main() -> list[Any]:
+        return [leaving async for leaving in stage.run(_source(*items))]
+
+    return run(main())
+
+
+def _sleeper(answer: Callable[[float], Any] = lambda seconds: seconds) -> Callable[[float], Awaitable[Any]]:
+    async def call(seconds: float) -> Any:
+        await asyncio.sleep(seconds)
+        return answer(seconds)
+
+    return call
+
+
+def test_ordered_results_wait_for_the_head() -> None:
+    output, seconds = _run(AsyncStage(_sleeper()), 3, 1, Watermark(10), 2)
+    assert output == [3, 1, Watermark(10), 2]
+    assert seconds == pytest.approx(3)
+
+
+def test_unordered_results_leave_as_they_complete_and_the_watermark_waits() -> None:
+    output, seconds = _run(AsyncStage(_sleeper(), ordered=False), 3, 1, Watermark(10), 2)
+    assert output == [1, 2, 3, Watermark(10)]
+    assert seconds == pytest.approx(3)
+
+
+def test_capacity_limits_how_many_calls_run_at_once() -> None:
+    under_way = most = 0
+
+    async def call(item: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(1)
+        under_way -= 1
+        return item
+
+    output, seconds = _run(AsyncStage(call, capacity=3), *range(9))
+    assert output == list(range(9))
+    assert most == 3
+    assert seconds == pytest.approx(3)
+
+
+def test_the_source_is_not_pulled_while_there_is_no_room() -> None:
+    pulled: list[int] = []
+
+    async def source() -> AsyncIterator[int]:
+        for number in range(10):
+            pulled.append(number)
+            yield number
+
+    async def main() -> int:
+        stage = AsyncStage(_sleeper(lambda item: item), capacity=2)
+        results = stage.run(source())
+        await anext(results)
+        waiting = len(pulled)
+        await results.aclose()  # type: ignore[attr-defined]  # run() is an async generator
+        return waiting
+
+    pulled_by_then, _ = run(main())
+    assert pulled_by_then <= 4
+
+
+def test_none_filters_the_item_and_releases_the_watermark_behind_it() -> None:
+    output, _ = _run(AsyncStage(_sleeper(lambda _: None)), 1, Watermark(5))
+    assert output == [Watermark(5)]
+
+
+def test_retries_back_off_and_then_succeed() -> None:
+    attempts = 0
+
+    async def flaky(item: str) -> str:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 4:
+            raise ConnectionError("refused")
+        return item
+
+    output, seconds = _run(AsyncStage(flaky, retry=Retry(3, first_delay=1, longest_delay=3)), "a")
+    assert output == ["a"]
+    assert attempts == 4
+    assert seconds == pytest.approx(1 + 2 + 3)
+
+
+def test_an_exception_fails_the_stage_and_names_the_items_key() -> None:
+    async def broken(item: dict[str, int]) -> None:
+        raise ConnectionError("refused")
+
+    stage: AsyncStage[dict[str, int], None] = AsyncStage(broken, retry=Retry(2), key=lambda item: item["id"])
+    with pytest.raises(
+        AsyncItemFailed, match="key 4711 failed after 3 attempts: ConnectionError: refused"
+    ) as caught:
+        _run(stage, {"id": 4711})
+    assert caught.value.key == 4711
+    assert isinstance(caught.value.__cause__, ConnectionError)
+
+
+def test_timeout_is_for_the_whole_item() -> None:
+    stage = AsyncStage(_sleeper(), timeout=5, retry=Retry(3))
+    with pytest.raises(AsyncItemFailed, match="no result after 5 s"):
+        _run(stage, 6)
+
+
+def test_a_result_exactly_in_time_counts() -> None:
+    assert _run(AsyncStage(_sleeper(), timeout=5), 4.999)[0] == [4.999]
+
+
+def test_attempt_timeout_is_retried() -> None:
+    attempts = 0
+
+    async def hangs_once(item: str) -> str:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.sleep(100 if attempts == 1 else 0)
+        return item
+
+    output, seconds = _run(AsyncStage(hangs_once, attempt_timeout=2, retry=Retry(1, first_delay=1)), "a")
+    assert output == ["a"]
+    assert seconds == pytest.approx(3)
+
+
+def test_attempt_timeout_without_retries_says_so() -> None:
+    with pytest.raises(AsyncItemFailed, match="no answer in time"):
+        _run(AsyncStage(_sleeper(), attempt_timeout=1), 2)
+
+
+def test_a_failure_cancels_the_calls_under_way() -> None:
+    cancelled: list[str] = []
+
+    async def call(item: str) -> str:
+        if item == "bad":
+            raise ValueError("no")
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            cancelled.append(item)
+            raise
+        return item
+
+    with pytest.raises(AsyncItemFailed):
+        _run(AsyncStage(call), "slow", "bad")
+    assert cancelled == ["slow"]
+
+
+def test_a_failing_source_fails_the_stage() -> None:
+    async def source() -> AsyncIterator[int]:
+        yield 1
+        raise OSError("gone")
+
+    async def main() -> list[int | Watermark]:
+        return [each async for each in AsyncStage(_sleeper()).run(source())]
+
+    with pytest.raises(OSError, match="gone"):
+        run(main())
+
+
+def test_an_empty_source_ends_at_once() -> None:
+    assert _run(AsyncStage(_sleeper())) == ([], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"capacity": 0}, "capacity = 0"),
+        ({"timeout": 0}, "timeout = 0"),
+        ({"attempt_timeout": -1}, "attempt_timeout = -1"),
+    ],
+)
+def test_bad_settings_are_refused_when_the_stage_is_made(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidArgument, match=named):
+        AsyncStage(_sleeper(), **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"retries": -1}, {"first_delay": -1}, {"first_delay": 5, "longest_delay": 1}]
+)
+def test_bad_retries_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        Retry(**arguments)
