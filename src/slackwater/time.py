@@ -46,6 +46,8 @@ _UNITS: Final = {
     "hour": HOUR,
     "day": DAY,
     "week": WEEK,
+}
+_SHORT_UNITS: Final = {
     "us": MICROSECOND,
     "ms": MILLISECOND,
     "s": SECOND,
@@ -204,6 +206,15 @@ def frame_higher(at: int, size: int, offset: int = 0) -> int:
     return frame_floor(at, size, offset) + size
 
 
+def check_now(now: object) -> int | None:
+    """A clock reading that a caller passed, or None if it passed none.
+
+    >>> check_now(None), check_now(5)
+    (None, 5)
+    """
+    return None if now is None else check_int64(now, "now")
+
+
 def check_int64(value: object, name: str) -> int:
     """``value`` as a plain ``int`` that fits into 64 bits, or an error that names it.
 
@@ -213,20 +224,19 @@ def check_int64(value: object, name: str) -> int:
     5
     >>> check_int64(5.0, "watermark")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: watermark = 5.0: is a float; give an integer of microseconds
+    slackwater.errors.InvalidArgument: watermark = 5.0: is a float; give an integer
     """
+    fix = "give an integer"
     if isinstance(value, bool):
-        raise InvalidArgument(name, value, "is a bool", fix="give an integer of microseconds")
+        raise InvalidArgument(name, value, "is a bool", fix=fix)
     try:
         number = operator.index(value)  # type: ignore[arg-type]  # that it may fail is the point
     except TypeError:
         kind = type(value).__name__
         article = "an" if kind[0] in "aeiou" else "a"
-        raise InvalidArgument(
-            name, value, f"is {article} {kind}", fix="give an integer of microseconds"
-        ) from None
+        raise InvalidArgument(name, value, f"is {article} {kind}", fix=fix) from None
     if not BEGINNING_OF_TIME <= number <= END_OF_TIME:
-        raise InvalidArgument(name, value, "does not fit into 64 bits", fix="give microseconds since 1970")
+        raise InvalidArgument(name, value, "does not fit into 64 bits", fix=fix)
     return number
 
 
@@ -295,13 +305,15 @@ def _spark_duration(text: str, name: str) -> int:
             )
         sign, whole, fraction, word = part.groups()
         unit = word.lower()
-        size = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
+        size = _SHORT_UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
         if size is None:
             if unit.removesuffix("s") in {"month", "year", "quarter"}:
                 raise InvalidDuration(
                     name, text, f"a {unit.removesuffix('s')} has no fixed length", fix=_CALENDAR_FIX
                 )
-            raise InvalidDuration(name, text, f"unknown unit {word!r}", fix=f"use one of {', '.join(_UNITS)}")
+            raise InvalidDuration(
+                name, text, f"unknown unit {word!r}", fix=f"use one of {', '.join([*_UNITS, *_SHORT_UNITS])}"
+            )
         total += _scaled(sign, whole, fraction, size, name, text)
         position = part.end()
     return total

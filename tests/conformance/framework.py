@@ -102,11 +102,31 @@ def run_steps(steps: list[Step], perform: Callable[[Step], None]) -> None:
             else:
                 perform(step)
         except AssertionError as difference:
-            raise Difference(f"{where}\n{difference}") from difference
+            raise Difference(f"{where}\n{difference}") from None
         except SlackwaterError as error:
             raise Difference(
                 f"{where}\n  expected: no error\n  got:      {type(error).__name__}: {error}"
             ) from error
+
+
+def flag(step: Step, name: str) -> bool:
+    """Whether the step is of the kind that ``name: true`` marks; any other value cannot be understood.
+
+    >>> flag({"idle": True}, "idle"), flag({"done": True}, "idle")
+    (True, False)
+    """
+    if step.get(name, True) is not True:
+        raise BrokenCase(f"{name}: must be true, got {step[name]!r}")
+    return name in step
+
+
+def ends_in_error(case: Case) -> bool:
+    """Whether the last step must raise, so that the whole output need not be listed.
+
+    >>> ends_in_error({"steps": [{"error": True}]})
+    True
+    """
+    return "error" in case["steps"][-1]
 
 
 def must_fail(text: object, perform: Callable[[], object]) -> None:

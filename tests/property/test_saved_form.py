@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slackwater.errors import CorruptState, ProgressError, StateError, UnsupportedStateVersion
@@ -98,8 +98,8 @@ VERSION_1 = {
         "c09202c0942237b8"
     ),
     "generator": (
-        "0147949293a27030000193a2703101029493010003930b0003c29195a764656661756c7411c09311c0c09301"
-        "c0c00b0113b5bfcb"
+        "0147959293a27030000193a2703101029493010003930b0003c29195a764656661756c7411c09311c0c09301"
+        "c0c00b01c2c2b4e9f3"
     ),
     "rechunker": ("015293a161960100c09390909080919304029391029102918081040331a41c04"),
     "numbering": ("014e92a877696e646f772d31014f8b0c0f"),
@@ -181,6 +181,7 @@ def test_the_state_of_something_else_is_refused(subject: str) -> None:
 
 @ALL
 @given(content=st.binary(max_size=80))
+@example(content=b"\x93\xa1\x80")  # text that is not UTF-8
 def test_content_of_another_form_behind_a_right_checksum_is_refused_or_usable(
     subject: str, content: bytes
 ) -> None:

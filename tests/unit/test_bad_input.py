@@ -42,7 +42,7 @@ def _coalescer() -> Coalescer:
         (lambda c: c.watermark(0, Watermark(9, "order_time")), WatermarkRegression, ["'orders'", "9", "10"]),
         (lambda c: c.watermark(0, Watermark(9, "order_time")), WatermarkRegression, ["'order_time'", "back"]),
         (lambda c: c.watermark(0, Watermark(10, "order_time")), WatermarkRegression, ["'orders'", "equals"]),
-        (lambda c: c.watermark(1, Watermark(99)), AfterDone, ["'clicks'", "a watermark"]),
+        (lambda c: c.watermark(1, Watermark(99)), AfterDone, ["'clicks'", "99 of key 'default'"]),
         (lambda c: c.idle(1), AfterDone, ["'clicks'", "IDLE"]),
         (lambda c: c.done(1), AfterDone, ["'clicks'", "DONE"]),
         (lambda c: c.event(1), AfterDone, ["'clicks'", "an event"]),

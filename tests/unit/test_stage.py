@@ -123,7 +123,7 @@ def test_timeout_is_for_the_whole_item() -> None:
         _run(stage, 6)
 
 
-def test_a_result_exactly_in_time_counts() -> None:
+def test_a_result_just_in_time_counts() -> None:
     assert _run(AsyncStage(_sleeper(), timeout=5), 4.999)[0] == [4.999]
 
 
@@ -176,6 +176,52 @@ def test_a_failing_source_fails_the_stage() -> None:
         run(main())
 
 
+def test_a_cancelled_inner_task_is_a_failure_of_its_item() -> None:
+    async def call(item: str) -> str:
+        raise asyncio.CancelledError
+
+    with pytest.raises(AsyncItemFailed, match="key 'a' failed after 2 attempts: CancelledError"):
+        _run(AsyncStage(call, retry=Retry(1), key=str), "a")
+
+
+def test_a_failing_key_function_does_not_hide_the_error() -> None:
+    async def broken(item: str) -> None:
+        raise ConnectionError("refused")
+
+    def no_key(item: str) -> object:
+        raise LookupError("no id")
+
+    stage: AsyncStage[str, None] = AsyncStage(broken, key=no_key)
+    with pytest.raises(AsyncItemFailed, match=r"key function failed: LookupError.*ConnectionError"):
+        _run(stage, "a")
+
+
+def test_the_source_is_closed_when_the_stage_ends_early() -> None:
+    closed: list[bool] = []
+
+    async def source() -> AsyncIterator[float]:
+        try:
+            yield 0
+            yield 100
+            await asyncio.sleep(1000)
+        finally:
+            closed.append(True)
+
+    async def main() -> list[bool]:
+        results = AsyncStage(_sleeper(), capacity=5).run(source())
+        await anext(results)
+        await results.aclose()  # type: ignore[attr-defined]  # run() is an async generator
+        return list(closed)
+
+    assert run(main()) == ([True], 0.0)
+
+
+def test_ten_thousand_items_under_way_at_once() -> None:
+    output, seconds = _run(AsyncStage(_sleeper(lambda item: item), capacity=10_000), *[1] * 10_000)
+    assert len(output) == 10_000
+    assert seconds == pytest.approx(1)
+
+
 def test_an_empty_source_ends_at_once() -> None:
     assert _run(AsyncStage(_sleeper())) == ([], 0.0)
 
@@ -186,6 +232,8 @@ def test_an_empty_source_ends_at_once() -> None:
         ({"capacity": 0}, "capacity = 0"),
         ({"timeout": 0}, "timeout = 0"),
         ({"attempt_timeout": -1}, "attempt_timeout = -1"),
+        ({"timeout": float("nan")}, "timeout = nan"),
+        ({"capacity": None}, "capacity = None"),
     ],
 )
 def test_bad_settings_are_refused_when_the_stage_is_made(arguments: dict[str, Any], named: str) -> None:
@@ -194,7 +242,8 @@ def test_bad_settings_are_refused_when_the_stage_is_made(arguments: dict[str, An
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"retries": -1}, {"first_delay": -1}, {"first_delay": 5, "longest_delay": 1}]
+    "arguments",
+    [{"retries": -1}, {"retries": 1.5}, {"first_delay": -1}, {"longest_delay": 0}],
 )
 def test_bad_retries_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):

@@ -7,15 +7,16 @@ channels, coalesces twice (`OperatorCoalescer`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from slackwater.errors import AfterDone, CorruptState, InvalidArgument, UnknownSource, WatermarkRegression
+from slackwater.errors import AfterDone, InvalidArgument, UnknownSource, WatermarkRegression
 from slackwater.progress.explanation import Explanation
 from slackwater.progress.frontier import Frontier, SavedFrontier, Status
 from slackwater.progress.saved import Saved, SavedForm
-from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
+from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark, is_text
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, check_now
 
 
 class _SavedCoalescer(Saved):
@@ -48,16 +49,16 @@ class Coalescer:
 
     def __init__(self, inputs: int | Sequence[str], *, now: int | None = None) -> None:
         self._names: tuple[str, ...] | None = None
-        if isinstance(inputs, int):
-            count = inputs
-        else:
+        if isinstance(inputs, Sequence):
             self._names = _checked_names(inputs)
             count = len(self._names)
+        else:
+            count = check_int64(inputs, "inputs")
         if count < 1:
             raise InvalidArgument(
                 "inputs", inputs, "there must be at least one", fix="give a count or the names"
             )
-        self._frontier = Frontier(count, now)
+        self._frontier = Frontier(count, check_now(now))
 
     def watermark(
         self, ordinal: int, watermark: Watermark, *, now: int | None = None
@@ -69,8 +70,11 @@ class Coalescer:
         value, key = watermark
         if value.__class__ is not int or not BEGINNING_OF_TIME <= value <= END_OF_TIME:
             value = check_int64(value, "watermark")
+        now = check_now(now)
         frontier = self._frontier
-        status = self._live(ordinal, "a watermark")
+        status = self._status(ordinal)
+        if status is Status.DONE:
+            raise AfterDone(self._name(ordinal), f"watermark {value} of key {key!r}")
         previous = frontier.value(ordinal, key)
         if previous is not None and value <= previous:
             raise WatermarkRegression(self._name(ordinal), key, previous, value)
@@ -84,19 +88,19 @@ class Coalescer:
     def event(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
         """The input has sent data. An idle input becomes active; nothing is emitted by that (C5)."""
         if self._live(ordinal, "an event") is Status.IDLE:
-            self._frontier.wake(ordinal, now)
+            self._frontier.wake(ordinal, check_now(now))
         return ()
 
     def idle(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
         """The input has nothing to say for now: it no longer holds anything back (C4, C6)."""
         self._live(ordinal, "IDLE")
-        self._frontier.set_idle(ordinal, now)
+        self._frontier.set_idle(ordinal, check_now(now))
         return self._frontier.emit_all()
 
     def done(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
         """The input has ended (C7)."""
         self._live(ordinal, "DONE")
-        self._frontier.set_done(ordinal, now)
+        self._frontier.set_done(ordinal, check_now(now))
         return self._frontier.emit_all()
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
@@ -150,23 +154,26 @@ class Coalescer:
         """
         saved = _FORM.unseal(data)
         count = len(saved.frontier.status)
-        if count < 1 or (saved.names is not None and len(saved.names) != count):
-            raise CorruptState(_FORM.what, "its inputs do not fit together")
-        coalescer = cls(count if saved.names is None else saved.names)
-        coalescer._frontier = Frontier.load(saved.frontier, _FORM.what)
+        _FORM.check(saved.names is None or len(saved.names) == count, "its inputs do not fit together")
+        with _FORM.restoring():
+            coalescer = cls(count if saved.names is None else saved.names)
+            coalescer._frontier = Frontier.load(saved.frontier, _FORM.what)
         return coalescer
 
     def _name(self, ordinal: int) -> str:
         return f"input {ordinal}" if self._names is None else f"input {self._names[ordinal]!r}"
 
     def _live(self, ordinal: int, received: str) -> Status:
-        if not 0 <= ordinal < self._frontier.slots:
-            known = range(self._frontier.slots) if self._names is None else self._names
-            raise UnknownSource(f"input {ordinal!r}", known, fix="declare it when the coalescer is made")
-        status = self._frontier.status(ordinal)
+        status = self._status(ordinal)
         if status is Status.DONE:
             raise AfterDone(self._name(ordinal), received)
         return status
+
+    def _status(self, ordinal: int) -> Status:
+        if ordinal.__class__ is not int or not 0 <= ordinal < self._frontier.slots:
+            known = range(self._frontier.slots) if self._names is None else self._names
+            raise UnknownSource(f"input {ordinal!r}", known, fix="declare it when the coalescer is made")
+        return self._frontier.status(ordinal)
 
 
 class EdgeEmission(NamedTuple):
@@ -267,11 +274,11 @@ class OperatorCoalescer:
         True
         """
         saved = _OPERATOR_FORM.unseal(data)
-        operator = cls([1] * max(1, len(saved.channels)))
+        _OPERATOR_FORM.check(bool(saved.channels), "it has no edges")
+        operator = cls([1] * len(saved.channels))
         operator._edges = Coalescer.load(saved.edges)
         operator._channels = [Coalescer.load(channel) for channel in saved.channels]
-        if operator._edges.inputs != len(operator._channels):
-            raise CorruptState(_OPERATOR_FORM.what, "its edges do not fit together")
+        _OPERATOR_FORM.check(operator._edges.inputs == len(saved.channels), "its edges do not fit together")
         return operator
 
     def _edge(self, edge: int) -> Coalescer:
@@ -300,12 +307,12 @@ _OPERATOR_FORM = SavedForm("operator coalescer", "O", 1, _SavedOperator)
 
 
 def _checked_names(names: Sequence[object]) -> tuple[str, ...]:
-    checked = tuple(name for name in names if isinstance(name, str) and name)
+    checked = tuple(name for name in names if is_text(name) and name)
     if isinstance(names, str) or len(checked) != len(names):
         raise InvalidArgument(
             "inputs", names, "is not a list of names", fix='write ["orders", "clicks"], or a count'
         )
-    twice = sorted({name for name in checked if checked.count(name) > 1})
+    twice = [name for name, count in Counter(checked).items() if count > 1]
     if twice:
         raise InvalidArgument(
             "inputs", names, f"{twice[0]!r} stands twice", fix="give every input its own name"

@@ -19,9 +19,10 @@ from typing import NamedTuple
 from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.progress.explanation import Reason
 from slackwater.progress.saved import Saved
-from slackwater.progress.values import IDLE, Emission, Watermark
+from slackwater.progress.values import IDLE, Emission, Watermark, is_text
 
 _LONGEST_KEY = 200
+_SPARE = 16
 
 
 class Status(IntEnum):
@@ -81,23 +82,29 @@ class _Key:
 
     def push(self, slot: int) -> None:
         value = self.values[slot]
-        if value is not None and not self.in_heap[slot]:
-            heappush(self.heap, (value, slot))
-            self.in_heap[slot] = True
+        if value is None or self.in_heap[slot]:
+            return
+        heappush(self.heap, (value, slot))
+        self.in_heap[slot] = True
+        if len(self.heap) > 2 * len(self.values) + _SPARE:
+            # Entries of removed inputs whose slots are used again have piled up.
+            self.heap = [(known, place) for place, known in enumerate(self.values) if known is not None]
+            heapify(self.heap)
+            self.in_heap = [known is not None for known in self.values]
 
     def lowest(self, status: list[Status]) -> tuple[int, int]:
         """The lowest (value, slot) of the active inputs, all of which have a value."""
         heap = self.heap
         while True:
             value, slot = heap[0]
-            if status[slot] is not _ACTIVE:
+            true_value = self.values[slot]
+            if true_value is None or status[slot] is not _ACTIVE:
                 heappop(heap)
                 self.in_heap[slot] = False
-                continue
-            true_value = self.values[slot]
-            if true_value == value or true_value is None:
+            elif true_value == value:
                 return value, slot
-            heapreplace(heap, (true_value, slot))
+            else:
+                heapreplace(heap, (true_value, slot))
 
 
 class Frontier:
@@ -152,9 +159,7 @@ class Frontier:
         self._leave(slot, Status.REMOVED, now)
         for key in self._keys.values():
             key.values[slot] = key.moved[slot] = None
-            key.in_heap[slot] = False
-            key.heap = [entry for entry in key.heap if entry[1] != slot]
-            heapify(key.heap)
+            key.in_heap[slot] = False  # the entry itself is dropped when it surfaces
         self._free.append(slot)
 
     def status(self, slot: int) -> Status:
@@ -299,8 +304,7 @@ class Frontier:
 
     def check_key(self, key: str) -> None:
         """Refuse what cannot be the name of a key, before anything is changed."""
-        name: object = key
-        if key not in self._keys and not (isinstance(name, str) and 0 < len(name) <= _LONGEST_KEY):
+        if key not in self._keys and not (is_text(key) and 0 < len(key) <= _LONGEST_KEY):
             raise InvalidArgument(
                 "key",
                 key,
@@ -331,13 +335,14 @@ class Frontier:
         )
 
     @classmethod
-    def load(cls, saved: SavedFrontier, what: str) -> Frontier:
-        """A frontier that goes on where `save` left off."""
+    def load(cls, saved: SavedFrontier, what: str, *, removable: bool = False) -> Frontier:
+        """A frontier that goes on where `save` left off; only a generator's inputs can be removed."""
         slots = len(saved.status)
         per_slot: list[list[int | None]] = [saved.since]
         for saved_key in saved.keys:
             per_slot += [saved_key.values, saved_key.moved]
-        if any(len(column) != slots for column in per_slot) or not set(saved.status) <= set(Status):
+        known = set(Status) if removable else set(Status) - {Status.REMOVED}
+        if any(len(column) != slots for column in per_slot) or not set(saved.status) <= known:
             raise CorruptState(what, "its parts do not fit together")
         frontier = cls()
         frontier._status = [Status(status) for status in saved.status]
@@ -347,6 +352,8 @@ class Frontier:
         frontier.idle = frontier._status.count(Status.IDLE)
         frontier.idle_said = saved.idle_said
         for saved_key in saved.keys:
+            if saved_key.key in frontier._keys:
+                raise CorruptState(what, f"key {saved_key.key!r} stands twice")
             key = frontier.open_key(saved_key.key)
             key.values, key.moved = saved_key.values, saved_key.moved
             key.top, key.emitted = saved_key.top, saved_key.emitted

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from slackwater.errors import CorruptState, InvalidArgument, InvalidDuration, UnknownSource
+from slackwater.errors import InvalidArgument, InvalidDuration, UnknownSource
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.frontier import Frontier, SavedFrontier, Status
 from slackwater.progress.saved import Saved, SavedForm
-from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark
+from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.time import (
     BEGINNING_OF_TIME,
     END_OF_TIME,
@@ -34,7 +34,7 @@ class _Delayed:
     lag: int
 
     def __post_init__(self) -> None:
-        _not_negative(self.lag, "lag")
+        object.__setattr__(self, "lag", _not_negative(self.lag, "lag"))
 
 
 class Lag(_Delayed):
@@ -80,7 +80,7 @@ class Constant:
     value: int
 
     def __post_init__(self) -> None:
-        check_int64(self.value, "value")
+        object.__setattr__(self, "value", check_int64(self.value, "value"))
 
 
 WatermarkPolicy = Lag | Clock | FixedDelay | Constant
@@ -133,8 +133,10 @@ class _SavedGenerator(Saved):
     frontier: SavedFrontier
     now: int
     ahead: int
+    has_emitted: bool
 
 
+_SPARE = 16
 _FORM = SavedForm("watermark generator", "G", 1, _SavedGenerator)
 
 
@@ -159,9 +161,11 @@ class WatermarkGenerator:
 
     __slots__ = (
         "_deadlines",
+        "_followed",
         "_frame",
         "_frame_offset",
         "_frontier",
+        "_has_emitted",
         "_heard",
         "_idle_after",
         "_key",
@@ -187,14 +191,16 @@ class WatermarkGenerator:
     ) -> None:
         if not isinstance(policy, WatermarkPolicy):
             raise InvalidArgument("policy", policy, "is not a watermark policy", fix='write lag("5 seconds")')
-        if idle_after is not None and idle_after <= 0:
+        if isinstance(partitions, str):
+            raise InvalidArgument("partitions", partitions, "is a single text", fix=f"write [{partitions!r}]")
+        if idle_after is not None and check_int64(idle_after, "idle_after") <= 0:
             raise InvalidDuration(
                 "idle_after", idle_after, "must be greater than zero", fix="leave it out for never"
             )
         self._policy = policy
-        self._idle_after = idle_after
+        self._idle_after = None if idle_after is None else int(idle_after)
         self._frame = _not_negative(frame, "frame")
-        self._frame_offset = frame_offset
+        self._frame_offset = check_int64(frame_offset, "frame_offset")
         self._max_ahead = None if max_ahead is None else _not_negative(max_ahead, "max_ahead")
         self._key = key
         self.ahead = 0
@@ -205,16 +211,24 @@ class WatermarkGenerator:
         self._names: dict[int, Origin] = {}
         self._heard: dict[int, int] = {}
         self._deadlines: list[tuple[int, int]] = []
-        self._now = now
+        self._now = check_int64(now, "now")
+        self._has_emitted = False
+        """Whether a watermark has left; until then restored ones decide what counts as emitted (G7)."""
+        self._followed: int | None = None
+        """What the clock has raised every active partition to; None while some may lie below."""
         for partition in partitions:
             self.add(partition, now=now)
 
     # ---- steps
 
     def observe(self, partition: Origin, timestamp: int, *, now: int) -> tuple[Emission, ...]:
-        """An event, or a batch of them by its highest timestamp, has come from a partition."""
+        """An event has come from a partition.
+
+        The highest timestamp of a batch may stand for all of it, once its rows have been judged by the
+        watermark before; leave out those further than ``max_ahead`` in the future then.
+        """
         slot = self._slot(partition)
-        timestamp = check_int64(timestamp, "timestamp")
+        timestamp, now = check_int64(timestamp, "timestamp"), check_int64(now, "now")
         self._now = now
         self._hear(slot, now)
         if self._max_ahead is not None and timestamp > now + self._max_ahead:
@@ -227,13 +241,14 @@ class WatermarkGenerator:
 
     def tick(self, *, now: int) -> tuple[Emission, ...]:
         """Time has passed and nothing has come."""
-        self._now = now
+        self._now = now = check_int64(now, "now")
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
         """A partition has appeared: active, without a watermark, holding the minimum back (G6)."""
         if partition in self._slots:
             raise InvalidArgument("partition", partition, "is there already", fix="remove it first")
+        partition, now = check_origin(partition, "partition"), check_int64(now, "now")
         slot = self._frontier.add(now)
         self._slots[partition] = slot
         self._names[slot] = partition
@@ -243,9 +258,8 @@ class WatermarkGenerator:
     def remove(self, partition: Origin, *, now: int) -> tuple[Emission, ...]:
         """A partition is gone; what it held back may leave (G6)."""
         slot = self._slot(partition)
+        now = check_int64(now, "now")
         del self._slots[partition], self._names[slot], self._heard[slot]
-        self._deadlines = [entry for entry in self._deadlines if entry[1] != slot]
-        heapify(self._deadlines)
         self._frontier.remove(slot, now)
         self._now = now
         return self._evaluate(now, limit=END_OF_TIME)
@@ -254,21 +268,23 @@ class WatermarkGenerator:
         """Go on from the watermarks of partitions, where nothing else was kept (G7).
 
         They count as observed, and what was emitted last is taken to be their minimum, so that
-        time does not go back over a restart. A partition not known yet is added.
+        time does not go back over a restart; partitions may be restored one after the other. A
+        partition not known yet is added.
         """
-        known = {
-            name: check_int64(value, "watermark") for name, value in watermarks.items() if value is not None
-        }
-        for partition in watermarks:
+        now = check_int64(now, "now")
+        named = {check_origin(name, "partition"): value for name, value in watermarks.items()}
+        known = {name: check_int64(value, "watermark") for name, value in named.items() if value is not None}
+        for partition in named:
             if partition not in self._slots:
                 self.add(partition, now=now)
         for partition, value in known.items():
             slot = self._slots[partition]
             self._hear(slot, now)
             self._frontier.raise_to(slot, self._key, value, now)
-        emitted = self._frontier.emitted(self._key)
-        if known and (emitted is None or min(known.values()) > emitted):
-            self._frontier.set_emitted(self._key, min(known.values()))
+        values = [self._frontier.value(slot, self._key) for slot in self._names]
+        lowest = min((value for value in values if value is not None), default=None)
+        if lowest is not None and not self._has_emitted:
+            self._frontier.set_emitted(self._key, lowest)
         self._now = now
 
     def resume(self, *, now: int) -> None:
@@ -277,6 +293,7 @@ class WatermarkGenerator:
         Call it after a pause of the pipeline itself (a restart, a slow batch): nobody becomes
         idle by it. A clock that went back is taken as it is.
         """
+        now = check_int64(now, "now")
         pause = max(0, now - self._now)
         self._heard = {slot: heard + pause for slot, heard in self._heard.items()}
         self._set_deadlines()
@@ -319,13 +336,15 @@ class WatermarkGenerator:
     def save(self) -> bytes:
         """Everything that was observed; the configuration is given again to `load`."""
         partitions = [_SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
-        return _FORM.seal(_SavedGenerator(partitions, self._frontier.save(), self._now, self.ahead))
+        return _FORM.seal(
+            _SavedGenerator(partitions, self._frontier.save(), self._now, self.ahead, self._has_emitted)
+        )
 
     def load(self, data: bytes) -> WatermarkGenerator:
         """A generator with this one's configuration that goes on where ``data`` left off.
 
         A changed configuration is welcome (a longer lag, another frame): what was emitted still
-        does not go back.
+        does not go back. Partitions that only this one has are added. Another key is refused.
 
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
         >>> _ = generator.observe("a", 10, now=1)
@@ -342,9 +361,12 @@ class WatermarkGenerator:
             max_ahead=self._max_ahead,
             key=self._key,
         )
-        loaded._frontier = Frontier.load(saved.frontier, _FORM.what)
-        loaded._frontier.open_key(self._key)
-        loaded.ahead = saved.ahead
+        with _FORM.restoring():
+            loaded._frontier = Frontier.load(saved.frontier, _FORM.what, removable=True)
+        keys = tuple(loaded._frontier.keys)
+        if keys != (self._key,):
+            raise InvalidArgument("key", self._key, f"was not saved, but {keys!r} was", fix="use that key")
+        loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
             loaded._names[partition.slot] = partition.name
@@ -354,9 +376,12 @@ class WatermarkGenerator:
             for slot in range(loaded._frontier.slots)
             if loaded._frontier.status(slot) in (Status.ACTIVE, Status.IDLE)
         }
-        if set(loaded._names) != present or len(loaded._slots) != len(saved.partitions):
-            raise CorruptState(_FORM.what, "its partitions do not fit together")
+        fits = set(loaded._names) == present and len(loaded._slots) == len(saved.partitions)
+        _FORM.check(fits, "its partitions do not fit together")
         loaded._set_deadlines()
+        for name in self._slots:
+            if name not in loaded._slots:
+                loaded.add(name, now=saved.now)
         return loaded
 
     # ---- the rules
@@ -370,10 +395,15 @@ class WatermarkGenerator:
     def _hear(self, slot: int, now: int) -> None:
         before = self._heard.get(slot)
         self._heard[slot] = now
-        if before is None or now < before or self._frontier.status(slot) is Status.IDLE:
+        joins = before is None or self._frontier.status(slot) is Status.IDLE
+        self._frontier.wake(slot, now)
+        if joins:
+            self._followed = None
+        if self._idle_after is not None and (joins or before is None or now < before):
             # Otherwise the deadline in the heap is too early, and is repaired when it surfaces.
             heappush(self._deadlines, (now, slot))
-        self._frontier.wake(slot, now)
+            if len(self._deadlines) > 2 * len(self._heard) + _SPARE:
+                self._set_deadlines()
 
     def _set_deadlines(self) -> None:
         active = (item for item in self._heard.items() if self._frontier.status(item[0]) is Status.ACTIVE)
@@ -387,8 +417,11 @@ class WatermarkGenerator:
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] + self._idle_after <= now:
             heard, slot = heappop(deadlines)
-            if self._heard[slot] > heard:
-                heappush(deadlines, (self._heard[slot], slot))
+            last = self._heard.get(slot)
+            if last is None:
+                continue  # it was removed
+            if last > heard:
+                heappush(deadlines, (last, slot))
             else:
                 self._frontier.set_idle(slot, now)
 
@@ -402,6 +435,7 @@ class WatermarkGenerator:
             emitted = self.current
             if emitted is None or value > emitted:
                 self._frontier.set_emitted(self._key, value)
+                self._has_emitted = True
                 emissions.append(Watermark(value, self._key))
         if self._frontier.active == 0 and not self._frontier.idle_said:
             self._frontier.idle_said = True
@@ -417,9 +451,13 @@ class WatermarkGenerator:
             value = now - policy.lag
         else:
             value = min(policy.value if isinstance(policy, Constant) else now - policy.lag, limit)
+        value = max(value, BEGINNING_OF_TIME)
+        if self._followed is not None and value <= self._followed:
+            return
         for slot in self._slots.values():
             if self._frontier.status(slot) is Status.ACTIVE:
                 self._frontier.raise_to(slot, self._key, value, now)
+        self._followed = value
 
 
 def _not_negative(value: int, name: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from slackwater.errors import InvalidArgument
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.sequences import Marks, SavedSequences, Sequences
-from slackwater.progress.values import NO_WATERMARKS, BufferHeader, Origin
+from slackwater.progress.values import NO_WATERMARKS, BufferHeader, Origin, check_origin
+from slackwater.time import check_int64
 
 
 class _SavedRechunker(Saved):
@@ -40,7 +41,7 @@ class Rechunker:
     __slots__ = ("_emitted", "_sequences")
 
     def __init__(self, origin: Origin) -> None:
-        self._sequences = Sequences(origin)
+        self._sequences = Sequences(check_origin(origin))
         self._emitted: dict[int, int] = {}
         """Per sequence not complete yet: how many chunks have left."""
 
@@ -62,6 +63,7 @@ class Rechunker:
                 "origin", origin, f"is not {sequences.origin!r}", fix="use one rechunker for each origin"
             )
         _at_least_one(buffers)
+        sequence, chunk = check_int64(sequence, "sequence"), check_int64(chunk, "chunk")
         if sequences.is_duplicate(sequence, chunk, last):
             sequences.duplicates += 1
             return ()
@@ -87,7 +89,10 @@ class Rechunker:
         saved = _RECHUNKER_FORM.unseal(data)
         rechunker = cls(saved.origin)
         rechunker._sequences = Sequences.load(saved.origin, saved.sequences, _RECHUNKER_FORM.what)
-        rechunker._emitted = saved.emitted
+        emitted = saved.emitted
+        fits = emitted.keys() == rechunker._sequences.open and min(emitted.values(), default=1) > 0
+        _RECHUNKER_FORM.check(fits, "its open sequences do not fit together")
+        rechunker._emitted = emitted
         return rechunker
 
 
@@ -104,7 +109,7 @@ class OutputNumbering:
     __slots__ = ("_origin", "_sequence")
 
     def __init__(self, origin: Origin) -> None:
-        self._origin = origin
+        self._origin = check_origin(origin)
         self._sequence = 0
 
     def number(self, buffers: int = 1, watermarks: Marks = NO_WATERMARKS) -> tuple[BufferHeader, ...]:
@@ -125,6 +130,7 @@ class OutputNumbering:
         1
         """
         saved = _NUMBERING_FORM.unseal(data)
+        _NUMBERING_FORM.check(saved.sequence >= 0, f"its last sequence is {saved.sequence}")
         numbering = cls(saved.origin)
         numbering._sequence = saved.sequence
         return numbering
@@ -148,5 +154,5 @@ def _headers(
 
 
 def _at_least_one(buffers: int) -> None:
-    if buffers < 1:
+    if check_int64(buffers, "buffers") < 1:
         raise InvalidArgument("buffers", buffers, "there must be at least one", fix="send an empty buffer")

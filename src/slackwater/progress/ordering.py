@@ -7,13 +7,25 @@ answer with what leaves.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from slackwater.errors import InvalidArgument, ProgressError
+from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.values import Watermark
+from slackwater.time import check_int64
 
 Result = TypeVar("Result")
+
+_SPARE = 16
+
+
+class _SavedOrdering(Saved):
+    received: dict[str, int]
+
+
+_FORM = SavedForm("async ordering", "A", 1, _SavedOrdering)
 
 
 class Ticket(NamedTuple):
@@ -30,7 +42,7 @@ class _Ordering(Generic[Result]):
     """What both orders share: tickets, capacity, and the watermarks received (A3)."""
 
     def __init__(self, capacity: int | None = None) -> None:
-        if capacity is not None and capacity < 1:
+        if capacity is not None and check_int64(capacity, "capacity") < 1:
             raise InvalidArgument("capacity", capacity, "must be at least 1", fix="leave it out for no limit")
         self._capacity = capacity
         self._received: dict[str, int] = {}
@@ -55,11 +67,33 @@ class _Ordering(Generic[Result]):
 
     def watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         """Take in a watermark; one that is not above the last received of its key is ignored."""
+        value = check_int64(watermark.value, "watermark")
         last = self._received.get(watermark.key)
-        if last is not None and watermark.value <= last:
+        if last is not None and value <= last:
             return []
-        self._received[watermark.key] = watermark.value
-        return self._take_in_watermark(watermark)
+        self._received[watermark.key] = value
+        return self._take_in_watermark(Watermark(value, watermark.key))
+
+    def save(self) -> bytes:
+        """The watermarks received. Items under way cannot be saved: complete them first.
+
+        >>> stage = OrderedResults[str]()
+        >>> _ = stage.watermark(Watermark(10))
+        >>> OrderedResults[str].load(stage.save()).watermark(Watermark(9))
+        []
+        """
+        if self._held:
+            raise ProgressError(
+                f"{self._held} items are under way, and calls cannot be saved; complete them first"
+            )
+        return _FORM.seal(_SavedOrdering(self._received))
+
+    @classmethod
+    def load(cls, data: bytes, capacity: int | None = None) -> Self:
+        """An order that goes on after the watermarks that `save` kept."""
+        ordering = cls(capacity)
+        ordering._received = _FORM.unseal(data).received
+        return ordering
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
         """An item has its result; None filters the item (A4)."""
@@ -157,38 +191,56 @@ class UnorderedResults(_Ordering[Result]):
 
     def __init__(self, capacity: int | None = None) -> None:
         super().__init__(capacity)
-        self._open: dict[Ticket, Literal[True]] = {}
-        """Open items, oldest first."""
+        self._open: set[int] = set()
+        self._oldest_first: deque[int] = deque()
+        """Open items, and done ones behind the oldest open one."""
         self._pending: deque[tuple[int, dict[str, Watermark]]] = deque()
         """Watermarks behind open items, grouped by how many items came before them, as received."""
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
         """An item has its result, which leaves at once, and so may watermarks."""
-        if self._open.pop(ticket, None) is None:
+        if ticket.number not in self._open:
             raise self._unknown(ticket)
+        self._open.remove(ticket.number)
         self._held -= 1
         leaving: list[Result | Watermark] = [] if result is None else [result]
-        oldest = next(iter(self._open), None)
-        reached = self._next if oldest is None else oldest.number
+        while self._oldest_first and self._oldest_first[0] not in self._open:
+            self._oldest_first.popleft()
+        reached = self._oldest_first[0] if self._oldest_first else self._next
         released: dict[str, Watermark] = {}
         while self._pending and self._pending[0][0] <= reached:
-            for key, watermark in self._pending.popleft()[1].items():
-                _put_last(released, key, watermark)
+            _put_last(released, self._pending.popleft()[1])
         return [*leaving, *released.values()]
 
     def _take_in(self, ticket: Ticket) -> None:
-        self._open[ticket] = True
+        self._open.add(ticket.number)
+        self._oldest_first.append(ticket.number)
 
     def _take_in_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         if not self._open:
             return [watermark]
         if not self._pending or self._pending[-1][0] != self._next:
             self._pending.append((self._next, {}))
-        _put_last(self._pending[-1][1], watermark.key, watermark)
+            if len(self._pending) > 2 * len(self._open) + _SPARE:
+                self._merge_pending()
+        _put_last(self._pending[-1][1], {watermark.key: watermark})
         return []
 
+    def _merge_pending(self) -> None:
+        """Join groups with no open item between them: they leave together, only the highest of each key."""
+        waiting = sorted(self._open)
+        merged: deque[tuple[int, dict[str, Watermark]]] = deque()
+        for received, group in self._pending:
+            barrier = waiting[bisect_left(waiting, received) - 1] + 1
+            if merged and merged[-1][0] == barrier:
+                _put_last(merged[-1][1], group)
+            else:
+                merged.append((barrier, dict(group)))
+        self._pending = merged
 
-def _put_last(watermarks: dict[str, Watermark], key: str, watermark: Watermark) -> None:
-    """Replace a key's watermark, at the place of the newer one: order received."""
-    watermarks.pop(key, None)
-    watermarks[key] = watermark
+
+def _put_last(watermarks: dict[str, Watermark], newer: dict[str, Watermark]) -> None:
+    """Replace watermarks by newer ones of their keys, at the place of the newer: order received."""
+    for key, watermark in newer.items():
+        watermarks.pop(key, None)
+        watermarks[key] = watermark

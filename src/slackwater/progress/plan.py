@@ -67,6 +67,16 @@ class PipelinePlan:
             if node.kind is not Kind.STATELESS:
                 self._numbers[node] = len(self._numbers) + 1
 
+    def origin(self, node: PlanNode, inner: str | int | None = None) -> str:
+        """The name of an origin: its number, and under it the partition, device or segment inside it.
+
+        >>> bids = PlanNode("bids", Kind.SOURCE)
+        >>> PipelinePlan(bids).origin(bids, "partition-3")
+        '1/partition-3'
+        """
+        number = self.number(node)
+        return str(number) if inner is None else f"{number}/{inner}"
+
     def number(self, node: PlanNode) -> int:
         """The origin number of a source or stateful operator of this pipeline."""
         number = self._numbers.get(node)
@@ -82,14 +92,18 @@ class PipelinePlan:
         return {number: node for node, number in self._numbers.items()}
 
     def explain(self) -> str:
-        """The plan as an indented tree, each origin with its number."""
+        """The plan as an indented tree, each origin with its number; what is used twice is shown once."""
         lines: list[str] = []
+        shown: set[PlanNode] = set()
         stack: list[tuple[PlanNode, int]] = [(self.result, 0)]
         while stack:
             node, depth = stack.pop()
             label = f"origin {self._numbers[node]}" if node in self._numbers else "-       "
-            lines.append(f"{'  ' * depth}{label}  {node.name} ({node.kind.value})")
-            stack += [(below, depth + 1) for below in reversed(node.inputs)]
+            again = ", see above" if node in shown and node.inputs else ""
+            lines.append(f"{'  ' * depth}{label}  {node.name} ({node.kind.value}){again}")
+            if node not in shown:
+                shown.add(node)
+                stack += [(below, depth + 1) for below in reversed(node.inputs)]
         return "\n".join(lines)
 
 

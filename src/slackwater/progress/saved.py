@@ -11,12 +11,14 @@ wrong watermark.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from slackwater.errors import CorruptState, UnsupportedStateVersion
+from slackwater.errors import CorruptState, InvalidArgument, UnsupportedStateVersion
 
 _HEAD: Final = 2
 _CHECKSUM: Final = 4
@@ -66,5 +68,18 @@ its content; restore an intact copy, or start without it
             raise UnsupportedStateVersion(self.what, body[0], (self.version,))
         try:
             return msgspec.msgpack.decode(body[_HEAD:], type=self.layout)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptState(self.what, f"its content has another form ({error})") from None
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """What an object refuses while it is rebuilt from saved content is a fault of that content."""
+        try:
+            yield
+        except InvalidArgument as error:
+            raise CorruptState(self.what, f"its content cannot be ({error})") from error
+
+    def check(self, fits: bool, reason: str) -> None:
+        """Refuse content whose parts contradict each other."""
+        if not fits:
+            raise CorruptState(self.what, reason)

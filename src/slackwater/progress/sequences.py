@@ -7,8 +7,9 @@ maximal runs, so a million sequences behind one missing buffer cost as much as t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
+from slackwater._text import HIGHEST
 from slackwater.errors import CorruptState, SequenceConflict
 from slackwater.progress.explanation import Gap
 from slackwater.progress.saved import Saved
@@ -54,28 +55,35 @@ class Runs:
     ([(1, 3)], [{'default': 3}])
     """
 
-    __slots__ = ("ends", "marks", "starts")
+    __slots__ = ("_head", "ends", "marks", "starts")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.marks: list[Marks] = []
+        self._head = 0
+        """Where the runs begin; what lies before was taken out, and is dropped now and then."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self.starts, self.ends, strict=True)
+        return zip(self.starts[self._head :], self.ends[self._head :], strict=True)
 
     def __bool__(self) -> bool:
-        return bool(self.starts)
+        return self._head < len(self.starts)
 
     def __contains__(self, number: int) -> bool:
-        place = bisect_right(self.starts, number) - 1
-        return place >= 0 and number <= self.ends[place]
+        place = bisect_right(self.starts, number, self._head) - 1
+        return place >= self._head and number <= self.ends[place]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The lowest run, of which there must be one."""
+        return self.starts[self._head], self.ends[self._head]
 
     def add(self, number: int, marks: Marks) -> None:
         """Add a number that is not in the set."""
         starts, ends = self.starts, self.ends
-        place = bisect_right(starts, number)
-        joins_left = place > 0 and ends[place - 1] == number - 1
+        place = bisect_right(starts, number, self._head)
+        joins_left = place > self._head and ends[place - 1] == number - 1
         joins_right = place < len(starts) and starts[place] == number + 1
         if joins_left and joins_right:
             ends[place - 1] = ends[place]
@@ -94,12 +102,17 @@ class Runs:
 
     def pop_first(self) -> tuple[int, Marks]:
         """Take out the first run; its end and marks."""
-        del self.starts[0]
-        return self.ends.pop(0), self.marks.pop(0)
+        end, marks = self.ends[self._head], self.marks[self._head]
+        self._head += 1
+        if 2 * self._head > len(self.starts):
+            del self.starts[: self._head], self.ends[: self._head], self.marks[: self._head]
+            self._head = 0
+        return end, marks
 
     def save(self) -> SavedRuns:
         """As lists, for the saved form."""
-        return SavedRuns(self.starts, self.ends, [dict(marks) for marks in self.marks])
+        head = self._head
+        return SavedRuns(self.starts[head:], self.ends[head:], [dict(marks) for marks in self.marks[head:]])
 
     @classmethod
     def load(cls, saved: SavedRuns, what: str) -> Runs:
@@ -167,12 +180,13 @@ class Sequences:
     @property
     def out_of_order(self) -> bool:
         """Whether anything has come that the complete prefix does not reach."""
-        return bool(self._open or self._ahead.starts)
+        return bool(self._open) or bool(self._ahead)
 
     def is_duplicate(self, sequence: int, chunk: int, last: bool) -> bool:
         """Whether the chunk was seen before; a contradiction with what was seen raises (S5, S6)."""
-        if sequence < 1 or chunk < 1:
-            raise SequenceConflict(self.origin, sequence, chunk, "sequences and chunks are numbered from 1")
+        if not (1 <= sequence <= HIGHEST and 1 <= chunk <= HIGHEST):
+            reason = "sequences and chunks are numbered from 1, in 64 bits"
+            raise SequenceConflict(self.origin, sequence, chunk, reason)
         if sequence <= self.complete:
             return True
         opened = self._open.get(sequence)
@@ -223,7 +237,7 @@ class Sequences:
             opened.chunks.add(chunk, marks)
             if last:
                 opened.last = chunk
-            if opened.last is None or opened.chunks.ends[0] != opened.last or opened.chunks.starts[0] != 1:
+            if opened.last is None or opened.chunks.first != (1, opened.last):
                 if self.gap_since is None:
                     self.gap_since = now
                 return None
@@ -238,7 +252,7 @@ class Sequences:
                 self.gap_since = now
             return None
         self.complete = sequence
-        if self._ahead and self._ahead.starts[0] == sequence + 1:
+        if self._ahead and self._ahead.first[0] == sequence + 1:
             end, further = self._ahead.pop_first()
             marks = highest(marks, further)
             self._forget_last_chunks(sequence + 1, end)
@@ -258,6 +272,11 @@ class Sequences:
     def is_complete(self, sequence: int) -> bool:
         """Whether all chunks of a sequence have been seen."""
         return sequence <= self.complete or sequence in self._ahead
+
+    @property
+    def open(self) -> Set[int]:
+        """The sequences of which some chunks have come, but not all."""
+        return self._open.keys()
 
     def gap(self) -> Gap | None:
         """What is missing at the end of the complete prefix; None if nothing is out of order."""
@@ -290,7 +309,7 @@ class Sequences:
             state.chunks = Runs.load(entry.chunks, what)
             if not state.chunks or entry.sequence <= saved.complete or entry.sequence in sequences._ahead:
                 raise CorruptState(what, f"sequence {entry.sequence} of origin {origin!r} does not fit")
-        if saved.complete < 0 or (sequences._ahead and sequences._ahead.starts[0] <= saved.complete + 1):
+        if saved.complete < 0 or (sequences._ahead and sequences._ahead.first[0] <= saved.complete + 1):
             raise CorruptState(what, f"the complete prefix of origin {origin!r} does not fit")
         return sequences
 

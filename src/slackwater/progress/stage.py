@@ -8,13 +8,15 @@ instead of filling memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
 from slackwater.progress.values import Watermark
+from slackwater.time import check_int64
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +37,7 @@ class Retry:
     longest_delay: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
+        if check_int64(self.retries, "retries") < 0:
             raise InvalidArgument("retries", self.retries, "is negative", fix="give 0 for none")
         if not 0 <= self.first_delay <= self.longest_delay:
             raise InvalidArgument(
@@ -86,13 +88,13 @@ class AsyncStage(Generic[Item, Result]):
         key: Callable[[Item], object] = repr,
     ) -> None:
         for name, seconds in (("timeout", timeout), ("attempt_timeout", attempt_timeout)):
-            if seconds is not None and seconds <= 0:
+            if seconds is not None and not seconds > 0:
                 raise InvalidArgument(
                     name, seconds, "must be greater than zero", fix="leave it out for no limit"
                 )
         self._function = function
         self._ordered = ordered
-        self._capacity = capacity
+        self._capacity = check_int64(capacity, "capacity")
         self._timeout = timeout
         self._attempt_timeout = attempt_timeout
         self._retry = retry or Retry()
@@ -103,21 +105,36 @@ class AsyncStage(Generic[Item, Result]):
         """Results and watermarks, as they leave. Ends when the source has and all calls are done."""
         ordering = self._ordering()
         items = aiter(source)
-        running: dict[asyncio.Task[Result | None], Ticket] = {}
+        running: set[asyncio.Task[Result | None]] = set()
+        finished: deque[tuple[Ticket, asyncio.Task[Result | None]]] = deque()
         incoming: asyncio.Task[Item | Watermark | _End] | None = None
+        something_happened = asyncio.Event()
         ended = False
+
+        def start(item: Item, ticket: Ticket) -> None:
+            def finish(task: asyncio.Task[Result | None]) -> None:
+                finished.append((ticket, task))
+                something_happened.set()
+
+            task = asyncio.ensure_future(self._call(item))
+            running.add(task)
+            task.add_done_callback(finish)
+
         try:
             while True:
                 if incoming is None and not ended and ordering.held < self._capacity:
                     incoming = asyncio.ensure_future(_next(items))
-                waiting = {*running, incoming} if incoming is not None else {*running}
-                if not waiting:
+                    incoming.add_done_callback(lambda _: something_happened.set())
+                if not running and incoming is None:
                     return
-                finished, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in [task for task in running if task in finished]:
-                    for leaving in ordering.complete(running.pop(task), task.result()):
+                await something_happened.wait()
+                something_happened.clear()
+                while finished:
+                    ticket, task = finished.popleft()
+                    running.discard(task)
+                    for leaving in ordering.complete(ticket, task.result()):
                         yield leaving
-                if incoming is not None and incoming in finished:
+                if incoming is not None and incoming.done():
                     item = incoming.result()
                     incoming = None
                     if isinstance(item, _End):
@@ -127,12 +144,14 @@ class AsyncStage(Generic[Item, Result]):
                             yield leaving
                     else:
                         # An item is pulled only while there is room for it, so there is a ticket.
-                        running[asyncio.ensure_future(self._call(item))] = cast(Ticket, ordering.submit())
+                        start(item, cast(Ticket, ordering.submit()))
         finally:
             pending: list[asyncio.Task[Any]] = [*running] if incoming is None else [*running, incoming]
             for unfinished in pending:
                 unfinished.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
 
     def _ordering(self) -> OrderedResults[Result] | UnorderedResults[Result]:
         return OrderedResults(self._capacity) if self._ordered else UnorderedResults(self._capacity)
@@ -140,18 +159,33 @@ class AsyncStage(Generic[Item, Result]):
     async def _call(self, item: Item) -> Result | None:
         attempt = 0
         try:
-            async with asyncio.timeout(self._timeout) as whole:
+            async with asyncio.timeout(self._timeout):
                 while True:
                     attempt += 1
                     try:
                         async with asyncio.timeout(self._attempt_timeout):
                             return await self._function(item)
-                    except Exception as error:
-                        if attempt > self._retry.retries or whole.expired():
-                            raise AsyncItemFailed(self._key(item), attempt, _reason(error)) from error
+                    except (Exception, asyncio.CancelledError) as error:
+                        if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+                            raise
+                        if attempt > self._retry.retries:
+                            raise self._failed(item, attempt, _reason(error)) from error
                     await asyncio.sleep(self._retry.delay(attempt))
         except TimeoutError as error:
-            raise AsyncItemFailed(self._key(item), attempt, f"no result after {self._timeout} s") from error
+            raise self._failed(item, attempt, f"no result after {self._timeout} s") from error
+
+    def _failed(self, item: Item, attempts: int, reason: str) -> AsyncItemFailed:
+        try:
+            key = self._key(item)
+        except Exception as error:
+            key = f"(its key function failed: {_reason(error)})"
+        return AsyncItemFailed(key, attempts, reason)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether it is this call that is cancelled, and not something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _End:
@@ -162,7 +196,7 @@ async def _next(items: AsyncIterator[Item | Watermark]) -> Item | Watermark | _E
     return await anext(items, _End())
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return f"{type(error).__name__}: {error}"

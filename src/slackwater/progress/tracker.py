@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from slackwater.errors import AfterDone, CorruptState, InvalidArgument, UnknownSource
+from slackwater.errors import AfterDone, InvalidArgument, UnknownSource
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.frontier import Frontier, SavedFrontier, Status
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.sequences import Marks, SavedSequences, Sequences
-from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Emission, Origin
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
+from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Emission, Origin, check_origin
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, check_now
 
 
 class Observed(NamedTuple):
@@ -73,6 +73,7 @@ class ProgressTracker:
         if origins is not None:
             if isinstance(origins, str):
                 raise InvalidArgument("origins", origins, "is a single text", fix=f"write [{origins!r}]")
+            now = check_now(now)
             for origin in origins:
                 if origin in self._slots:
                     raise InvalidArgument("origins", origin, "stands twice", fix="name every origin once")
@@ -83,6 +84,8 @@ class ProgressTracker:
     def observe(self, header: BufferHeader, *, now: int | None = None) -> Observed:
         """A buffer has come. A duplicate has no effect but to be counted (S5)."""
         origin, sequence, chunk, last, marks = header
+        if now is not None and now.__class__ is not int:
+            now = check_now(now)
         slot = self._slots.get(origin)
         if slot is None:
             return self._observe_new_origin(header, now)
@@ -109,6 +112,7 @@ class ProgressTracker:
 
     def idle(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """The origin has nothing to send for now; any new buffer wakes it (S7)."""
+        now = check_now(now)
         slot = self._slots.get(origin)
         if slot is None:
             self._learn(self._admit(origin), now, Status.IDLE)
@@ -119,6 +123,7 @@ class ProgressTracker:
 
     def done(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """The origin has ended. Duplicates may still come, new buffers not."""
+        now = check_now(now)
         slot = self._slots.get(origin)
         if slot is None:
             self._learn(self._admit(origin), now, Status.DONE)
@@ -195,12 +200,13 @@ class ProgressTracker:
         saved = _FORM.unseal(data)
         tracker = cls()
         tracker._declared = saved.declared
-        tracker._frontier = Frontier.load(saved.frontier, _FORM.what)
+        with _FORM.restoring():
+            tracker._frontier = Frontier.load(saved.frontier, _FORM.what)
         for slot, origin in enumerate(saved.origins):
             tracker._slots[origin.name] = slot
             tracker._sequences.append(Sequences.load(origin.name, origin.sequences, _FORM.what))
-        if not len(tracker._slots) == len(tracker._sequences) == tracker._frontier.slots:
-            raise CorruptState(_FORM.what, "its origins do not fit together")
+        fits = len(tracker._slots) == len(tracker._sequences) == tracker._frontier.slots
+        _FORM.check(fits, "its origins do not fit together")
         return tracker
 
     # ---- the rules
@@ -222,8 +228,7 @@ class ProgressTracker:
         return origin
 
     def _learn(self, origin: Origin, now: int | None, status: Status) -> None:
-        if isinstance(origin, bool) or not isinstance(origin, (str, int)):
-            raise InvalidArgument("origin", origin, "is neither a text nor a number", fix="name it by a text")
+        origin = check_origin(origin)
         self._slots[origin] = self._frontier.add(now, status)
         self._sequences.append(Sequences(origin))
 
@@ -239,8 +244,10 @@ class ProgressTracker:
 
     def _checked(self, marks: Marks) -> Marks:
         """The same watermarks, every key and value found to be usable."""
+        plain = True
         for key, value in marks.items():
             self._frontier.check_key(key)
-            if value.__class__ is not int or not BEGINNING_OF_TIME <= value <= END_OF_TIME:
-                return {name: check_int64(mark, f"watermark of key {name!r}") for name, mark in marks.items()}
-        return marks
+            plain = plain and value.__class__ is int and BEGINNING_OF_TIME <= value <= END_OF_TIME
+        if plain:
+            return marks
+        return {key: check_int64(value, f"watermark of key {key!r}") for key, value in marks.items()}

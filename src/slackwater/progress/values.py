@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeGuard
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import check_int64
 
 DEFAULT_KEY: Final = "default"
 """The watermark key of a stream with a single event time."""
@@ -13,7 +15,42 @@ DEFAULT_KEY: Final = "default"
 Origin = str | int
 """Whoever emits buffers: a source partition, a device, a segment, a stateful operator."""
 
-NO_WATERMARKS: Final[Mapping[str, int]] = MappingProxyType({})
+NO_WATERMARKS: Final[Mapping[str, int]] = {}
+"""Shared by all buffers without a watermark. A plain dictionary, because headers are pickled."""
+
+
+def check_origin(origin: object, name: str = "origin") -> Origin:
+    """``origin``, if it can be the name of one: a text or a 64-bit number, as the saved form keeps it.
+
+    >>> check_origin("sensor-7"), check_origin(7)
+    ('sensor-7', 7)
+    >>> check_origin(("sensor", 7))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: origin = ('sensor', 7): is neither a text nor a whole number; \
+write "sensor/7"
+    """
+    if is_text(origin):
+        return origin
+    try:
+        return check_int64(origin, name)
+    except InvalidArgument:
+        reason = "is neither a text nor a whole number"
+        raise InvalidArgument(name, origin, reason, fix='write "sensor/7"') from None
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether ``value`` is text that can be written down; half of a surrogate pair cannot.
+
+    >>> is_text("order_time"), is_text(chr(0xD800)), is_text(7)
+    (True, False, False)
+    """
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Watermark(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark
 from tests.conformance.emissions import check_emissions
-from tests.conformance.framework import Case, Fields, Step, run_steps
+from tests.conformance.framework import Case, Fields, Step, flag, run_steps
 
 FIELDS = Fields({"inputs", "steps"})
 STEPS = (
@@ -20,10 +20,11 @@ def _perform(coalescer: Coalescer, step: Step) -> tuple[Emission, ...]:
     ordinal = step["input"]
     if "watermark" in step:
         return coalescer.watermark(ordinal, Watermark(step["watermark"], step.get("key", DEFAULT_KEY)))
-    if "idle" in step:
+    if flag(step, "idle"):
         return coalescer.idle(ordinal)
-    if "event" in step:
+    if flag(step, "event"):
         return coalescer.event(ordinal)
+    flag(step, "done")
     return coalescer.done(ordinal)
 
 

@@ -12,11 +12,11 @@ from slackwater.progress.generator import (
     WatermarkGenerator,
     WatermarkPolicy,
 )
-from slackwater.progress.values import Emission
+from slackwater.progress.values import Emission, Origin
 from tests.conformance.emissions import check_emissions
-from tests.conformance.framework import Case, Difference, Fields, Step, run_steps
+from tests.conformance.framework import BrokenCase, Case, Fields, Step, flag, run_steps
 
-FIELDS = Fields({"partitions", "steps"}, {"policy", "lag", "value", "frame", "frame_offset", "idle_after"})
+FIELDS = Fields({"steps"}, {"partitions", "policy", "lag", "value", "frame", "frame_offset", "idle_after"})
 STEPS = (
     Fields({"event", "partition"}, {"now", "emit"}),
     Fields({"tick"}, {"now", "emit"}),
@@ -31,10 +31,9 @@ def _policy(case: Case) -> WatermarkPolicy:
     if name == "constant":
         return Constant(case["value"])
     policies: dict[str, type[Lag | Clock | FixedDelay]] = {"lag": Lag, "clock": Clock, "fixed": FixedDelay}
-    try:
-        return policies[name](case["lag"])
-    except KeyError as missing:
-        raise Difference(f"policy {name!r}: {missing} is not known or not given") from None
+    if name not in policies:
+        raise BrokenCase(f"policy {name!r} is none of {', '.join(policies)}, constant")
+    return policies[name](case.get("lag", 0))
 
 
 class _Driver:
@@ -43,7 +42,7 @@ class _Driver:
     def __init__(self, case: Case) -> None:
         self.now = 0
         self._names = count()
-        self._numbered: list[int] = [next(self._names) for _ in range(case["partitions"])]
+        self._numbered: list[int] = [next(self._names) for _ in range(case.get("partitions", 1))]
         self.generator = WatermarkGenerator(
             _policy(case),
             partitions=self._numbered,
@@ -53,16 +52,23 @@ class _Driver:
             frame_offset=case.get("frame_offset", 0),
         )
 
+    def _name(self, number: int) -> Origin:
+        """The partition of that number; of one that does not exist, a name that nobody knows."""
+        there = 0 <= number < len(self._numbered)
+        return self._numbered[number] if there else f"partition {number} of {len(self._numbered)}"
+
     def perform(self, step: Step) -> tuple[Emission, ...]:
         self.now = step.get("now", self.now)
         if "event" in step:
-            return self.generator.observe(self._numbered[step["partition"]], step["event"], now=self.now)
-        if "tick" in step:
+            return self.generator.observe(self._name(step["partition"]), step["event"], now=self.now)
+        if flag(step, "tick"):
             return self.generator.tick(now=self.now)
         if "remove" in step:
-            return self.generator.remove(self._numbered.pop(step["remove"]), now=self.now)
+            emitted = self.generator.remove(self._name(step["remove"]), now=self.now)
+            del self._numbered[step["remove"]]
+            return emitted
         if "restore" in step:
-            watermarks = {self._numbered[number]: value for number, value in step["restore"].items()}
+            watermarks = {self._name(number): value for number, value in step["restore"].items()}
             self.generator.restore(watermarks, now=self.now)
             return ()
         for _ in range(step["add"]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader
-from tests.conformance.framework import Case, Fields, Step, equal, run_steps
+from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 
 _ASSERTED = {"complete", "local", "global", "duplicate"}
 
 FIELDS = Fields({"steps"}, {"origins"})
 STEPS = (
-    Fields({"origin", "sequence", "chunk", "last", "watermark"}, _ASSERTED),
+    Fields({"origin", "sequence", "chunk", "last"}, {"watermark", *_ASSERTED}),
     Fields({"origin", "idle"}, _ASSERTED),
     Fields({"origin", "done"}, _ASSERTED),
 )
@@ -20,12 +20,13 @@ def _perform(tracker: ProgressTracker, step: Step) -> None:
     origin = step["origin"]
     duplicate = False
     if "sequence" in step:
-        watermarks = {} if step["watermark"] is None else {DEFAULT_KEY: step["watermark"]}
+        watermark = step.get("watermark")
+        watermarks = {} if watermark is None else {DEFAULT_KEY: watermark}
         header = BufferHeader(origin, step["sequence"], step["chunk"], step["last"], watermarks)
         duplicate = tracker.observe(header).duplicate
-    elif "idle" in step:
+    elif flag(step, "idle"):
         tracker.idle(origin)
-    else:
+    elif flag(step, "done"):
         tracker.done(origin)
     found = {
         "duplicate": duplicate,
@@ -33,9 +34,8 @@ def _perform(tracker: ProgressTracker, step: Step) -> None:
         "local": tracker.local(origin),
         "global": tracker.current(),
     }
-    asserted = {"duplicate": False, **{name: step[name] for name in _ASSERTED if name in step}}
-    for name, expected in asserted.items():
-        equal(name, expected, found[name])
+    for name in sorted(_ASSERTED & step.keys()):
+        equal(name, step[name], found[name])
 
 
 def _in_one_go(case: Case) -> None:
