@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-NAMES = ("progress",)
+NAMES = ("progress", "windows", "join")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

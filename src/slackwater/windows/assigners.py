@@ -1,0 +1,292 @@
+"""Where in event time an element belongs: window configurations as plain values.
+
+A window is half-open, ``[start, end)``, in integer microseconds. These classes only say how windows
+lie; what folds elements into them is in :mod:`slackwater.windows.operator`. The functions with
+lower-case names take durations the way people write them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import (
+    BEGINNING_OF_TIME,
+    END_OF_TIME,
+    DurationLike,
+    check_int64,
+    duration,
+    frame_floor,
+    instant,
+    to_datetime,
+)
+
+WindowBounds = tuple[int, int]
+"""``(start, end)`` of one window."""
+CalendarUnit = Literal["days", "weeks", "months", "years"]
+
+GLOBAL_BOUNDS: Final[WindowBounds] = (BEGINNING_OF_TIME, END_OF_TIME)
+_CALENDAR_UNITS: Final = ("days", "weeks", "months", "years")
+
+
+LONGEST: Final = 2**61
+"""No window, gap or delay is longer: 73,000 years, so that sums with any instant fit into 64 bits."""
+
+
+def _positive(value: int, name: str) -> None:
+    if check_int64(value, name) > LONGEST:
+        raise InvalidArgument(name, value, "is longer than 73,000 years", fix="use global_window()")
+    if value <= 0:
+        raise InvalidArgument(
+            name, value, "must be greater than zero", fix=f'write {name}="10 seconds", or longer'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """One window for everything; complete only at the end of the input.
+
+    >>> Global().windows_at(5) == [(BEGINNING_OF_TIME, END_OF_TIME)]
+    True
+    """
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The windows of an element at ``at``, in ascending order."""
+        return [GLOBAL_BOUNDS]
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Windows of one size that follow each other without gaps; an element is in exactly one.
+
+    >>> Fixed(10, offset=5).windows_at(-6)
+    [(-15, -5)]
+    >>> Fixed(0)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: size = 0: must be greater than zero; write size="10 seconds", or longer
+    """
+
+    size: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self.size, "size")
+        check_int64(self.offset, "offset")
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The windows of an element at ``at``, in ascending order."""
+        start = frame_floor(at, self.size, self.offset)
+        return [(start, start + self.size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of one size that start every ``every``: they overlap, or leave gaps if ``every > size``.
+
+    An element in a gap gets no window; that is not a drop.
+
+    >>> Sliding(7, 5).windows_at(1)
+    [(-5, 2), (0, 7)]
+    >>> Sliding(3, 10).windows_at(5)
+    []
+    """
+
+    size: int
+    every: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self.size, "size")
+        _positive(self.every, "every")
+        check_int64(self.offset, "offset")
+
+    def slice_at(self, at: int) -> WindowBounds:
+        """The slice around ``at``: between two neighbouring bounds of any windows.
+
+        Every window is made of whole slices, at most two to an ``every``, so an element is kept once
+        however many windows it is in.
+
+        >>> Sliding(60, 10).slice_at(25), Sliding(7, 5).slice_at(1), Sliding(7, 5).slice_at(3)
+        ((20, 30), (0, 2), (2, 5))
+        """
+        base = frame_floor(at, self.every, self.offset)
+        cut = base + self.size % self.every
+        return (base, cut) if at < cut else (cut, base + self.every)
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The windows of an element at ``at``, in ascending order."""
+        last = frame_floor(at, self.every, self.offset)
+        first = last - (self.size - 1 - (at - last)) // self.every * self.every
+        return [(start, start + self.size) for start in range(first, last + 1, self.every)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Bursts of activity per key: ``[ts, ts + gap)`` of each element, merged where they overlap.
+
+    Elements exactly ``gap`` apart are two sessions.
+
+    >>> Sessions(10).windows_at(3)
+    [(3, 13)]
+    """
+
+    gap: int
+
+    def __post_init__(self) -> None:
+        _positive(self.gap, "gap")
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The window of an element at ``at`` before any merging."""
+        return [(at, at + self.gap)]
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Windows that begin at local midnight: days, weeks (from Monday), months or years.
+
+    They follow the zone's changes of the clock, so a day may have 23 or 25 hours. ``count`` joins
+    several units, counted from 1970 (weeks from Monday 1970-01-05).
+
+    >>> start, end = Calendar("days", timezone="Europe/Berlin").windows_at(instant("2024-03-31T12:00:00Z"))[0]
+    >>> (end - start) // 3_600_000_000
+    23
+    """
+
+    unit: CalendarUnit
+    count: int = 1
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if self.unit not in _CALENDAR_UNITS:
+            raise InvalidArgument(
+                "unit", self.unit, "is not a calendar unit", fix=f"use one of {', '.join(_CALENDAR_UNITS)}"
+            )
+        if check_int64(self.count, "count") <= 0:
+            raise InvalidArgument(
+                "count", self.count, "must be greater than zero", fix="write count=1, or more"
+            )
+        zone(self.timezone)
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The window of an element at ``at``."""
+        local = to_datetime(at).astimezone(zone(self.timezone)).date()
+        number = self._number(local) // self.count * self.count
+        start = self._boundary(number)
+        if at < start:  # local time went back over midnight: the earlier window still holds the hour
+            number -= self.count
+            start = self._boundary(number)
+        return [(start, self._boundary(number + self.count))]
+
+    def _number(self, day: date) -> int:
+        if self.unit == "years":
+            return day.year - 1970
+        if self.unit == "months":
+            return (day.year - 1970) * 12 + day.month - 1
+        days = day.toordinal() - _EPOCH_DAY
+        return days if self.unit == "days" else (days - _FIRST_MONDAY) // 7
+
+    def _boundary(self, number: int) -> int:
+        if self.unit == "years":
+            day = date(1970 + number, 1, 1)
+        elif self.unit == "months":
+            day = date(1970 + number // 12, number % 12 + 1, 1)
+        elif self.unit == "weeks":
+            day = date(1970, 1, 5) + timedelta(weeks=number)
+        else:
+            day = date(1970, 1, 1) + timedelta(days=number)
+        return instant(datetime(day.year, day.month, day.day, tzinfo=zone(self.timezone)))
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The windows that the rows bring along, in the columns ``window_start`` and ``window_end``.
+
+    For an operator downstream of another one, which keeps the windows of the incoming panes.
+
+    >>> Inherited()
+    Inherited()
+    """
+
+
+Window = Global | Fixed | Sliding | Sessions | Calendar | Inherited
+"""Any window configuration."""
+
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_FIRST_MONDAY: Final = 4
+
+
+@lru_cache(maxsize=64)
+def zone(name: str) -> ZoneInfo:
+    """The time zone of that name, or an error that says how zones are written.
+
+    >>> zone("Europe/Berlin").key
+    'Europe/Berlin'
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidArgument(
+            "timezone", name, "is not a known time zone", fix='use a name like "Europe/Berlin" or "UTC"'
+        ) from None
+
+
+def global_window() -> Global:
+    """One window for everything.
+
+    >>> global_window()
+    Global()
+    """
+    return Global()
+
+
+def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
+    """Windows of one size, one after the other.
+
+    >>> fixed("10 seconds")
+    Fixed(size=10000000, offset=0)
+    """
+    return Fixed(duration(size, name="size"), _offset(offset))
+
+
+def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | None = None) -> Sliding:
+    """Windows of one size that start every ``every``.
+
+    >>> sliding("60 seconds", every="10 seconds")
+    Sliding(size=60000000, every=10000000, offset=0)
+    """
+    return Sliding(duration(size, name="size"), duration(every, name="every"), _offset(offset))
+
+
+def sessions(gap: DurationLike) -> Sessions:
+    """Bursts of activity per key, parted by silences of at least ``gap``.
+
+    >>> sessions("30 minutes")
+    Sessions(gap=1800000000)
+    """
+    return Sessions(duration(gap, name="gap"))
+
+
+def calendar(unit: CalendarUnit, *, count: int = 1, timezone: str = "UTC") -> Calendar:
+    """Local days, weeks, months or years.
+
+    >>> calendar("months", timezone="Europe/Berlin")
+    Calendar(unit='months', count=1, timezone='Europe/Berlin')
+    """
+    return Calendar(unit, count, timezone)
+
+
+def inherited() -> Inherited:
+    """The windows that the rows bring along.
+
+    >>> inherited()
+    Inherited()
+    """
+    return Inherited()
+
+
+def _offset(value: DurationLike | None) -> int:
+    return 0 if value is None else duration(value, name="offset")

@@ -1,0 +1,60 @@
+"""Frames as bytes: how a part of an operator's state lies in a key-value store.
+
+The host keeps state in a store that moves whole values, so an operator keeps one small index and
+many blobs, and reads only the blobs a batch can touch. A blob is a frame in Arrow's IPC stream
+form, LZ4-compressed because a byte costs more on its way to the store than in the codec. Like the
+index it begins with a version and ends with a checksum: what was cut or changed raises.
+
+    version (1 byte) | Arrow IPC stream | CRC-32 (4 bytes, big-endian)
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import MutableMapping
+from typing import Final
+
+import polars as pl
+
+from slackwater.errors import CorruptState, UnsupportedStateVersion
+
+VERSION: Final = 1
+_CHECKSUM: Final = 4
+
+BlobStore = MutableMapping[str, bytes]
+"""What an operator asks of the store: get, set and delete by name. A ``dict`` will do."""
+
+
+def encode(frame: pl.DataFrame) -> bytes:
+    """The bytes of ``frame``.
+
+    >>> decode(encode(pl.DataFrame({"ts": [1, 2]})), "example").rows()
+    [(1,), (2,)]
+    """
+    buffer = io.BytesIO()
+    buffer.write(bytes((VERSION,)))
+    frame.write_ipc_stream(buffer, compression="lz4")
+    body = buffer.getvalue()
+    return body + zlib.crc32(body).to_bytes(_CHECKSUM, "big")
+
+
+def decode(data: bytes, what: str) -> pl.DataFrame:
+    """The frame that `encode` was given; ``what`` names the blob in the error if it is damaged.
+
+    >>> decode(encode(pl.DataFrame({"ts": [1, 2]}))[:-1], "left rows of a join")
+    Traceback (most recent call last):
+    slackwater.errors.CorruptState: the saved left rows of a join cannot be loaded: its checksum does \
+not match its content; restore an intact copy, or start without it
+    """
+    if len(data) <= 1 + _CHECKSUM:
+        raise CorruptState(what, f"it has only {len(data)} bytes")
+    body = memoryview(data)[:-_CHECKSUM]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != data[-_CHECKSUM:]:
+        raise CorruptState(what, "its checksum does not match its content")
+    if body[0] != VERSION:
+        raise UnsupportedStateVersion(what, body[0], (VERSION,))
+    try:
+        return pl.read_ipc_stream(io.BytesIO(body[1:]))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise CorruptState(what, f"its content is not an Arrow stream ({error})") from None

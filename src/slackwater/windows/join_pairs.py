@@ -1,0 +1,91 @@
+"""Which rows of two frames match: equal keys and times within a band, at a cost that follows the result.
+
+A hash join on the key followed by a filter on time compares every two rows of a key, and a hot key
+makes that explode even when nothing matches. Here each key and time become one sortable number, so
+the matches of a row are one slice of the sorted other side, found by binary search. The work is
+n log n plus the pairs that really are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+_ROOM: Final = 2**62
+"""Key number times width of the time range must stay below this, to be safe in 64 bits."""
+
+
+def matching_rows(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    *,
+    on: Sequence[str],
+    left_time: str,
+    right_time: str,
+    before: int,
+    after: int,
+) -> tuple[pl.Series, pl.Series]:
+    """The row numbers of all pairs with equal keys and ``left − before ≤ right ≤ left + after``.
+
+    A null in any key column matches nothing. Without key columns only the times are compared.
+    Times and bounds must lie within ±2**62.
+
+    >>> left = pl.DataFrame({"k": ["a", "b"], "ts": [10, 10]})
+    >>> right = pl.DataFrame({"k": ["a", "a", "b"], "ts": [8, 13, 14]})
+    >>> rows = matching_rows(left, right, on=["k"], left_time="ts", right_time="ts", before=2, after=3)
+    >>> [numbers.to_list() for numbers in rows]
+    [[0, 0], [0, 1]]
+    """
+    nothing = pl.Series(dtype=pl.UInt32)
+    if left.is_empty() or right.is_empty():
+        return nothing, nothing
+    keys = [f"key{place}" for place in range(len(on))] or ["key"]
+    wanted = _keyed(left, on, left_time)
+    offered = _keyed(right, on, right_time)
+    codes = offered.select(keys).unique().with_row_index("code").with_columns(pl.col("code").cast(pl.Int64))
+    wanted = wanted.join(codes, on=keys)
+    offered = offered.join(codes, on=keys)
+    if wanted.is_empty() or offered.is_empty():
+        return nothing, nothing
+
+    low, high, times = wanted["time"] - before, wanted["time"] + after, offered["time"]
+    first, last = time_range(times)
+    width = last - first + 1
+    if width * len(codes) >= _ROOM:
+        # The times lie too far apart to share a number with the key: let their ranks stand for them.
+        ordered = times.sort()
+        low = ordered.search_sorted(low, side="left").cast(pl.Int64)
+        high = ordered.search_sorted(high, side="right").cast(pl.Int64) - 1
+        times = ordered.search_sorted(times, side="left").cast(pl.Int64)
+        first, width = 0, len(ordered)
+
+    base = wanted["code"] * width
+    numbers = pl.DataFrame({"number": offered["code"] * width + (times - first), "row": offered["row"]})
+    numbers = numbers.sort("number")
+    start = numbers["number"].search_sorted(base + (low - first).clip(0, width), side="left")
+    stop = numbers["number"].search_sorted(base + (high - first + 1).clip(0, width), side="left")
+    slices = pl.DataFrame({"left": wanted["row"], "start": start, "stop": stop})
+    pairs = (
+        slices.filter(pl.col("stop") > pl.col("start"))
+        .select("left", pl.int_ranges("start", "stop", dtype=pl.UInt32).alias("place"))
+        .explode("place")
+    )
+    return pairs["left"], numbers["row"].gather(pairs["place"])
+
+
+def time_range(times: pl.Series) -> tuple[int, int]:
+    """The lowest and the highest of times that are not empty.
+
+    >>> time_range(pl.Series([3, 1, 2]))
+    (1, 3)
+    """
+    low, high = times.to_frame("time").select(low=pl.col("time").min(), high=pl.col("time").max()).row(0)
+    return low, high
+
+
+def _keyed(frame: pl.DataFrame, on: Sequence[str], time: str) -> pl.DataFrame:
+    """Row number, key columns under names that cannot clash, and time."""
+    keys = [pl.col(name).alias(f"key{place}") for place, name in enumerate(on)] or [pl.lit(0).alias("key")]
+    return frame.select(*keys, pl.col(time).alias("time")).with_row_index("row")

@@ -1,0 +1,78 @@
+"""Which windows an element belongs to: as the model assigns them, and as the operator emits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import islice, permutations
+from typing import Final
+
+from slackwater import windows
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from tests.conformance import expressions
+from tests.conformance.framework import BrokenCase, Case, Fields, equal
+from tests.model.windows import Bounds, assign, merge_windows
+from tests.support.windowed import OperatorSubject, Options
+
+FIELDS: Final = Fields(required={"window", "timestamps"}, optional={"windows", "merged"})
+WINDOWS: Final[Mapping[str, Callable[..., windows.Window]]] = {
+    "fixed": windows.Fixed,
+    "sliding": windows.Sliding,
+    "sessions": windows.Sessions,
+    "global_": windows.Global,
+}
+ORDERS: Final = 24
+"""So many orders of arrival are tried for sessions."""
+
+
+def run_model(case: Case) -> None:
+    """The model's own assignment and merging."""
+    window = _window(case)
+    for at, expected in case.get("windows", {}).items():
+        equal(f"windows of {at}", _bounds(expected), assign(window, at, {}))
+    if "merged" in case:
+        equal(
+            "merged",
+            _bounds(case["merged"]),
+            merge_windows(assign(window, at, {})[0] for at in case["timestamps"]),
+        )
+
+
+def run_operator(case: Case) -> None:
+    """The windows in which the operator emits, element by element and for any order of arrival."""
+    window = _window(case)
+    for at, expected in case.get("windows", {}).items():
+        equal(f"windows of {at}", _bounds(expected), _emitted(window, [at]))
+    if "merged" in case:
+        for order in islice(permutations(case["timestamps"]), ORDERS):
+            for size in (1, len(order)):
+                what = f"merged, arriving as {list(order)} in batches of {size}"
+                equal(what, _bounds(case["merged"]), _emitted(window, list(order), size))
+
+
+SUBJECTS: Final[Mapping[str, Callable[[Case], None]]] = {"model": run_model, "operator": run_operator}
+
+
+def _window(case: Case) -> windows.Window:
+    if not case.keys() & {"windows", "merged"}:
+        raise BrokenCase("a case has `windows` or `merged`")
+    if not set(case.get("windows", {})) <= set(case["timestamps"]):
+        raise BrokenCase("`windows` names a timestamp that is not in `timestamps`")
+    text = str(case["window"]).replace("global(", "global_(")  # `global` is a keyword of Python
+    window: windows.Window = expressions.evaluate(text, WINDOWS)
+    return window
+
+
+def _bounds(pairs: list[list[float]]) -> list[Bounds]:
+    """Windows as integers; the ends of time are written as infinities."""
+    ends = {math.inf: END_OF_TIME, -math.inf: BEGINNING_OF_TIME}
+    return [(int(ends.get(start, start)), int(ends.get(end, end))) for start, end in pairs]
+
+
+def _emitted(window: windows.Window, timestamps: list[int], size: int = 1) -> list[Bounds]:
+    subject = OperatorSubject(Options(window, accumulations=("count",)))
+    for first in range(0, len(timestamps), size):
+        batch = timestamps[first : first + size]
+        subject.step([{"key": "key", "ts": at, "value": 1} for at in batch], None, 0)
+    panes = subject.step([], END_OF_TIME, 0).panes
+    return sorted((pane.start, pane.end) for pane in panes)

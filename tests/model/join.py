@@ -1,0 +1,99 @@
+"""The time-bounded join, one row after the other: slow, obvious, written from rules J1 to J7 alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slackwater.errors import WatermarkRegression
+
+Side = Literal["left", "right"]
+Key = tuple[object, ...]
+Pair = tuple[str | None, str | None]
+
+INFINITY = float("inf")
+
+
+@dataclass
+class Row:
+    """A row in a buffer."""
+
+    name: str
+    time: int
+    key: Key
+    matched: bool = False
+
+
+@dataclass
+class JoinModel:
+    """Both buffers and both watermarks; ``float("inf")`` as a watermark is the end of a side."""
+
+    how: str
+    before: int
+    after: int
+    buffers: dict[Side, list[Row]] = field(default_factory=lambda: {"left": [], "right": []})
+    watermarks: dict[Side, float | None] = field(default_factory=lambda: {"left": None, "right": None})
+    late: dict[Side, list[str]] = field(default_factory=lambda: {"left": [], "right": []})
+
+    def row(self, side: Side, name: str, time: int, key: Key) -> list[Pair]:
+        """A row arrives: what comes out."""
+        own = self.watermarks[side]
+        if own is not None and time < own:
+            self.late[side].append(name)
+            return []
+        row = Row(name, time, key)
+        pairs: list[Pair] = []
+        for other in self.buffers[self.other(side)]:
+            left, right = (row, other) if side == "left" else (other, row)
+            if self.matches(left, right):
+                left.matched = right.matched = True
+                pairs.append((left.name, right.name))
+        limit = self.limit(side)
+        if limit is None or time >= limit:
+            self.buffers[side].append(row)
+            return pairs
+        return pairs + self.padded(side, [row])
+
+    def watermark(self, side: Side, value: float) -> list[Pair]:
+        """A watermark arrives: the rows that come out before it is passed on."""
+        previous = self.watermarks[side]
+        if previous is not None and value < previous:
+            raise WatermarkRegression(side, "default", int(previous), int(value))
+        self.watermarks[side] = value
+        pairs: list[Pair] = []
+        for buffered in ("left", "right"):
+            limit = self.limit(buffered)
+            if limit is not None:
+                leaving = [row for row in self.buffers[buffered] if row.time < limit]
+                self.buffers[buffered] = [row for row in self.buffers[buffered] if row.time >= limit]
+                pairs += self.padded(buffered, leaving)
+        return pairs
+
+    def forwarded(self, side: Side) -> float | None:
+        """The watermark of a side downstream, as far as it is known."""
+        own, limit = self.watermarks[side], self.limit(side)
+        return None if own is None or limit is None else min(own, limit)
+
+    def matches(self, left: Row, right: Row) -> bool:
+        """Equal keys without a null, and the right row within the bounds of the left."""
+        if left.key != right.key or None in left.key:
+            return False
+        return left.time - self.before <= right.time <= left.time + self.after
+
+    def limit(self, side: Side) -> float | None:
+        """Below it, no future row of the other side can match."""
+        other = self.watermarks[self.other(side)]
+        if other is None:
+            return None
+        return other - (self.after if side == "left" else self.before)
+
+    def padded(self, side: Side, rows: list[Row]) -> list[Pair]:
+        """Unmatched rows of an outer side, alone."""
+        if self.how not in (side, "full"):
+            return []
+        return [(row.name, None) if side == "left" else (None, row.name) for row in rows if not row.matched]
+
+    @staticmethod
+    def other(side: Side) -> Side:
+        """The side across."""
+        return "right" if side == "left" else "left"

@@ -1,0 +1,307 @@
+"""The trigger algebra as small state machines: one object per node of the trigger, key and window.
+
+Written from the specification alone, with no thought of speed: each node knows whether it is ready, what
+a firing does to it, and how the states of merging sessions become one. The operator evaluates the same
+algebra on columns; that both agree is what the property tests show.
+
+Every node sees every element that arrives, also one whose turn has not come or is over, because a merge
+of sessions may bring its turn back. Nothing follows from that otherwise: a firing makes all of them
+forget what was pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slackwater import windows as configuration
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a trigger can see when it is asked: is the window complete, and the processing time."""
+
+    complete: bool
+    clock: int
+
+
+class Node:
+    """A trigger of one key and window."""
+
+    def __init__(self, *children: Node) -> None:
+        self.children = children
+
+    def add(self, count: int, now: int) -> None:
+        """Elements arrived."""
+        for child in self.children:
+            child.add(count, now)
+
+    def ready(self, moment: Moment) -> bool:
+        """Whether the window should fire."""
+        raise NotImplementedError
+
+    def fire(self, moment: Moment) -> bool:
+        """The window fires because of this node; the answer is whether the node is finished."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """The window fired: what was pending is no more."""
+        for child in self.children:
+            child.forget()
+
+    def reset(self) -> None:
+        """Start from the very beginning."""
+        for child in self.children:
+            child.reset()
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        """Become, from a fresh node, that of the session made of these open ones.
+
+        The answer is whether an after_watermark that had fired in one of them rewinds.
+        """
+        rewinds = [
+            child.merge([source.children[position] for source in sources], moment)
+            for position, child in enumerate(self.children)
+        ]
+        return any(rewinds)
+
+    def targets(self) -> list[int]:
+        """The processing times for which this trigger waits."""
+        return [target for child in self.children for target in child.targets()]
+
+
+class Count(Node):
+    """after_count(n): elements since the last firing."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.wanted = count
+        self.seen = 0
+
+    def add(self, count: int, now: int) -> None:
+        self.seen += count
+
+    def ready(self, moment: Moment) -> bool:
+        return self.seen >= self.wanted
+
+    def fire(self, moment: Moment) -> bool:
+        self.forget()
+        return True
+
+    def forget(self) -> None:
+        self.seen = 0
+
+    def reset(self) -> None:
+        self.seen = 0
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        self.seen = sum(source.seen for source in sources if isinstance(source, Count))
+        return False
+
+
+class ProcessingTime(Node):
+    """after_processing_time(d): strictly later than the first element of the pane + d."""
+
+    def __init__(self, delay: int) -> None:
+        super().__init__()
+        self.delay = delay
+        self.target: int | None = None
+
+    def add(self, count: int, now: int) -> None:
+        if self.target is None:
+            self.target = now + self.delay
+
+    def ready(self, moment: Moment) -> bool:
+        return self.target is not None and moment.clock > self.target
+
+    def fire(self, moment: Moment) -> bool:
+        self.forget()
+        return True
+
+    def forget(self) -> None:
+        self.target = None
+
+    def reset(self) -> None:
+        self.target = None
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        self.target = min((target for source in sources for target in source.targets()), default=None)
+        return False
+
+    def targets(self) -> list[int]:
+        return [] if self.target is None else [self.target]
+
+
+class Watermark(Node):
+    """after_watermark(early, late): early panes, one at the end, late panes."""
+
+    def __init__(self, early: Node | None, late: Node | None) -> None:
+        super().__init__(*(child for child in (early, late) if child is not None))
+        self.early = early
+        self.late = late
+        self.past_end = False
+
+    def ready(self, moment: Moment) -> bool:
+        if not self.past_end:
+            return moment.complete or (self.early is not None and self.early.ready(moment))
+        return self.late is not None and self.late.ready(moment)
+
+    def fire(self, moment: Moment) -> bool:
+        self.past_end = self.past_end or moment.complete
+        for child in self.children:
+            child.reset()
+        return self.past_end and self.late is None
+
+    def reset(self) -> None:
+        super().reset()
+        self.past_end = False
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        inner = super().merge(sources, moment)
+        fired = [source.past_end for source in sources if isinstance(source, Watermark)]
+        self.past_end = moment.complete and bool(fired) and all(fired)
+        if not self.past_end and self.late is not None:
+            self.late.reset()
+        return inner or (any(fired) and not self.past_end)
+
+    def targets(self) -> list[int]:
+        active = self.late if self.past_end else self.early
+        return [] if active is None else active.targets()
+
+
+class Repeatedly(Node):
+    """repeatedly(t): t, reset when it finishes."""
+
+    def ready(self, moment: Moment) -> bool:
+        return self.children[0].ready(moment)
+
+    def fire(self, moment: Moment) -> bool:
+        if self.children[0].fire(moment):
+            self.children[0].reset()
+        return False
+
+
+class Each(Node):
+    """after_each(a, b, …): one after the other."""
+
+    def __init__(self, *children: Node) -> None:
+        super().__init__(*children)
+        self.position = 0
+
+    def ready(self, moment: Moment) -> bool:
+        return self.children[self.position].ready(moment)
+
+    def fire(self, moment: Moment) -> bool:
+        finished = self.children[self.position].fire(moment)
+        for place, child in enumerate(self.children):
+            if finished or place != self.position:
+                child.forget()
+        if finished and self.position == len(self.children) - 1:
+            return True
+        self.position += finished
+        return False
+
+    def reset(self) -> None:
+        super().reset()
+        self.position = 0
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        """The furthest place of any, but back to the first step whose after_watermark rewinds."""
+        furthest = max((source.position for source in sources if isinstance(source, Each)), default=0)
+        rewinds = [
+            child.merge([source.children[place] for source in sources], moment)
+            for place, child in enumerate(self.children)
+        ]
+        self.position = next((place for place in range(furthest) if rewinds[place]), furthest)
+        for later in self.children[self.position + 1 :]:
+            later.reset()
+        return any(rewinds)
+
+    def targets(self) -> list[int]:
+        return self.children[self.position].targets()
+
+
+class Any(Node):
+    """after_any: one is ready; finishes on its first firing."""
+
+    def ready(self, moment: Moment) -> bool:
+        return any(child.ready(moment) for child in self.children)
+
+    def fire(self, moment: Moment) -> bool:
+        for child in self.children:
+            if child.ready(moment):
+                child.fire(moment)
+        self.forget()
+        return True
+
+
+class All(Node):
+    """after_all: all are ready; finishes on its first firing."""
+
+    def ready(self, moment: Moment) -> bool:
+        return all(child.ready(moment) for child in self.children)
+
+    def fire(self, moment: Moment) -> bool:
+        for child in self.children:
+            child.fire(moment)
+        self.forget()
+        return True
+
+
+class OrFinally(Node):
+    """or_finally(main, until): until sees all elements, whatever main does, and ends it all."""
+
+    def ready(self, moment: Moment) -> bool:
+        return any(child.ready(moment) for child in self.children)
+
+    def fire(self, moment: Moment) -> bool:
+        main, until = self.children
+        if until.ready(moment):
+            until.fire(moment)
+        elif not main.fire(moment):
+            return False
+        self.forget()
+        return True
+
+
+class Never(Node):
+    """never: nothing before the purge."""
+
+    def ready(self, moment: Moment) -> bool:
+        return False
+
+
+class Always(Node):
+    """always: whenever it is asked."""
+
+    def ready(self, moment: Moment) -> bool:
+        return True
+
+    def fire(self, moment: Moment) -> bool:
+        return False
+
+
+def build(trigger: configuration.Trigger) -> Node:
+    """The state machine of a trigger."""
+    match trigger:
+        case configuration.AfterWatermark(early=early, late=late):
+            return Watermark(None if early is None else build(early), None if late is None else build(late))
+        case configuration.AfterCount(count=count):
+            return Count(count)
+        case configuration.AfterProcessingTime(delay=delay):
+            return ProcessingTime(delay)
+        case configuration.Repeatedly(trigger=repeated):
+            return Repeatedly(build(repeated))
+        case configuration.AfterEach(triggers=triggers):
+            return Each(*map(build, triggers))
+        case configuration.AfterAny(triggers=triggers):
+            return Any(*map(build, triggers))
+        case configuration.AfterAll(triggers=triggers):
+            return All(*map(build, triggers))
+        case configuration.OrFinally(main=main, until=until):
+            return OrFinally(build(main), build(until))
+        case configuration.Never():
+            return Never()
+        case configuration.Always():
+            return Always()
+    raise TypeError(f"no such trigger: {trigger!r}")

@@ -1,0 +1,422 @@
+"""The windowed operator, one element at a time: slow, obvious, and the measure of the fast one.
+
+Written from the specification alone. A window of a key is a `Record` that keeps every element it ever took,
+so that each value is computed from the elements themselves and nothing is remembered that could be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from slackwater import windows as configuration
+from slackwater.errors import InvalidArgument, WatermarkRegression
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, instant, to_datetime
+from tests.model import triggers
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+Bounds = tuple[int, int]
+Accumulate = Callable[[Sequence[Row]], Row]
+
+
+@dataclass(frozen=True)
+class Pane:
+    """What a window says when it fires."""
+
+    key: Key
+    start: int
+    end: int
+    values: Row
+    timing: str
+    index: int
+    on_time_index: int
+    is_first: bool
+    is_last: bool
+    timestamp: int
+    retraction: bool = False
+
+
+@dataclass(frozen=True)
+class Emission:
+    """A pane, and the retractions that go directly before it."""
+
+    retractions: tuple[Pane, ...]
+    pane: Pane
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A row that was not taken: for one window, or (by_element) altogether."""
+
+    row: Row
+    reason: str
+    window: Bounds | None
+
+
+@dataclass
+class Output:
+    """What one step does."""
+
+    emissions: list[Emission] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    forwarded: int | None = None
+
+    def dropped(self, reason: str) -> int:
+        return sum(drop.reason == reason for drop in self.drops)
+
+
+@dataclass(frozen=True)
+class Element:
+    """A row in a window, with what was known when it arrived."""
+
+    row: Row
+    timestamp: int
+    before_completion: bool
+    """It arrived while its window was not complete."""
+    not_behind: bool
+    """Its timestamp was not behind the watermark."""
+
+
+@dataclass(eq=False)
+class Record:
+    """All that is known of one window of one key."""
+
+    key: Key
+    start: int
+    end: int
+    trigger: triggers.Node
+    elements: list[Element] = field(default_factory=list)
+    new: list[Element] = field(default_factory=list)
+    closed: bool = False
+    index: int = 0
+    on_time_index: int = 0
+    last: Pane | None = None
+    owed: list[Pane] = field(default_factory=list)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.start, self.end
+
+    @property
+    def had_non_early_pane(self) -> bool:
+        return self.on_time_index > 0
+
+
+class WindowedModel:
+    """The same options as the operator, the same steps, one element after the other."""
+
+    def __init__(
+        self,
+        window: configuration.Window,
+        trigger: configuration.Trigger,
+        accumulate: Accumulate,
+        *,
+        mode: str = "accumulating",
+        allowed_lateness: int | None = 0,
+        on_time: str = "always",
+        closing: str = "if_non_empty",
+        timestamp: str = "end_of_window",
+        drop_late: str = "by_window",
+        only_updated: bool = False,
+    ) -> None:
+        if only_updated and mode == "discarding":
+            raise InvalidArgument(
+                "only_updated", only_updated, "equal panes hold different elements in discarding mode"
+            )
+        self.window = window
+        self.trigger = trigger
+        self.accumulate = accumulate
+        self.mode = mode
+        self.allowed_lateness = allowed_lateness
+        self.on_time = on_time
+        self.closing = closing
+        self.timestamp = timestamp
+        self.drop_late = drop_late
+        self.only_updated = only_updated
+        self.records: list[Record] = []
+        self.watermark = BEGINNING_OF_TIME
+        self.clock: int | None = None
+        self.forwarded = BEGINNING_OF_TIME
+        self.dropped_late = 0
+        self.dropped_closed = 0
+
+    # ---- the step
+
+    def step(self, rows: Iterable[tuple[Key, int, Row]], watermark: int | None, now: int) -> Output:
+        """The batch under the watermark before the step; then the watermark; then the clock."""
+        if watermark is not None and watermark < self.watermark:
+            raise WatermarkRegression("the model", "default", self.watermark, watermark)
+        output = Output()
+        for record in self._take(list(rows), now, output):
+            self._ask(record, output)
+        if watermark is not None and watermark > self.watermark:
+            self._advance(watermark, output)
+        self._tick(now, output)
+        self._forward(output)
+        self.dropped_late += output.dropped("late")
+        self.dropped_closed += output.dropped("closed")
+        return output
+
+    def _take(self, rows: list[tuple[Key, int, Row]], now: int, output: Output) -> list[Record]:
+        accepted: list[tuple[Key, Bounds, int, Row]] = []
+        for key, at, row in rows:
+            assigned = assign(self.window, at, row)
+            late = [window for window in assigned if self.watermark >= self._horizon(window[1])]
+            if self.drop_late == "by_element" and assigned and (late or self._behind(at)):
+                output.drops.append(Drop(row, "late", None))
+                continue
+            output.drops += [Drop(row, "late", window) for window in late]
+            accepted += [(key, window, at, row) for window in assigned if window not in late]
+        if isinstance(self.window, configuration.Sessions):
+            return self._take_sessions(accepted, now, output)
+        touched: list[Record] = []
+        for key, window, at, row in accepted:
+            record = self._find(key, window)
+            if record is None:
+                record = Record(key, *window, triggers.build(self.trigger))
+                self.records.append(record)
+            if record.closed:
+                output.drops.append(Drop(row, "closed", window))
+                continue
+            self._put(record, at, row, now)
+            if record not in touched:
+                touched.append(record)
+        return touched
+
+    def _take_sessions(
+        self, accepted: list[tuple[Key, Bounds, int, Row]], now: int, output: Output
+    ) -> list[Record]:
+        touched: list[Record] = []
+        for key in unique(key for key, *_ in accepted):
+            mine = [(window, at, row) for owner, window, at, row in accepted if same_key(owner, key)]
+            opened = [record for record in self.records if same_key(record.key, key) and not record.closed]
+            windows = [window for window, *_ in mine] + [record.bounds for record in opened]
+            for start, end in merge_windows(windows):
+                inside = [(at, row) for (left, right), at, row in mine if start <= left and right <= end]
+                sources = [record for record in opened if start <= record.start and record.end <= end]
+                if not inside:
+                    continue
+                same = self._find(key, (start, end))
+                if same is not None and same.closed and not sources:
+                    output.drops += [Drop(row, "closed", (start, end)) for _, row in inside]
+                    continue
+                record = self._merged(key, (start, end), sources, same)
+                for at, row in inside:
+                    self._put(record, at, row, now)
+                touched.append(record)
+        return touched
+
+    def _merged(self, key: Key, window: Bounds, sources: list[Record], same: Record | None) -> Record:
+        """The open session `window`, made of the sources (none: a new one)."""
+        merged = Record(key, *window, triggers.build(self.trigger))
+        merged.trigger.merge([source.trigger for source in sources], self._moment(window[1]))
+        for source in sources:
+            merged.elements += source.elements
+            merged.new += source.new
+            merged.owed += source.owed
+            if source is same:
+                merged.last = source.last
+            elif source.last is not None:
+                merged.owed.append(source.last)
+        if same is not None:
+            merged.index, merged.on_time_index = same.index, same.on_time_index
+        gone = [*sources, *([] if same is None else [same])]
+        self.records = [record for record in self.records if not any(record is old for old in gone)]
+        self.records.append(merged)
+        return merged
+
+    def _put(self, record: Record, at: int, row: Row, now: int) -> None:
+        element = Element(row, at, self.watermark < record.end, at >= self.watermark)
+        record.elements.append(element)
+        record.new.append(element)
+        record.trigger.add(1, now)
+
+    def _advance(self, watermark: int, output: Output) -> None:
+        before, self.watermark = self.watermark, watermark
+        for record in list(self.records):
+            completes = before < record.end <= watermark
+            if watermark >= self._horizon(record.end):
+                if not record.closed:
+                    self._emit(record, output, last=True, completes=completes)
+                self.records.remove(record)
+            elif completes and not record.closed:
+                self._ask(record, output, completes=True)
+
+    def _tick(self, now: int, output: Output) -> None:
+        before, self.clock = self.clock, now
+        for record in self.records:
+            if record.closed:
+                continue
+            if any(
+                (before is None or before <= target) and target < now for target in record.trigger.targets()
+            ):
+                self._ask(record, output)
+
+    # ---- firing
+
+    def _ask(self, record: Record, output: Output, *, completes: bool = False) -> None:
+        moment = self._moment(record.end)
+        if record.trigger.ready(moment):
+            record.closed = record.trigger.fire(moment)
+            self._emit(record, output, last=record.closed, completes=completes)
+
+    def _emit(self, record: Record, output: Output, *, last: bool, completes: bool) -> None:
+        new, record.new = record.new, []
+        timing = self._timing(record, new, completes)
+        wanted = (
+            bool(new)
+            or (timing == "ON_TIME" and self.on_time == "always")
+            or (last and self.closing == "always")
+        )
+        values = self.accumulate([e.row for e in (new if self.mode == "discarding" else record.elements)])
+        unchanged = record.last is not None and record.last.values == values and not record.owed
+        if not wanted or (self.only_updated and unchanged):
+            return
+        pane = Pane(
+            key=record.key,
+            start=record.start,
+            end=record.end,
+            values=values,
+            timing=timing,
+            index=record.index,
+            on_time_index=-1 if timing == "EARLY" else record.on_time_index,
+            is_first=record.index == 0,
+            is_last=last,
+            timestamp=self._timestamp(record, new),
+        )
+        taken_back: list[Pane] = []
+        if self.mode == "accumulating_and_retracting":
+            taken_back = record.owed + ([] if record.last is None else [record.last])
+        output.emissions.append(Emission(tuple(replace(old, retraction=True) for old in taken_back), pane))
+        record.index += 1
+        record.on_time_index += timing != "EARLY"
+        record.last, record.owed = pane, []
+
+    def _timing(self, record: Record, new: list[Element], completes: bool) -> str:
+        if self.watermark < record.end:
+            return "EARLY"
+        if record.had_non_early_pane:
+            return "LATE"
+        if any(element.before_completion for element in new) or (not new and completes):
+            return "ON_TIME"
+        return "LATE"
+
+    def _timestamp(self, record: Record, new: list[Element]) -> int:
+        times = [element.timestamp for element in new if element.not_behind]
+        if self.timestamp == "end_of_window" or not times:
+            return record.end - 1
+        return min(times) if self.timestamp == "earliest" else max(times)
+
+    def _forward(self, output: Output) -> None:
+        """The watermark, held at the earliest output timestamp not yet emitted in an on-time pane."""
+        held = self.watermark
+        for record in self.records:
+            pending = any(element.before_completion for element in record.new)
+            if not record.closed and not record.had_non_early_pane and pending:
+                held = min(held, self._timestamp(record, record.new))
+        if held > self.forwarded:
+            self.forwarded = output.forwarded = held
+
+    # ---- small things
+
+    def _moment(self, end: int) -> triggers.Moment:
+        return triggers.Moment(self.watermark >= end, BEGINNING_OF_TIME if self.clock is None else self.clock)
+
+    def _horizon(self, end: int) -> int:
+        if self.allowed_lateness is None:
+            return END_OF_TIME
+        return min(end + self.allowed_lateness, END_OF_TIME)
+
+    def _behind(self, at: int) -> bool:
+        return self.allowed_lateness is not None and at < self.watermark - self.allowed_lateness
+
+    def _find(self, key: Key, window: Bounds) -> Record | None:
+        found = (r for r in self.records if same_key(r.key, key) and r.bounds == window)
+        return next(found, None)
+
+
+# ---- windows
+
+
+def assign(window: configuration.Window, at: int, row: Row) -> list[Bounds]:
+    """The windows of an element, ascending; for sessions its own, before any merging."""
+    match window:
+        case configuration.Global():
+            return [(BEGINNING_OF_TIME, END_OF_TIME)]
+        case configuration.Fixed(size=size, offset=offset):
+            start = (at - offset) // size * size + offset
+            return [(start, start + size)]
+        case configuration.Sliding(size=size, every=every, offset=offset):
+            first = (at - size - offset) // every
+            starts = [first * every + offset]
+            while starts[-1] <= at:
+                starts.append(starts[-1] + every)
+            return [(start, start + size) for start in starts if start <= at < start + size]
+        case configuration.Sessions(gap=gap):
+            return [(at, at + gap)]
+        case configuration.Calendar(unit=unit, count=count, timezone=timezone):
+            return [calendar_window(unit, count, ZoneInfo(timezone), at)]
+        case configuration.Inherited():
+            return [(row["window_start"], row["window_end"])]
+    raise TypeError(f"no such window: {window!r}")
+
+
+def calendar_window(unit: str, count: int, zone: ZoneInfo, at: int) -> Bounds:
+    """The local days, weeks (from Monday), months or years around an instant; counted from 1970."""
+    boundary = date(1970, 1, 5) if unit == "weeks" else date(1970, 1, 1)
+    near = to_datetime(at).date().year - 1970
+    roughly = {"days": near * 365, "weeks": near * 52, "months": near * 12, "years": near}[unit]
+    place = (roughly // count - 2) * count
+    while local_midnight(moved(boundary, unit, place + count), zone) <= at:
+        place += count
+    while local_midnight(moved(boundary, unit, place), zone) > at:
+        place -= count
+    return local_midnight(moved(boundary, unit, place), zone), local_midnight(
+        moved(boundary, unit, place + count), zone
+    )
+
+
+def moved(boundary: date, unit: str, by: int) -> date:
+    """A boundary `by` units later."""
+    if unit in {"days", "weeks"}:
+        return boundary + timedelta(days=by * (7 if unit == "weeks" else 1))
+    months = by * (12 if unit == "years" else 1)
+    return date(boundary.year + months // 12, months % 12 + 1, 1)
+
+
+def local_midnight(day: date, zone: ZoneInfo) -> int:
+    """The instant at which the local day begins."""
+    return instant(datetime(day.year, day.month, day.day, tzinfo=zone))
+
+
+def merge_windows(windows: Iterable[Bounds]) -> list[Bounds]:
+    """The unions of windows that overlap; those that only touch stay apart.
+
+    >>> merge_windows([(0, 10), (10, 20), (5, 8)])
+    [(0, 10), (10, 20)]
+    """
+    merged: list[Bounds] = []
+    for start, end in sorted(windows):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def same_key(one: Key, other: Key) -> bool:
+    """Keys are equal value by value; null is a value like any other, and 1 is not True."""
+    return [(type(value), value) for value in one] == [(type(value), value) for value in other]
+
+
+def unique(keys: Iterable[Key]) -> list[Key]:
+    """Each key once, in the order in which they first appear."""
+    seen: list[Key] = []
+    for key in keys:
+        if not any(same_key(key, known) for known in seen):
+            seen.append(key)
+    return seen

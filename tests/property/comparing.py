@@ -1,0 +1,31 @@
+"""Runs a scenario on the operator and on the model, and says where they part."""
+
+from __future__ import annotations
+
+from tests.conformance.framework import Difference, equal
+from tests.strategies.windows import Scenario
+from tests.support.windowed import ModelSubject, OperatorSubject, canonical
+
+
+def compare(scenario: Scenario) -> None:
+    """Raise a Difference at the first step in which the operator does not do what the model does."""
+    model, operator = ModelSubject(scenario.options), OperatorSubject(scenario.options, scenario.schema)
+    for number, step in enumerate(scenario.steps, 1):
+        expected = canonical(model.step(step.rows, step.watermark, step.now))
+        try:
+            got = canonical(operator.step(step.rows, step.watermark, step.now))
+            for what in expected:
+                equal(what, expected[what], got[what])
+            if step.reload:
+                operator.reload()
+        except Exception as error:
+            raise Difference(f"step {number}: {step}\n{type(error).__name__}: {error}") from error
+
+
+def reproduction(scenario: Scenario) -> str:
+    """The scenario as text, one line per option and step."""
+    lines = [f"  {name} = {value!r}" for name, value in vars(scenario.options).items()]
+    for number, step in enumerate(scenario.steps, 1):
+        lines.append(f"  step {number}: watermark={step.watermark} now={step.now} reload={step.reload}")
+        lines += [f"    {row}" for row in step.rows]
+    return "\n".join(lines)

@@ -1,0 +1,172 @@
+"""What must hold of the operator whatever the model says: laws of splitting, retracting, saving."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slackwater import windows
+from slackwater.time import END_OF_TIME
+from tests.model.windows import Drop, Key, Pane, Row, assign
+from tests.strategies.windows import Limits, Scenario, Step, scenarios
+from tests.support.windowed import ModelSubject, Observed, OperatorSubject, Options, canonical
+
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+ORDER_FREE = ("count", "sum", "collect", "min", "max")
+UNFIRED_UNTIL_COMPLETE = Limits(
+    kinds=("fixed", "sliding", "calendar", "global"),
+    trigger=windows.DEFAULT_TRIGGER,
+    only_updated=False,
+    accumulations=ORDER_FREE,
+)
+SESSIONS_WITHOUT_LATENESS = Limits(
+    kinds=("sessions",),
+    trigger=windows.DEFAULT_TRIGGER,
+    only_updated=False,
+    accumulations=ORDER_FREE,
+    lateness=False,
+)
+RETRACTING = Limits(
+    kinds=("fixed", "sliding", "sessions", "global", "calendar"),
+    modes=("accumulating_and_retracting",),
+    accumulations=("sum", "count"),
+)
+Kind = type[ModelSubject] | type[OperatorSubject]
+EVERY_ELEMENT = windows.AfterWatermark(early=windows.AfterCount(1), late=windows.AfterCount(1))
+
+
+BOTH = pytest.mark.parametrize("kind", [ModelSubject, OperatorSubject])
+"""The laws hold of the model too; it would be a poor measure otherwise."""
+
+
+def play(kind: Kind, made: Scenario, steps: Iterable[Step] | None = None) -> list[Observed]:
+    subject = kind(made.options) if kind is ModelSubject else OperatorSubject(made.options, made.schema)
+    return [subject.step(step.rows, step.watermark, step.now) for step in (steps or made.steps)]
+
+
+# ---- splitting
+
+
+def split(steps: Sequence[Step], data: st.DataObject) -> list[Step]:
+    """The same rows between the same watermarks, in other batches and another order."""
+    again: list[Step] = []
+    waiting: list[Row] = []
+    for step in steps:
+        waiting += step.rows
+        if step.watermark is not None:
+            again += batches(waiting, data)
+            again.append(Step((), step.watermark, 0))
+            waiting = []
+    return again + batches(waiting, data)
+
+
+def batches(rows: list[Row], data: st.DataObject) -> list[Step]:
+    shuffled = data.draw(st.permutations(rows))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)) | {0, len(rows)})
+    return [Step(tuple(shuffled[low:high]), None, 0) for low, high in pairwise(cuts)]
+
+
+def on_time(observed: Iterable[Observed]) -> list[str]:
+    return sorted(repr(pane) for step in observed for pane in step.panes if pane.timing == "ON_TIME")
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(UNFIRED_UNTIL_COMPLETE), st.data())
+def test_on_time_panes_do_not_depend_on_batches(kind: Kind, made: Scenario, data: st.DataObject) -> None:
+    assert on_time(play(kind, made)) == on_time(play(kind, made, split(made.steps, data)))
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(SESSIONS_WITHOUT_LATENESS), st.data())
+def test_on_time_sessions_do_not_depend_on_batches(kind: Kind, made: Scenario, data: st.DataObject) -> None:
+    assert on_time(play(kind, made)) == on_time(play(kind, made, split(made.steps, data)))
+
+
+# ---- retracting
+
+
+def truth(options: Options, rows: Iterable[Row], drops: Iterable[Drop]) -> dict[str, Counter[Key]]:
+    """Per key, count and sum over all windows, from the rows and the drops alone."""
+    count: Counter[Key] = Counter()
+    total: Counter[Key] = Counter()
+    taken = [(row, len(assign(options.window, row["ts"], row))) for row in rows]
+    for drop in drops:
+        all_windows = len(assign(options.window, drop.row["ts"], drop.row))
+        taken.append((drop.row, -all_windows if drop.window is None else -1))
+    for row, times in taken:
+        key = tuple(row[name] for name in options.key)
+        count[key] += times
+        total[key] += times * (row["value"] or 0)
+    return {"count": count, "sum": total}
+
+
+def net(panes: Iterable[Pane], name: str) -> Counter[Key]:
+    """Results minus retractions, per key."""
+    total: Counter[Key] = Counter()
+    for pane in panes:
+        total[pane.key] += (pane.values[name] or 0) * (-1 if pane.retraction else 1)
+    return total
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(RETRACTING))
+def test_results_minus_retractions_are_the_truth_at_the_end(kind: Kind, made: Scenario) -> None:
+    steps = (*made.steps, Step((), END_OF_TIME, made.steps[-1].now))
+    observed = play(kind, made, steps)
+    expected = truth(
+        made.options,
+        [row for step in steps for row in step.rows],
+        [drop for o in observed for drop in o.drops],
+    )
+    for name, wanted in expected.items():
+        assert net((pane for o in observed for pane in o.panes), name) == wanted
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(replace(RETRACTING, trigger=EVERY_ELEMENT)))
+def test_results_minus_retractions_are_the_truth_whenever_all_is_fired(kind: Kind, made: Scenario) -> None:
+    """This trigger leaves nothing unfired after a step, so the law holds after every one of them."""
+    rows: list[Row] = []
+    drops: list[Drop] = []
+    panes: list[Pane] = []
+    for step, observed in zip(made.steps, play(kind, made), strict=True):
+        rows += step.rows
+        drops += observed.drops
+        panes += observed.panes
+        for name, wanted in truth(made.options, rows, drops).items():
+            assert net(panes, name) == wanted
+
+
+# ---- saving
+
+
+@SETTINGS
+@given(scenarios())
+def test_saving_and_loading_after_every_step_changes_nothing(made: Scenario) -> None:
+    saved = OperatorSubject(made.options, made.schema)
+    for step, expected in zip(made.steps, play(OperatorSubject, made), strict=True):
+        assert canonical(saved.step(step.rows, step.watermark, step.now)) == canonical(expected)
+        saved.reload()
+
+
+@SETTINGS
+@given(scenarios())
+def test_a_saved_state_goes_on_as_often_as_it_is_loaded(made: Scenario) -> None:
+    """A batch that fails and is tried again starts from the same bytes and must do the same."""
+    operator = OperatorSubject(made.options, made.schema)
+    for step in made.steps:
+        saved, blobs = operator.operator.save(operator.state), dict(operator.state.blobs)
+        first = operator.step(step.rows, step.watermark, step.now)
+        operator.state = operator.operator.load(saved, blobs)
+        assert canonical(operator.step(step.rows, step.watermark, step.now)) == canonical(first)

@@ -1,0 +1,33 @@
+"""The columnar operator does exactly what the element-wise model does, whatever happens to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.property import soak
+from tests.property.comparing import compare
+from tests.strategies.windows import Limits, Scenario, scenarios
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SETTINGS
+@given(scenarios())
+def test_any_scenario(made: Scenario) -> None:
+    compare(made)
+
+
+@SETTINGS
+@given(scenarios(Limits(kinds=("sessions",), rows=4)))
+def test_sessions(made: Scenario) -> None:
+    """Merging has rules of its own: retractions of old windows, numbering, rewinding."""
+    compare(made)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_seeded_scenarios(seed: int) -> None:
+    """The first cases of what `python -m tests.property.soak` runs for hours."""
+    for number in range(40):
+        made = soak.case(seed, number)
+        assert soak.difference(made) is None, f"case {number} of seed {seed}"

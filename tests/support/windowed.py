@@ -1,0 +1,240 @@
+"""One small interface to the windowed operator and to its reference model, so that tests can run either.
+
+Rows are plain dictionaries: the key columns, `ts`, `value`, where they may take elements back `retraction`,
+and, for inherited windows, `window_start` and `window_end`. Both sides answer with an `Observed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import polars as pl
+
+from slackwater import windows
+from tests.model.windows import Drop, Pane, Row, WindowedModel
+
+EVENT_TIME = "ts"
+VALUE = "value"
+RETRACTION = "retraction"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a windowed operator is set up."""
+
+    window: windows.Window
+    trigger: windows.Trigger = windows.DEFAULT_TRIGGER
+    accumulations: tuple[str, ...] = ("count", "sum", "collect")
+    key: tuple[str, ...] = ("key",)
+    mode: str = "accumulating"
+    allowed_lateness: int | None = 0
+    on_time: str = "always"
+    closing: str = "if_non_empty"
+    timestamp: str = "end_of_window"
+    drop_late: str = "by_window"
+    only_updated: bool = False
+    retractions: bool = False
+    """Rows say in `retraction` whether they take an element back."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a step did: panes in order, rows not taken, and the watermark sent on (None: it did not move)."""
+
+    panes: tuple[Pane, ...] = ()
+    dropped_late: int = 0
+    dropped_closed: int = 0
+    forwarded: int | None = None
+    drops: tuple[Drop, ...] = field(default=())
+
+
+class Subject(Protocol):
+    """A windowed operator of one kind or the other, with its state."""
+
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+        """One batch, watermark and time."""
+
+
+def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
+    """What each accumulation says of these rows; an empty one says as SQL does."""
+    values = [row[VALUE] for row in rows if row[VALUE] is not None]
+    count, known, total = 0, 0, 0
+    for row in rows:
+        weight = -1 if row.get(RETRACTION) else 1
+        count += weight
+        known += 0 if row[VALUE] is None else weight
+        total += (row[VALUE] or 0) * weight
+    by_time = sorted((row for row in rows if row[VALUE] is not None), key=lambda row: row[EVENT_TIME])
+    answers: Row = {
+        "count": count,
+        "sum": total if known else None,
+        "min": min(values, default=None),
+        "max": max(values, default=None),
+        "mean": total / known if known else None,
+        "first": by_time[0][VALUE] if values else None,
+        "last": by_time[-1][VALUE] if values else None,
+        "collect": sorted(values),
+        "collect_set": sorted(set(values)),
+        "sort": sorted(values),
+        "top_n": sorted(values, reverse=True)[:2],
+    }
+    return {name: answers[name] for name in names}
+
+
+class ModelSubject:
+    """The reference model."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.model = WindowedModel(
+            options.window,
+            options.trigger,
+            lambda rows: accumulate(options.accumulations, rows),
+            mode=options.mode,
+            allowed_lateness=options.allowed_lateness,
+            on_time=options.on_time,
+            closing=options.closing,
+            timestamp=options.timestamp,
+            drop_late=options.drop_late,
+            only_updated=options.only_updated,
+        )
+
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+        keyed = [(tuple(row[name] for name in self.options.key), row[EVENT_TIME], row) for row in rows]
+        output = self.model.step(keyed, watermark, now)
+        return Observed(
+            panes=tuple(
+                pane for emission in output.emissions for pane in (*emission.retractions, emission.pane)
+            ),
+            dropped_late=output.dropped("late"),
+            dropped_closed=output.dropped("closed"),
+            forwarded=output.forwarded,
+            drops=tuple(self._drop(drop) for drop in output.drops),
+        )
+
+    def _drop(self, drop: Drop) -> Drop:
+        """A row that brings its own window keeps it, whatever it was dropped from."""
+        window = drop.window
+        if "window_start" in drop.row:
+            window = drop.row["window_start"], drop.row["window_end"]
+        kept = {name: drop.row[name] for name in (*self.options.key, EVENT_TIME, VALUE)}
+        return Drop(kept, drop.reason, window)
+
+
+class OperatorSubject:
+    """The columnar operator; `reload` saves its state and goes on from the saved bytes."""
+
+    def __init__(self, options: Options, schema: Mapping[str, Any] | None = None) -> None:
+        self.options = options
+        self.schema = schema
+        known: dict[str, windows.ColumnarAccumulation] = {
+            "count": windows.count(),
+            "sum": windows.sum(VALUE),
+            "min": windows.min(VALUE),
+            "max": windows.max(VALUE),
+            "mean": windows.mean(VALUE),
+            "first": windows.first(VALUE),
+            "last": windows.last(VALUE),
+            "collect": windows.collect(VALUE),
+            "collect_set": windows.collect_set(VALUE),
+            "sort": windows.sort(VALUE),
+            "top_n": windows.top_n(VALUE, 2),
+        }
+        self.operator = windows.WindowedOperator(
+            window=options.window,
+            trigger=options.trigger,
+            accumulations={name: known[name] for name in options.accumulations},
+            key=options.key,
+            event_time=EVENT_TIME,
+            mode=options.mode,  # type: ignore[arg-type]  # a wrong word must be refused by the operator itself
+            allowed_lateness=options.allowed_lateness,
+            on_time=options.on_time,  # type: ignore[arg-type]
+            closing=options.closing,  # type: ignore[arg-type]
+            timestamp=options.timestamp,  # type: ignore[arg-type]
+            drop_late=options.drop_late,  # type: ignore[arg-type]
+            late="emit",
+            only_updated=options.only_updated,
+            allow_data_loss=True,
+            retractions=RETRACTION if options.retractions else None,
+        )
+        self.state = self.operator.initial_state()
+
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+        batch = None
+        if rows or self.schema is not None:  # with a schema, a step without rows is an empty frame
+            batch = pl.DataFrame(rows, schema=self.schema, infer_schema_length=None)
+        watermarks = {} if watermark is None else {"default": watermark}
+        self.state, output = self.operator.step(self.state, batch, watermarks, now)
+        late = [] if output.late is None else output.late.iter_rows(named=True)
+        return Observed(
+            panes=tuple(self._pane(row) for row in output.panes.iter_rows(named=True)),
+            dropped_late=output.dropped_late,
+            dropped_closed=output.dropped_closed,
+            forwarded=output.watermarks.get("default"),
+            drops=tuple(self._drop(row) for row in late),
+        )
+
+    def reload(self) -> None:
+        """Save the state and load it again; nothing may change by that."""
+        self.state = self.operator.load(self.operator.save(self.state), dict(self.state.blobs))
+
+    def _pane(self, row: Row) -> Pane:
+        values = {name: row[name] for name in self.options.accumulations}
+        for name in values.keys() & {"collect", "collect_set"}:
+            values[name] = sorted(values[name])  # their order is nobody's business
+        return Pane(
+            key=tuple(row[name] for name in self.options.key),
+            start=row["window_start"],
+            end=row["window_end"],
+            values=values,
+            timing=row["timing"],
+            index=row["index"],
+            on_time_index=row["on_time_index"],
+            is_first=row["is_first"],
+            is_last=row["is_last"],
+            timestamp=row["timestamp"],
+            retraction=row["retraction"],
+        )
+
+    def _drop(self, row: Row) -> Drop:
+        bounds = None if row["window_start"] is None else (row["window_start"], row["window_end"])
+        return Drop(
+            {name: row[name] for name in (*self.options.key, EVENT_TIME, VALUE)}, row["reason"], bounds
+        )
+
+
+def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:
+    """Each pane with the retractions directly before it.
+
+    A retraction that is followed by nothing, or by a pane of another key or of a window that does not
+    cover its own, is an AssertionError: it would stand alone.
+    """
+    found: list[tuple[tuple[Pane, ...], Pane]] = []
+    waiting: list[Pane] = []
+    for pane in panes:
+        if pane.retraction:
+            waiting.append(pane)
+            continue
+        for old in waiting:
+            assert old.key == pane.key, f"retraction not directly before its replacement: {old} before {pane}"
+            assert pane.start <= old.start <= old.end <= pane.end, f"{old} is not replaced by {pane}"
+        found.append((tuple(waiting), pane))
+        waiting = []
+    assert not waiting, f"retraction without a replacement: {waiting}"
+    return found
+
+
+def canonical(observed: Observed) -> dict[str, Any]:
+    """What must be equal: the order is free between windows, and among the retractions of one pane."""
+    ordered = sorted(
+        blocks(observed.panes), key=lambda block: (repr(block[1].key), block[1].start, block[1].end)
+    )
+    return {
+        "panes": [(sorted(retractions, key=repr), pane) for retractions, pane in ordered],
+        "dropped_late": observed.dropped_late,
+        "dropped_closed": observed.dropped_closed,
+        "forwarded": observed.forwarded,
+        "drops": sorted(map(repr, observed.drops)),
+    }

@@ -1,0 +1,251 @@
+"""Accumulations: the same value however the elements are split, nulls as in SQL, and taking elements back."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.windows import Accumulation, ColumnarAccumulation
+from slackwater.windows.accumulations import Parts
+from slackwater.windows.accumulations.base import TIME, WEIGHT, value_name
+
+Row = tuple[int, Any]
+
+
+def folded(
+    accumulation: ColumnarAccumulation, *batches: Sequence[Row], dtype: Any = None, weight: int = 1
+) -> pl.DataFrame:
+    """The partials of some batches, one row each."""
+    parts = Parts("x", signed=weight < 0)
+    frames = []
+    for batch in batches:
+        frame = pl.DataFrame(
+            {TIME: [at for at, _ in batch], WEIGHT: [weight] * len(batch)},
+            schema={TIME: pl.Int64, WEIGHT: pl.Int64},
+        )
+        values = pl.Series([value for _, value in batch], dtype=dtype)
+        frame = frame.with_columns(values.alias(value_name(name)) for name in accumulation.inputs)
+        frames.append(frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(parts)))
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def value(accumulation: ColumnarAccumulation, partials: pl.DataFrame, *, signed: bool = False) -> Any:
+    """What a pane shows of some partials, merged."""
+    parts = Parts("x", signed=signed)
+    merged = partials.group_by("g").agg(accumulation.merge(parts))
+    [answer] = merged.select(accumulation.output(parts).alias("answer"))["answer"].to_list()
+    return answer
+
+
+NUMBERS = [4, None, 1, 7, 7, -3, None, 12, 0, 5]
+KNOWN = [number for number in NUMBERS if number is not None]
+ROWS = list(enumerate(NUMBERS))
+
+CASES: list[tuple[ColumnarAccumulation, Any]] = [
+    (windows.count(), len(NUMBERS)),
+    (windows.count("v"), len(KNOWN)),
+    (windows.sum("v"), sum(KNOWN)),
+    (windows.min("v"), -3),
+    (windows.max("v"), 12),
+    (windows.mean("v"), statistics.fmean(KNOWN)),
+    (windows.variance("v"), pytest.approx(statistics.variance(KNOWN), rel=1e-12)),
+    (windows.variance("v", ddof=0), pytest.approx(statistics.pvariance(KNOWN), rel=1e-12)),
+    (windows.stddev("v"), pytest.approx(statistics.stdev(KNOWN), rel=1e-12)),
+    (windows.first("v"), 4),
+    (windows.last("v"), 5),
+    (windows.collect("v"), KNOWN),
+    (windows.collect_set("v"), [-3, 0, 1, 4, 5, 7, 12]),
+    (windows.sort("v"), sorted(KNOWN)),
+    (windows.sort("v", descending=True), sorted(KNOWN, reverse=True)),
+    (windows.top_n("v", 3), [12, 7, 7]),
+    (windows.approx_count_distinct("v"), len(set(KNOWN))),
+    (windows.approx_quantile("v", 0.5), 4.0),
+    (windows.reduce("v", lambda left, right: left + right, dtype=pl.Int64()), sum(KNOWN)),
+    (
+        windows.fold("v", 0, lambda total, each: total + each, combine=lambda a, b: a + b, dtype=pl.Int64()),
+        sum(KNOWN),
+    ),
+]
+
+
+@pytest.mark.parametrize(("accumulation", "expected"), CASES, ids=lambda case: getattr(case, "name", ""))
+@pytest.mark.parametrize("cuts", [(), (5,), (1, 2, 3), (3, 3, 9)])
+def test_any_split_gives_the_same_value(
+    accumulation: ColumnarAccumulation, expected: Any, cuts: tuple[int, ...]
+) -> None:
+    edges = [0, *cuts, len(ROWS)]
+    batches = [ROWS[low:high] for low, high in pairwise(edges) if low < high]
+    assert value(accumulation, folded(accumulation, *batches, dtype=pl.Int64)) == expected
+
+
+EMPTY = {
+    "count": 0,
+    "collect": [],
+    "collect_set": [],
+    "sort": [],
+    "top_n": [],
+    "approx_count_distinct": 0,
+    "fold": 0,
+}
+
+
+@pytest.mark.parametrize("accumulation", [case for case, _ in CASES], ids=lambda case: case.name)
+def test_over_nothing_it_says_what_sql_says(accumulation: ColumnarAccumulation) -> None:
+    parts = Parts("x", signed=False)
+    partial = folded(accumulation, [(0, None)], dtype=pl.Int64)
+    nothing = partial.select(pl.when(pl.lit(value=False)).then(pl.all()))
+    [answer] = nothing.select(accumulation.output(parts).alias("answer"))["answer"].to_list()
+    assert answer == EMPTY.get(accumulation.name)
+    only_nulls = value(accumulation, partial)
+    rows_counted = 1 if accumulation == windows.count() else EMPTY.get(accumulation.name)
+    assert only_nulls == rows_counted
+
+
+@pytest.mark.parametrize(
+    ("make", "values", "expected"),
+    [
+        (windows.any, [False, None, True], True),
+        (windows.any, [False], False),
+        (windows.all, [True, None], True),
+        (windows.all, [True, False], False),
+        (windows.all, [None], None),
+    ],
+)
+def test_any_and_all(
+    make: Callable[[str], ColumnarAccumulation], values: list[bool | None], expected: bool | None
+) -> None:
+    accumulation = make("v")
+    batches = [[(0, each)] for each in values]
+    assert value(accumulation, folded(accumulation, *batches, dtype=pl.Boolean)) == expected
+
+
+def test_mean_weighs_by_the_number_of_elements() -> None:
+    mean = windows.mean("v")
+    assert value(mean, folded(mean, [(0, 1.0), (1, 3.0)], [(2, 5.0)])) == 3.0
+
+
+def test_variance_of_large_close_values_does_not_cancel_out() -> None:
+    accumulation = windows.variance("v", ddof=0)
+    base = 1e9
+    batches = [[(0, base + 4), (1, base + 7)], [(2, base + 13)], [(3, base + 16)]]
+    assert value(accumulation, folded(accumulation, *batches)) == 22.5
+
+
+def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
+    batches: list[list[Row]] = [[(5, "b"), (3, "x"), (3, "y")], [(3, "z"), (5, "c"), (4, None)]]
+    assert value(windows.first("v"), folded(windows.first("v"), *batches)) == "x"
+    assert value(windows.last("v"), folded(windows.last("v"), *batches)) == "c"
+
+
+def test_top_n_by_key_names_each_key_once() -> None:
+    accumulation = windows.top_n_by_key("price", key="bidder", n=2)
+    parts = Parts("x", signed=False)
+    frame = pl.DataFrame(
+        {"g": [0, 0, 1, 1, 1], "in:price": [5, 9, 7, 8, 1], "in:bidder": ["a", "a", "b", "c", "a"]}
+    )
+    partials = frame.group_by("g").agg(accumulation.add(parts)).with_columns(g=0)
+    answer = value(accumulation, partials)
+    assert answer == [{"value": 9, "key": "a"}, {"value": 8, "key": "c"}]
+
+
+@pytest.mark.parametrize(
+    "accumulation",
+    [windows.count(), windows.sum("v"), windows.mean("v"), windows.variance("v"), windows.stddev("v")],
+    ids=lambda case: case.name,
+)
+def test_what_was_taken_back_never_happened(accumulation: ColumnarAccumulation) -> None:
+    rng = random.Random(3)
+    kept = [(at, rng.uniform(-5, 5)) for at in range(20)]
+    gone = [(at, rng.uniform(-5, 5)) for at in range(7)]
+    parts = Parts("x", signed=True)
+
+    def partials(rows: list[tuple[int, float]], weight: int) -> pl.DataFrame:
+        frame = pl.DataFrame(
+            {TIME: [at for at, _ in rows], "in:v": [each for _, each in rows], WEIGHT: [weight] * len(rows)}
+        )
+        return frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(parts))
+
+    mixed = pl.concat([partials(gone, -1), partials(kept, 1), partials(gone, 1)])
+    expected = value(accumulation, folded(accumulation, kept))
+    assert value(accumulation, mixed, signed=True) == pytest.approx(expected, rel=1e-9)
+
+
+def test_sums_of_integers_are_exact() -> None:
+    big = 2**60 + 1
+    assert value(windows.sum("v"), folded(windows.sum("v"), [(0, big)], [(1, big), (2, -big)])) == big
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(pl.Int32, 2**31 - 1), (pl.UInt8, 255), (pl.Float32, 2.0**24)])
+def test_sums_of_narrow_numbers_do_not_overflow(dtype: Any, number: float) -> None:
+    rows: list[Row] = [(at, number) for at in range(3)]
+    assert value(windows.sum("v"), folded(windows.sum("v"), rows, [(4, 1)], dtype=dtype)) == 3 * number + 1
+
+
+def test_sketches_are_close_on_many_values() -> None:
+    rows = [[(at, at % 5_000) for at in range(low, low + 10_000)] for low in (0, 10_000)]
+    distinct = windows.approx_count_distinct("v")
+    assert value(distinct, folded(distinct, *rows)) == pytest.approx(5_000, rel=0.05)
+    median = windows.approx_quantile("v", 0.5)
+    assert value(median, folded(median, *rows)) == pytest.approx(2_500, rel=0.05)
+
+
+class Longest(Accumulation):
+    """The longest text: an accumulation of one's own."""
+
+    column = "v"
+    dtype = pl.String()
+
+    def empty(self) -> str:
+        return ""
+
+    def add_value(self, accumulator: str, value: str) -> str:
+        return max(accumulator, value, key=len)
+
+    def merge_accumulators(self, left: str, right: str) -> str:
+        return max(left, right, key=len)
+
+    def value(self, accumulator: str) -> str | None:
+        return accumulator or None
+
+
+def test_an_accumulation_of_ones_own() -> None:
+    assert value(Longest(), folded(Longest(), [(0, "aa"), (1, None)], [(2, "bbb")])) == "bbb"
+    assert not Longest().can_subtract
+
+
+def test_a_fold_with_an_inverse_can_subtract() -> None:
+    total = windows.fold(
+        "v", 0, lambda a, b: a + b, combine=lambda a, b: a + b, dtype=pl.Int64(), inverse=lambda a, b: a - b
+    )
+    assert total.can_subtract
+    assert value(total, folded(total, [(0, 5), (1, 2)], weight=-1), signed=True) == -7
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: windows.sum(""), "is not the name of a column"),
+        (lambda: windows.top_n("v", 0), "n = 0"),
+        (lambda: windows.variance("v", ddof=2), "ddof = 2"),  # type: ignore[arg-type]
+        (lambda: windows.approx_quantile("v", 1.5), "must lie between 0 and 1"),
+        (lambda: windows.approx_count_distinct("v", precision=3), "must lie between 4 and 21"),
+        (lambda: windows.reduce("v", 5, dtype=pl.Int64()), "is not a function"),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_accumulations_are_refused(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        make()
+
+
+def test_nan_is_a_value() -> None:
+    answer = value(windows.mean("v"), folded(windows.mean("v"), [(0, 1.0), (1, math.nan)]))
+    assert math.isnan(answer)

@@ -1,0 +1,242 @@
+"""The operator's edges: what it refuses, what it carries through, and what transcripts do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+
+from slackwater.errors import InvalidArgument, WatermarkRegression
+from slackwater.time import END_OF_TIME
+from slackwater.windows import (
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterWatermark,
+    Always,
+    Count,
+    Fixed,
+    Global,
+    Inherited,
+    Max,
+    Mean,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Sessions,
+    Sum,
+    WindowedOperator,
+)
+
+BATCH = pl.DataFrame({"key": ["a", "b"], "ts": [1, 12], "value": [5, 6]})
+
+
+def make(**options: Any) -> WindowedOperator:
+    usual: dict[str, Any] = {
+        "window": Fixed(10),
+        "accumulations": {"n": Count()},
+        "key": ("key",),
+        "event_time": "ts",
+    }
+    return WindowedOperator(**(usual | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"mode": "accumulate"}, "use one of discarding, accumulating, accumulating_and_retracting"),
+        ({"on_time": "never"}, "on_time = 'never'"),
+        ({"timestamp": "first"}, "use one of end_of_window, earliest, latest"),
+        ({"allowed_lateness": -1}, "must not be negative"),
+        ({"accumulations": {}}, "give at least one"),
+        ({"accumulations": {"n": "count"}}, "is not an accumulation"),
+        ({"accumulations": {"key": Count()}}, "'key': is used twice in the panes"),
+        ({"accumulations": {"timing": Count()}}, "'timing': is used twice in the panes"),
+        ({"window": Sessions(5), "key": ()}, "sessions are made per key"),
+        ({"only_updated": True, "mode": "discarding"}, "discarding panes hold different elements"),
+        (
+            {"retractions": "back", "accumulations": {"best": Max("value")}},
+            "best = 'max': cannot take elements back",
+        ),
+        ({"trigger": AfterWatermark()}, r"trigger = 'after_watermark\(\)': can finish"),
+        ({"trigger": AfterCount(3)}, r"after_count\(3\).*allow_data_loss=True"),
+        ({"trigger": AfterEach(AfterCount(1), AfterWatermark())}, "after_each"),
+        ({"trigger": OrFinally(Repeatedly(AfterCount(1)), AfterCount(5))}, "or_finally"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_built(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Never(),
+        Always(),
+        Repeatedly(AfterAny(AfterCount(2), AfterWatermark())),
+        AfterWatermark(early=AfterCount(1), late=Never()),
+        AfterEach(AfterCount(1), Repeatedly(AfterCount(2))),
+        OrFinally(Repeatedly(AfterCount(1)), Never()),
+    ],
+)
+def test_triggers_that_cannot_finish_need_no_permission(trigger: Any) -> None:
+    assert make(trigger=trigger).trigger is trigger
+
+
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [
+        (BATCH.drop("ts"), "has no column 'ts'"),
+        (BATCH.drop("key"), "has no column 'key'"),
+        (BATCH.drop("value"), "has no column 'value'"),
+        (BATCH.with_columns(ts=pl.Series([1, None])), "'ts': is null in 1 rows"),
+        (BATCH.with_columns(ts=pl.Series([1.0, 2.0])), "is a column of Float64"),
+        (BATCH.with_columns(ts=pl.Series([1, 2**63 - 1])), "lies too far from 1970"),
+    ],
+)
+def test_a_batch_that_cannot_be_used_changes_nothing(batch: pl.DataFrame, text: str) -> None:
+    operator = make(accumulations={"total": Sum("value")})
+    state, _ = operator.step(operator.initial_state(), BATCH, {"default": 5})
+    before = operator.save(state), dict(state.blobs)
+    with pytest.raises(InvalidArgument, match=text):
+        operator.step(state, batch, {"default": 10})
+    assert (operator.save(state), dict(state.blobs)) == before
+
+
+def test_a_watermark_never_goes_back() -> None:
+    operator = make()
+    state, _ = operator.step(operator.initial_state(), BATCH, {"default": 5})
+    state, output = operator.step(state, None, {"default": 5})
+    assert output.watermarks == {}
+    with pytest.raises(WatermarkRegression, match="goes back from 5"):
+        operator.step(state, None, {"default": 4})
+
+
+def test_only_the_own_watermark_key_counts_and_is_sent_on() -> None:
+    operator = make(watermark_key="order")
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 100, "payment": 7})
+    assert (output.panes.height, output.watermarks) == (0, {})
+    state, output = operator.step(state, None, {"order": 10, "default": 200})
+    assert output.panes.height == 1
+    assert output.watermarks == {"order": 10}
+
+
+def test_the_watermark_is_held_at_what_is_still_to_come_on_time() -> None:
+    operator = make(timestamp="earliest", allowed_lateness=100)
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 8})
+    assert output.watermarks == {"default": 1}
+    state, output = operator.step(state, None, {"default": 10})
+    assert output.panes["timestamp"].to_list() == [1]
+    assert output.watermarks == {"default": 10}
+
+
+def test_a_trigger_that_does_not_know_the_watermark_holds_it_until_it_fires() -> None:
+    operator = make(trigger=Repeatedly(AfterCount(2)), allowed_lateness=50)
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 30})
+    assert output.watermarks == {"default": 9}
+    state, output = operator.step(state, None, {"default": 60})
+    assert [row[:2] for row in output.panes.select("key", "timing").rows()] == [("a", "ON_TIME")]
+    assert output.watermarks == {"default": 19}
+
+
+def test_without_keys_there_is_one_row_per_window() -> None:
+    operator = make(key=(), accumulations={"n": Count(), "total": Sum("value")})
+    _state, output = operator.step(operator.initial_state(), BATCH, {"default": END_OF_TIME})
+    assert output.panes.select("window_start", "n", "total").rows() == [(0, 1, 5), (10, 1, 6)]
+    assert "key:0" not in output.panes.columns
+
+
+def test_keys_may_be_null_and_of_several_columns() -> None:
+    operator = make(key=("key", "region"))
+    batch = pl.DataFrame({"key": [None, "a", None, "a"], "region": [1, None, 1, None], "ts": [1, 2, 3, 4]})
+    for _ in range(2):
+        state, _ = operator.step(operator.initial_state(), batch, {})
+        state, _ = operator.step(state, batch.with_columns(pl.lit(None).alias("key")), {})
+    state, output = operator.step(state, None, {"default": 10})
+    assert sorted(output.panes.select("key", "region", "n").rows(), key=str) == [
+        ("a", None, 2), (None, 1, 4), (None, None, 2),
+    ]  # fmt: skip
+
+
+def test_late_rows_come_back_with_the_reason() -> None:
+    operator = make(late="emit", trigger=AfterCount(1), allow_data_loss=True)
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 10})
+    assert output.late is not None
+    assert output.late.is_empty()
+    state, output = operator.step(state, BATCH, {})
+    assert output.late is not None
+    assert output.late.select("key", "value", "reason", "window_start", "window_end").rows() == [
+        ("a", 5, "late", 0, 10), ("b", 6, "closed", 10, 20),
+    ]  # fmt: skip
+    assert (state.dropped_late, state.dropped_closed) == (1, 1)
+
+
+def test_inherited_windows_are_those_of_the_rows() -> None:
+    operator = make(window=Inherited())
+    rows = pl.DataFrame(
+        {"key": ["a"] * 3, "ts": [9, 14, 9], "window_start": [0, 0, 0], "window_end": [10, 15, 10]}
+    )
+    state, output = operator.step(operator.initial_state(), rows, {"default": 10})
+    assert output.panes.select("window_start", "window_end", "n").rows() == [(0, 10, 2)]
+    state, output = operator.step(state, None, {"default": 15})
+    assert output.panes.select("window_start", "window_end", "n").rows() == [(0, 15, 1)]
+    with pytest.raises(InvalidArgument, match="is not a window"):
+        operator.step(state, rows.with_columns(window_end=0), {})
+
+
+def test_retractions_of_an_operator_are_subtracted_by_the_next() -> None:
+    first = make(
+        trigger=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+        mode="accumulating_and_retracting",
+        accumulations={"total": Sum("value")},
+    )
+    second = WindowedOperator(
+        window=Inherited(),
+        accumulations={"n": Count(), "sum": Sum("total"), "mean": Mean("total")},
+        key=(),
+        event_time="timestamp",
+        retractions="retraction",
+    )
+    upstream, downstream = first.initial_state(), second.initial_state()
+    for number in range(5):
+        batch = pl.DataFrame({"key": ["a", "b"], "ts": [number, number], "value": [number, 10 * number]})
+        upstream, output = first.step(upstream, batch, {})
+        downstream, _ = second.step(downstream, output.panes, {})
+    upstream, output = first.step(upstream, None, {"default": 10})
+    downstream, output = second.step(downstream, output.panes, dict(output.watermarks))
+    assert output.panes.select("n", "sum", "mean").rows() == [(2, 110, 55.0)]
+
+
+def test_a_global_window_ends_with_the_input() -> None:
+    operator = make(window=Global())
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 10**15})
+    assert output.panes.is_empty()
+    state, output = operator.step(state, None, {"default": END_OF_TIME})
+    assert sorted(output.panes.select("key", "n", "is_last").rows()) == [("a", 1, True), ("b", 1, True)]
+    assert output.watermarks == {"default": END_OF_TIME}
+    state, output = operator.step(state, BATCH, {})
+    assert output.dropped_late == 2
+
+
+def test_empty_steps_say_nothing() -> None:
+    operator = make()
+    state, output = operator.step(operator.initial_state(), None, {}, now=5)
+    for batch in (None, BATCH.clear()):
+        state, output = operator.step(state, batch, {}, now=5)
+        assert (output.panes.height, output.late, output.watermarks) == (0, None, {})
+    assert output.panes.columns == [
+        "key", "window_start", "window_end", "n", "timing", "index", "on_time_index", "is_first", "is_last",
+        "retraction", "timestamp",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [lambda f: f, lambda f: f.with_columns(pl.col("value").cast(pl.Int32))])
+def test_batches_may_differ_in_integer_width(change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    operator = make(accumulations={"best": Max("value"), "total": Sum("value")})
+    state, _ = operator.step(operator.initial_state(), BATCH, {})
+    state, _ = operator.step(state, change(BATCH), {})
+    state, output = operator.step(state, None, {"default": END_OF_TIME})
+    assert sorted(output.panes.select("key", "best", "total").rows()) == [("a", 5, 10), ("b", 6, 12)]

@@ -1,0 +1,25 @@
+"""The ways that only large batches take, taken by small ones: every threshold set to almost nothing.
+
+Grouping slice by slice, merging blobs, portions of due windows and several groups of sessions need more data
+than a random scenario has, so here they are made to happen all the time; the model must not notice.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from slackwater.windows import partials, session_windows
+from tests.property.comparing import compare
+from tests.strategies.windows import RandomSource, scenario
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partials, "_WORTH_APART", 2)
+    monkeypatch.setattr(partials, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(partials, "FAN_IN", 2)
+    monkeypatch.setattr(session_windows, "_GAPS_IN_A_GROUP", 1)
+    monkeypatch.setattr(session_windows.SessionWindows, "minimum_width", 1)
+    compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))
