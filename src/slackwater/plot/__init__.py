@@ -1,0 +1,5 @@
+"""The classic picture of event time, drawn from a scripted stream (extra ``plot``)."""
+
+from slackwater.plot.picture import MissingExtra, save_picture
+
+__all__ = ["MissingExtra", "save_picture"]

@@ -1,0 +1,24 @@
+"""`python -m slackwater.plot NAME FILE`: draw an example of the documentation."""
+
+from __future__ import annotations
+
+import argparse
+from typing import get_args
+
+from slackwater.plot.examples import ExampleName, example
+from slackwater.plot.picture import save_picture
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="slackwater.plot", description="Draw an example of the documentation."
+    )
+    parser.add_argument("name", choices=get_args(ExampleName))
+    parser.add_argument("file", help="where to, as .svg or .png")
+    arguments = parser.parse_args()
+    save_picture(example(arguments.name), arguments.file, value="total", element="price")
+
+
+if __name__ == "__main__":
+    main()

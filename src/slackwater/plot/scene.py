@@ -1,0 +1,173 @@
+"""What the picture shows, as plain numbers: a run of one key, taken apart.
+
+Kept apart from the drawing so that what is shown can be tested without looking at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import polars as pl
+
+from slackwater.errors import InvalidArgument
+from slackwater.testing.run import Elements, Step, WatermarkMove, WindowRun
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.operator import WindowOutput
+
+Fate = Literal["on time", "late", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """An element: when it happened, when it arrived, and what became of it."""
+
+    event_time: int
+    arrival: int
+    text: str
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A pane: its window across; upwards from the firing before it (or the first arrival) to its own."""
+
+    start: int
+    end: int
+    since: int
+    fired: int
+    timing: str
+    text: str
+    retracted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """A move of the watermark: its value from this moment on."""
+
+    at: int
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that is drawn."""
+
+    dots: tuple[Dot, ...]
+    boxes: tuple[Box, ...]
+    watermark: tuple[Corner, ...]
+    finish: int
+    clocked: bool
+    """Whether the clock moved at all; if not, moments are numbers of steps."""
+
+    def times(self) -> Iterator[int]:
+        """Every finite event time in the scene."""
+        yield from (dot.event_time for dot in self.dots)
+        ends = [bound for box in self.boxes for bound in (box.start, box.end)]
+        values = [*ends, *(corner.watermark for corner in self.watermark)]
+        yield from (value for value in values if value not in (BEGINNING_OF_TIME, END_OF_TIME))
+
+
+def scene(
+    run: WindowRun, *, value: str, element: str | None = None, key: tuple[Any, ...] | None = None
+) -> Scene:
+    """The scene of one key of a run: panes show ``value``, elements show their column ``element``.
+
+    >>> from slackwater.plot.examples import example
+    >>> shown = scene(example("panes"), value="total", element="price")
+    >>> [(box.timing, box.text) for box in shown.boxes if box.start == 0]
+    [('EARLY', '12'), ('ON_TIME', '12'), ('LATE', '21')]
+    >>> [dot.event_time // 10**6 for dot in shown.dots if dot.fate == "dropped"]
+    [16]
+    """
+    if value not in run.values:
+        raise InvalidArgument(
+            "value", value, "is not an accumulation of this run", fix=f"use one of {run.values}"
+        )
+    key = _only_key(run) if key is None else key
+    dots: list[Dot] = []
+    boxes: list[Box] = []
+    corners: list[Corner] = []
+    known: int | None = None
+    clocked = any(step.now != 0 for step in run.steps)
+    steps = run.steps if clocked else tuple(replace(step, now=n) for n, step in enumerate(run.steps, 1))
+    for step in steps:
+        if isinstance(step.event, Elements):
+            dots.extend(_dots(run, step, step.event, known, element, key))
+        if isinstance(step.event, WatermarkMove) and step.watermark is not None and step.watermark != known:
+            corners.append(Corner(step.now, step.watermark))
+        known = step.watermark
+        boxes.extend(_boxes(run, step, value, key, dots, boxes))
+    finish = steps[-1].now if steps else 0
+    return Scene(tuple(dots), tuple(boxes), tuple(corners), finish, clocked)
+
+
+def _only_key(run: WindowRun) -> tuple[Any, ...]:
+    """The key of a run that has no other."""
+    batches = [step.event.rows.select(run.key) for step in run.steps if isinstance(step.event, Elements)]
+    keys = {row for batch in batches for row in batch.rows()} if run.key else {()}
+    if len(keys) > 1:
+        raise InvalidArgument(
+            "key", None, f"leaves open which of {len(keys)} keys", fix="name one, as in key=('a',)"
+        )
+    return next(iter(keys), ())
+
+
+def _dots(
+    run: WindowRun,
+    step: Step[WindowOutput],
+    event: Elements,
+    watermark: int | None,
+    element: str | None,
+    key: tuple[Any, ...],
+) -> Iterator[Dot]:
+    event_time = run.event_times[event.side]
+    dropped = _dropped(event.rows, step.output)
+    for row, gone in zip(event.rows.iter_rows(named=True), dropped, strict=True):
+        if tuple(row[name] for name in run.key) != key:
+            continue
+        late = watermark is not None and row[event_time] < watermark
+        yield Dot(
+            event_time=row[event_time],
+            arrival=step.now,
+            text="" if element is None else _text(row[element]),
+            fate="dropped" if gone else "late" if late else "on time",
+        )
+
+
+def _dropped(rows: pl.DataFrame, output: WindowOutput) -> list[bool]:
+    """Which rows were dropped altogether; known for certain only if the operator delivers them."""
+    count = output.dropped_late + output.dropped_closed
+    if output.late is not None and count:
+        gone = output.late.select(rows.columns).unique().with_columns(gone=pl.lit(value=True))
+        joined = rows.join(gone, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")
+        return joined["gone"].fill_null(value=False).to_list()
+    return [count >= rows.height > 0] * rows.height
+
+
+def _boxes(
+    run: WindowRun,
+    step: Step[WindowOutput],
+    value: str,
+    key: tuple[Any, ...],
+    dots: list[Dot],
+    earlier: list[Box],
+) -> Iterator[Box]:
+    retracted: list[str] = []
+    for pane in step.output.panes.iter_rows(named=True):
+        if tuple(pane[name] for name in run.key) != key:
+            continue
+        if pane["retraction"]:
+            retracted.append(_text(pane[value]))
+            continue
+        start, end = pane["window_start"], pane["window_end"]
+        fired = [box.fired for box in earlier if (box.start, box.end) == (start, end)]
+        arrived = [dot.arrival for dot in dots if start <= dot.event_time < end and dot.fate != "dropped"]
+        since = max(fired) if fired else min(arrived, default=step.now)
+        yield Box(start, end, since, step.now, pane["timing"], _text(pane[value]), tuple(retracted))
+        retracted = []
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

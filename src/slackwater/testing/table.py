@@ -1,0 +1,246 @@
+"""Tables as test data: rows in and rows expected, written so that a reader sees them.
+
+A test of event time is a story: what arrived, in which order, what came out. Written as a small
+table, with a timeline drawn above it if that helps, the story can be read; as a list of
+dictionaries it cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import HOUR, MILLISECOND, MINUTE, SECOND
+
+UNITS: Final = {"us": 1, "ms": MILLISECOND, "s": SECOND, "min": MINUTE, "h": HOUR}
+_HEADER: Final = re.compile(r"(?P<name>.*?)\s*(?:\[(?P<unit>\w+)\])?")
+_RULE: Final = re.compile(r"[\s|:+]*(-{2,}[\s|:+]*)+")
+_INTEGER: Final = re.compile(r"[+-]?\d+(_\d+)*")
+_FLOAT: Final = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_BAR: Final = re.compile(r'\|(?=(?:[^"]*"[^"]*")*[^"]*$)')
+_WORDS: Final = {"true": True, "false": False, "null": None, "": None}
+_SHOWN_ROWS: Final = 200
+
+
+def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa: N802  # as short as a table needs it
+    """A frame from a small text table.
+
+    The first line has the names, ``|`` separates the cells, and the types follow from the cells:
+    integers, floats, ``true`` and ``false``, ``[1, 2]`` for a list, everything else text. An empty
+    cell or ``null`` is null; text in double quotes stays text. ``schema`` overrides the type of a
+    column. Empty lines, rules (``---|---``) and lines that start with ``#`` are skipped, so a
+    timeline may stand above the rows.
+
+    >>> T('''
+    ...     #  0         10        20
+    ...     #  |--a----b-|----a----|
+    ...     key | ts | price
+    ...     a   | 3  | 1.5
+    ...     b   | 8  |
+    ...     a   | 15 | 2
+    ... ''').rows()
+    [('a', 3, 1.5), ('b', 8, None), ('a', 15, 2.0)]
+
+    A unit in brackets makes a column of times microseconds, as the operators want them:
+
+    >>> T('''
+    ...     name   | ts[s]
+    ...     first  | 1
+    ...     second | 2.5
+    ... ''')["ts"].to_list()
+    [1000000, 2500000]
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#") and not _RULE.fullmatch(line)]
+    if not lines:
+        raise InvalidArgument("text", text, "has no line with column names", fix='write "name | ts" first')
+    framed = lines[0].startswith("|")
+    headers = [_HEADER.fullmatch(cell) for cell in _cells(lines[0], framed=framed)]
+    names = [header["name"] for header in headers if header]
+    if len(set(names)) < len(names) or not all(names):
+        raise InvalidArgument("text", lines[0], "needs a name of its own for each column", fix="rename one")
+    rows = [_cells(line, framed=framed) for line in lines[1:]]
+    for line, cells in zip(lines[1:], rows, strict=True):
+        if len(cells) != len(names):
+            raise InvalidArgument(
+                "text",
+                line,
+                f"has {len(cells)} cells for {len(names)} columns",
+                fix="leave a cell empty for null",
+            )
+    if unknown := sorted(set(schema or {}) - set(names)):
+        raise InvalidArgument("schema", unknown[0], "is not a column of the table", fix=f"use one of {names}")
+    columns = []
+    for place, header in enumerate(headers):
+        if header:
+            values = _values([cells[place] for cells in rows])
+            if header["unit"]:
+                values = _microseconds(values, header["unit"], header["name"])
+            dtype = (schema or {}).get(header["name"]) or (None if rows else pl.Null)
+            columns.append(pl.Series(header["name"], values, dtype=dtype))
+    return pl.DataFrame(columns)
+
+
+def table(frame: pl.DataFrame) -> str:
+    """A frame as a text table that `T` reads back.
+
+    >>> print(table(pl.DataFrame({"key": ["a", None], "total": [1, 20]})))
+    key | total
+    a   | 1
+        | 20
+    """
+    return "\n".join(_lines(frame.columns, frame.rows()))
+
+
+def assert_rows(got: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool = False) -> None:
+    """Raise unless ``got`` has the rows of ``expected``, in any order, unless ``ordered``.
+
+    Only the columns of ``expected`` are compared: a test names what it is about. Numbers are
+    compared as numbers, whatever their type.
+
+    >>> panes = T('''
+    ...     key | total | index
+    ...     a   | 3     | 0
+    ...     b   | 5     | 0
+    ... ''')
+    >>> assert_rows(
+    ...     panes,
+    ...     T('''
+    ...     key | total
+    ...     b   | 5
+    ...     a   | 4
+    ... '''),
+    ... )
+    Traceback (most recent call last):
+    AssertionError: rows differ (- expected, + got)
+      key | total
+    + a   | 3
+    - a   | 4
+      b   | 5
+    """
+    if missing := [name for name in expected.columns if name not in got.columns]:
+        raise AssertionError(f"no column {missing[0]!r}: got {', '.join(got.columns)}")
+    names = expected.columns
+    wanted = [_plain(row) for row in expected.rows()]
+    found = [_plain(row) for row in got.select(names).rows()]
+    if ordered and wanted == found:
+        return
+    missing_rows, unexpected = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    if not ordered and not missing_rows and not unexpected:
+        return
+    if ordered and not missing_rows and not unexpected:
+        marked = [("-", row) for row in wanted] + [("+", row) for row in found]
+        raise AssertionError("rows come in another order (- expected, + got)\n" + _marked(names, marked))
+    marked = [("-", row) for row in missing_rows.elements()]
+    marked += [("+", row) for row in unexpected.elements()]
+    marked += [(" ", row) for row in (Counter(wanted) & Counter(found)).elements()]
+    marked.sort(key=lambda line: ([_sortable(cell) for cell in line[1]], "-+ ".index(line[0])))
+    raise AssertionError("rows differ (- expected, + got)\n" + _marked(names, marked))
+
+
+# ---- reading
+
+
+def _cells(line: str, *, framed: bool) -> list[str]:
+    """The cells of a line; a bar inside double quotes is text, one at the ends of a framed line a frame."""
+    inner = line.removeprefix("|").removesuffix("|") if framed else line
+    return [cell.strip() for cell in _BAR.split(inner)]
+
+
+def _values(cells: list[str]) -> list[Any]:
+    """The cells of one column as values of one type."""
+    given = [cell for cell in cells if cell not in ("", "null")]
+    if given and all(_INTEGER.fullmatch(cell) for cell in given):
+        return [None if cell in ("", "null") else int(cell) for cell in cells]
+    if given and all(_INTEGER.fullmatch(cell) or _FLOAT.fullmatch(cell) for cell in given):
+        return [None if cell in ("", "null") else float(cell) for cell in cells]
+    if all(cell in _WORDS for cell in cells):
+        return [_WORDS[cell] for cell in cells]
+    if all(cell.startswith("[") and cell.endswith("]") for cell in given):
+        return [None if cell in ("", "null") else json.loads(cell) for cell in cells]
+    return [None if cell in ("", "null") else _unquoted(cell) for cell in cells]
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:-1] if len(cell) >= 2 and cell[0] == cell[-1] == '"' else cell
+
+
+def _microseconds(values: list[Any], unit: str, name: str) -> list[int | None]:
+    if unit not in UNITS:
+        raise InvalidArgument(name, unit, "is not a unit of time", fix=f"use one of {', '.join(UNITS)}")
+    if any(isinstance(value, (str, bool, list)) for value in values):
+        raise InvalidArgument(name, values, f"cannot be read as [{unit}]", fix="write numbers in this column")
+    return [None if value is None else round(value * UNITS[unit]) for value in values]
+
+
+# ---- showing
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list() | tuple():
+            return (
+                "["
+                + ", ".join(_shown(item) if not isinstance(item, str) else json.dumps(item) for item in value)
+                + "]"
+            )
+        case str() if _values([value]) != [value] or value != value.strip() or "|" in value:
+            return f'"{value}"'
+        case _:
+            return str(value)
+
+
+def _lines(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    alone = len(names) == 1  # an empty cell would be an empty line
+    return aligned(
+        [names, *([(_shown(value) or "null") if alone else _shown(value) for value in row] for row in rows)]
+    )
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells with bars between them, one below the other.
+
+    >>> aligned([("key", "total"), ("a", "1")])
+    ['key | total', 'a   | 1']
+    """
+    widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
+    return [
+        " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+
+
+def _marked(names: Sequence[str], rows: Sequence[tuple[str, Sequence[object]]]) -> str:
+    shown = rows[:_SHOWN_ROWS]
+    header, *lines = _lines(names, [row for _, row in shown])
+    text = [f"  {header}", *(f"{mark} {line}" for (mark, _), line in zip(shown, lines, strict=True))]
+    if len(rows) > len(shown):
+        text.append(f"  … and {len(rows) - len(shown)} more")
+    return "\n".join(text)
+
+
+def _plain(value: Any) -> Any:
+    """A value that can be counted: lists become tuples, structs tuples of pairs."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _plain(item)) for name, item in value.items())
+    return value
+
+
+def _sortable(value: object) -> tuple[str, Any]:
+    if value is None:
+        return ("", 0)
+    if isinstance(value, (bool, int, float)):
+        return ("number", value)
+    return (type(value).__name__, str(value))
