@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from slackwater.errors import InvalidArgument
 from tests.conformance.framework import BrokenCase
 
 Known = Mapping[str, Callable[..., Any]]
@@ -56,9 +57,13 @@ def _check(node: ast.expr, text: str, known: Known) -> None:
 def _build(node: ast.expr, known: Known) -> Any:
     match node:
         case ast.Name(id=name):
-            return known[name]()
+            return _build(ast.Call(func=node, args=[], keywords=[]), known)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
             values = [_build(argument, known) for argument in arguments]
-            return known[name](*values, **{str(word.arg): _build(word.value, known) for word in keywords})
+            words = {str(word.arg): _build(word.value, known) for word in keywords}
+            try:
+                return known[name](*values, **words)
+            except TypeError as error:  # too many arguments, or too few: as much a refusal as a bad one
+                raise InvalidArgument(name, ast.unparse(node), str(error)) from error
         case _:
             return ast.literal_eval(node)

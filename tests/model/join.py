@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slackwater.errors import WatermarkRegression
+from slackwater.time import END_OF_TIME
+from slackwater.windows.join import How, TimeBoundedJoin
 
 Side = Literal["left", "right"]
 Key = tuple[object, ...]
@@ -28,12 +30,17 @@ class Row:
 class JoinModel:
     """Both buffers and both watermarks; ``float("inf")`` as a watermark is the end of a side."""
 
-    how: str
+    how: How
     before: int
     after: int
     buffers: dict[Side, list[Row]] = field(default_factory=lambda: {"left": [], "right": []})
     watermarks: dict[Side, float | None] = field(default_factory=lambda: {"left": None, "right": None})
     late: dict[Side, list[str]] = field(default_factory=lambda: {"left": [], "right": []})
+
+    def __post_init__(self) -> None:
+        TimeBoundedJoin(
+            on=("key",), before=self.before, after=self.after, how=self.how
+        )  # refuses what is refused
 
     def row(self, side: Side, name: str, time: int, key: Key) -> list[Pair]:
         """A row arrives: what comes out."""
@@ -58,7 +65,8 @@ class JoinModel:
         """A watermark arrives: the rows that come out before it is passed on."""
         previous = self.watermarks[side]
         if previous is not None and value < previous:
-            raise WatermarkRegression(side, "default", int(previous), int(value))
+            shown = END_OF_TIME if previous == INFINITY else int(previous)
+            raise WatermarkRegression(side, "default", shown, int(value))
         self.watermarks[side] = value
         pairs: list[Pair] = []
         for buffered in ("left", "right"):

@@ -127,6 +127,8 @@ class WindowedModel:
             raise InvalidArgument(
                 "only_updated", only_updated, "equal panes hold different elements in discarding mode"
             )
+        if allowed_lateness is not None and allowed_lateness < 0:
+            raise InvalidArgument("allowed_lateness", allowed_lateness, "must not be negative")
         self.window = window
         self.trigger = trigger
         self.accumulate = accumulate

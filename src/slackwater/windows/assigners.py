@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, InvalidInstant
+from slackwater.progress.values import is_text
 from slackwater.time import (
     BEGINNING_OF_TIME,
     END_OF_TIME,
@@ -169,17 +170,24 @@ class Calendar:
             raise InvalidArgument(
                 "count", self.count, "must be greater than zero", fix="write count=1, or more"
             )
+        if not is_text(self.timezone):
+            raise InvalidArgument("timezone", self.timezone, "is not a text", fix='write "Europe/Berlin"')
         zone(self.timezone)
 
     def windows_at(self, at: int) -> list[WindowBounds]:
         """The window of an element at ``at``."""
-        local = to_datetime(at).astimezone(zone(self.timezone)).date()
-        number = self._number(local) // self.count * self.count
-        start = self._boundary(number)
-        if at < start:  # local time went back over midnight: the earlier window still holds the hour
-            number -= self.count
+        try:
+            local = to_datetime(at).astimezone(zone(self.timezone)).date()
+            number = self._number(local) // self.count * self.count
             start = self._boundary(number)
-        return [(start, self._boundary(number + self.count))]
+            if at < start:  # local time went back over midnight: the earlier window still holds the hour
+                number -= self.count
+                start = self._boundary(number)
+            return [(start, self._boundary(number + self.count))]
+        except (ValueError, OverflowError):
+            raise InvalidInstant(
+                "event_time", at, "its calendar window leaves the years 1 to 9999", fix="filter such rows out"
+            ) from None
 
     def _number(self, day: date) -> int:
         if self.unit == "years":

@@ -4,19 +4,24 @@ Both inputs go through one windowed operator whose watermark is the lower of the
 the watermark until both are known. Windows, triggers, lateness and modes are those of that operator; a pane
 holds what came from the left and what came from the right. A join makes pairs of them, within the key and
 the window.
+
+Until the rows are handed out, every column has a name of the merge's own making, so that none of the user's
+can collide with it: keys are ``merge:key:0``, ``merge:key:1``, …, and what is carried lies in one struct a
+side, ``merge:left`` and ``merge:right``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import polars as pl
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
+from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
 from slackwater.windows.assigners import Window
 from slackwater.windows.blobs import BlobStore
@@ -31,8 +36,13 @@ SIDES: Final[tuple[Side, Side]] = ("left", "right")
 
 _TIME: Final = "merge:time"
 _SIDE: Final = "merge:side"
+_BLOCK: Final = "merge:block"
+_PANE: Final = "merge:pane"
 _NUMBER: Final = "number"
-_BLOCK: Final = "block"
+"""The field of a side's struct that tells its rows apart; those that are carried have a prefix."""
+_CARRIED: Final = "carried:"
+_LATE_COLUMNS: Final = ("event_time", "side", "reason", "window_start", "window_end")
+"""What late rows say of themselves, besides their key and what they carry."""
 
 
 class _Layout(Saved):
@@ -73,8 +83,15 @@ class MergeOperator:
 
     ``left`` and ``right`` name the columns to carry. With ``how="cogroup"`` a pane has two lists of rows,
     ``left`` and ``right``; otherwise a row per pair, where a column of the right side that has the name of
-    another gets the suffix ``_right``. In discarding mode a pair is emitted once, with the pane in which its
-    second element came.
+    another gets the suffix ``_right``. A pane without pairs has no rows. In discarding mode a pair is emitted
+    once, with the pane in which its second element came.
+
+    A null in the key matches nothing, not even another null: in a join such a row is padded on an outer side
+    like any row without a partner. A cogroup does not match: rows with a null are grouped as a key of their
+    own. ``only_updated`` asks whether rows came to a window, not whether they found a partner.
+
+    With ``late="emit"`` the late rows of both sides have the key, ``event_time``, ``side``, what they carry
+    as it is in panes, and the ``reason`` and window of the drop.
 
     >>> from slackwater.windows import Fixed
     >>> merge = MergeOperator(
@@ -97,9 +114,9 @@ class MergeOperator:
         self,
         *,
         window: Window,
-        key: Sequence[str],
-        left: Sequence[str],
-        right: Sequence[str],
+        key: str | Sequence[str],
+        left: str | Sequence[str],
+        right: str | Sequence[str],
         left_time: str,
         right_time: str,
         how: How = "cogroup",
@@ -118,33 +135,35 @@ class MergeOperator:
         if how not in get_args(How):
             raise InvalidArgument("how", how, "is not known", fix=f"use one of {', '.join(get_args(How))}")
         self.how: How = how
-        self.key = tuple([key] if isinstance(key, str) else key)
-        self.columns: dict[Side, tuple[str, ...]] = {"left": tuple(left), "right": tuple(right)}
+        self.key = _several(key)
+        self.columns: dict[Side, tuple[str, ...]] = {"left": _several(left), "right": _several(right)}
         self.times: dict[Side, str] = {"left": left_time, "right": right_time}
-        self.event_time = left_time
         self.watermark_key = watermark_key
-        self.mode: Mode = mode
+        self._keys = {f"merge:key:{number}": name for number, name in enumerate(self.key)}
+        self._check_keys(late)
+        self._names = self._output_names(late)
+        options: dict[str, Any] = {
+            "window": window,
+            "trigger": trigger,
+            "accumulations": {_inner(side): Collect(_inner(side)) for side in SIDES},
+            "key": tuple(self._keys),
+            "event_time": _TIME,
+            "allowed_lateness": allowed_lateness,
+            "on_time": on_time,
+            "closing": closing,
+            "timestamp": timestamp,
+            "drop_late": drop_late,
+            "late": late,
+            "only_updated": only_updated,
+            "allow_data_loss": allow_data_loss,
+            "watermark_key": watermark_key,
+        }
+        self.windows = WindowedOperator(mode=mode, **options)
         self._keeps_pairs = how != "cogroup" and mode == "discarding"
-        self._names = self._output_names()
-        self.windows = WindowedOperator(
-            window=window,
-            trigger=trigger,
-            accumulations={side: Collect(side) for side in SIDES},
-            key=self.key,
-            event_time=_TIME,
-            # What a pair was emitted with before is what the pane would take back.
-            mode="accumulating_and_retracting" if self._keeps_pairs else mode,
-            allowed_lateness=allowed_lateness,
-            on_time=on_time,
-            closing=closing,
-            timestamp=timestamp,
-            drop_late=drop_late,
-            late=late,
-            only_updated=only_updated,
-            allow_data_loss=allow_data_loss,
-            watermark_key=watermark_key,
-        )
-        self.accumulations = self.windows.accumulations
+        if self._keeps_pairs:
+            # Built anew, after what cannot be discarding was refused: the pairs that were emitted before
+            # are those of the panes that would be taken back.
+            self.windows = WindowedOperator(mode="accumulating_and_retracting", **options)
 
     # ---- state
 
@@ -179,127 +198,190 @@ class MergeOperator:
         now: int = 0,
     ) -> tuple[MergeState, WindowOutput]:
         """Take a batch of each side, then the lower of the two watermarks, then the clock."""
-        for side in SIDES:
-            before, new = state.watermarks.get(side), watermarks.get(side)
-            if before is not None and new is not None and new < before:
-                raise WatermarkRegression(f"the {side} input", self.watermark_key, before, new)
-        batches = [
-            self._tagged(side, batch)
-            for side, batch in zip(SIDES, (left, right), strict=True)
-            if batch is not None and batch.height
-        ]
-        batch: pl.DataFrame | None = None
-        if batches:
-            batch = pl.concat(batches, how="diagonal_relaxed")
-            batch = self._numbered(batch, state.next_number)
-        known = {**state.watermarks, **{side: watermarks[side] for side in SIDES if side in watermarks}}
+        known = self._moved(state, watermarks)
+        batches: list[pl.DataFrame] = []
+        next_number = state.next_number
+        for side, given in zip(SIDES, (left, right), strict=True):
+            if given is not None and given.height:
+                batches.append(self._tagged(side, given, next_number))
+                next_number += given.height
+        batch = self._both(batches) if batches else None
         low = {self.watermark_key: min(known.values())} if len(known) == len(SIDES) else NO_WATERMARKS
         state.windows, output = self.windows.step(state.windows, batch, low, now)
-        state.watermarks = known
-        state.next_number += 0 if batch is None else batch.height
+        state.watermarks, state.next_number = known, next_number
         panes = self._cogrouped(output.panes) if self.how == "cogroup" else self._joined(output.panes)
-        late = None if output.late is None else self._untagged(output.late)
+        late = None if output.late is None else self._late_rows(output.late)
         return state, WindowOutput(panes, late, output.dropped_late, output.dropped_closed, output.watermarks)
 
-    def _tagged(self, side: Side, batch: pl.DataFrame) -> pl.DataFrame:
-        """A batch in the form of both sides: its carried columns in a struct named after the side."""
+    def _moved(self, state: MergeState, watermarks: Mapping[str, int]) -> dict[Side, int]:
+        """The watermarks after these; one that goes back is an error."""
+        if unknown := sorted(watermarks.keys() - set(SIDES)):
+            raise InvalidArgument(
+                "watermarks", unknown[0], "is not a side of a merge", fix='use "left" and "right"'
+            )
+        known = dict(state.watermarks)
+        for side in SIDES:
+            if side in watermarks:
+                new = check_int64(watermarks[side], f"watermarks[{side!r}]")
+                if side in known and new < known[side]:
+                    raise WatermarkRegression(f"the {side} input", self.watermark_key, known[side], new)
+                known[side] = new
+        return known
+
+    def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
+        """A batch in the form of both sides: its carried columns in a struct, with a number for each row."""
         needed = [*self.key, self.times[side], *self.columns[side]]
         missing = [name for name in needed if name not in batch.columns]
         if missing:
             raise InvalidArgument(
                 side, batch.columns, f"has no column {missing[0]!r}", fix="name the columns of the batch"
             )
-        carried = pl.struct(pl.lit(0, pl.Int64).alias(_NUMBER), *self._renamed(side))
+        number = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(_NUMBER)
+        carried = [pl.col(name).alias(_CARRIED + name) for name in self.columns[side]]
         return batch.select(
-            *self.key, pl.col(self.times[side]).alias(_TIME), pl.lit(side).alias(_SIDE), carried.alias(side)
+            *(pl.col(name).alias(inner) for inner, name in self._keys.items()),
+            pl.col(self.times[side]).alias(_TIME),
+            pl.lit(side).alias(_SIDE),
+            pl.struct(number, *carried).alias(_inner(side)),
         )
-
-    def _renamed(self, side: Side) -> list[pl.Expr]:
-        """The carried columns under names that no number can collide with."""
-        return [pl.col(name).alias(f"{side}:{name}") for name in self.columns[side]]
 
     @staticmethod
-    def _numbered(batch: pl.DataFrame, first: int) -> pl.DataFrame:
-        number = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(_NUMBER)
-        present = [side for side in SIDES if side in batch.columns]
-        batch = batch.with_columns(
-            pl.when(pl.col(_SIDE) == side).then(pl.col(side).struct.with_fields(number)).alias(side)
-            for side in present
-        )
-        absent = [side for side in SIDES if side not in present]
-        return batch.with_columns(pl.lit(None, pl.Struct({_NUMBER: pl.Int64})).alias(side) for side in absent)
+    def _both(batches: list[pl.DataFrame]) -> pl.DataFrame:
+        """The batches as one; a row has null for the side that it is not of."""
+        batch = pl.concat(batches, how="diagonal_relaxed")
+        absent = [_inner(side) for side in SIDES if _inner(side) not in batch.columns]
+        return batch.with_columns(pl.lit(None, pl.Struct({_NUMBER: pl.Int64})).alias(name) for name in absent)
 
-    def _untagged(self, late: pl.DataFrame) -> pl.DataFrame:
-        return late.rename({_TIME: "event_time", _SIDE: "side"})
-
-    # ---- panes
+    # ---- what comes out, under the user's names
 
     def _cogrouped(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """Lists of rows with the columns that were carried, under their own names."""
-        if panes.is_empty():
-            return panes
-        rows = [
-            pl.col(side).list.eval(
-                pl.struct(
-                    pl.element().struct.field(f"{side}:{name}").alias(name) for name in self.columns[side]
-                )
-            )
-            if isinstance(panes.schema[side], pl.List) and self._carries(panes, side)
-            else pl.col(side)
-            for side in SIDES
-        ]
-        return panes.with_columns(rows)
+        """Lists of rows with the columns that were carried."""
+        return panes.select(
+            *self._key_columns(), *PANE_COLUMNS[:2], *(self._rows(panes, side) for side in SIDES),
+            *PANE_COLUMNS[2:],
+        )  # fmt: skip
 
-    def _carries(self, panes: pl.DataFrame, side: Side) -> bool:
-        inner = panes.schema[side].inner  # type: ignore[attr-defined]  # a list, as the caller saw
-        return isinstance(inner, pl.Struct) and len(inner.fields) > 1
+    def _rows(self, panes: pl.DataFrame, side: Side) -> pl.Expr:
+        kind = panes.schema[_inner(side)]
+        rows = pl.col(_inner(side))
+        if isinstance(kind, pl.List):  # otherwise there are no panes
+            rows = rows.list.eval(self._row(side, pl.element(), kind.inner))
+        return rows.alias(side)
+
+    def _row(self, side: Side, row: pl.Expr, kind: object) -> pl.Expr:
+        """A row of a side with its own columns only."""
+        if not self.columns[side]:
+            return row.cast(pl.Struct([]))
+        own = pl.struct(_field(row, kind, name).alias(name) for name in self.columns[side])
+        return pl.when(row.is_not_null()).then(own)
 
     def _joined(self, panes: pl.DataFrame) -> pl.DataFrame:
         """A row per pair, in the order of the panes; where pairs are emitted once, only new ones."""
-        columns = [*self.key, "window_start", "window_end", *self._names.values(), *PANE_COLUMNS[2:]]
-        if panes.is_empty():
-            return panes.select(
-                pl.col(name) if name in panes.columns else pl.lit(None).alias(name) for name in columns
-            )
-        pairs = self._pairs(panes)
-        if self._keeps_pairs:
-            # A block is a pane with the retractions before it, of which it is the end.
-            before, new = pairs.filter("retraction"), pairs.filter(~pl.col("retraction"))
-            pairs = match(new, before, [_BLOCK, "left_number", "right_number"], "anti")
+        pairs = panes if panes.is_empty() else self._pairs(panes)
         return pairs.select(
-            pl.col(name) if name in pairs.columns else pl.lit(None).alias(name) for name in columns
+            *self._key_columns(), *PANE_COLUMNS[:2], *self._carried_columns(pairs), *PANE_COLUMNS[2:]
         )
 
     def _pairs(self, panes: pl.DataFrame) -> pl.DataFrame:
+        # A block is a pane with the retractions before it, of which it is the end.
         block = (~pl.col("retraction")).cast(pl.Int64).cum_sum().shift(1, fill_value=0).alias(_BLOCK)
-        exploded = panes.with_columns(block)
+        pairs = self._parted(panes.with_columns(block))
         for side in SIDES:
-            if isinstance(exploded.schema[side], pl.List):
-                exploded = exploded.with_columns(
-                    pl.when(pl.col(side).list.len() > 0).then(pl.col(side))
-                ).explode(side)
-            if not isinstance(exploded.schema[side], pl.Struct):
-                exploded = exploded.with_columns(pl.lit(None, pl.Struct({_NUMBER: pl.Int64})).alias(side))
-            fields = [field.name for field in exploded.schema[side].fields]  # type: ignore[attr-defined]
-            exploded = exploded.with_columns(
-                pl.col(side)
-                .struct.field(name)
-                .alias(f"{side}_number" if name == _NUMBER else self._names[side, name.split(":", 1)[1]])
-                for name in fields
-            )
-        left, right = pl.col("left_number").is_not_null(), pl.col("right_number").is_not_null()
+            rows = pl.col(_inner(side))
+            pairs = pairs.with_columns(pl.when(rows.list.len() > 0).then(rows)).explode(_inner(side))
+        pairs = pairs.with_columns(
+            pl.col(_inner(side)).struct.field(_NUMBER).alias(_number(side)) for side in SIDES
+        )
+        left, right = (pl.col(_number(side)).is_not_null() for side in SIDES)
         kept = {"inner": left & right, "left": left, "right": right, "full": left | right}[self.how]
-        return exploded.filter(kept)
+        pairs = pairs.filter(kept)
+        if self._keeps_pairs:
+            before, new = pairs.filter("retraction"), pairs.filter(~pl.col("retraction"))
+            pairs = match(new, before, [_BLOCK, *map(_number, SIDES)], "anti")
+        return pairs
 
-    def _output_names(self) -> dict[tuple[Side, str], str]:
-        """What each carried column is called in the pairs."""
-        taken = {*self.key, *PANE_COLUMNS}
+    def _parted(self, panes: pl.DataFrame) -> pl.DataFrame:
+        """The panes, those of keys that match nothing in two: each side without the other."""
+        lonely = pl.any_horizontal(pl.lit(value=False), *(pl.col(key).is_null() for key in self._keys))
+        numbered = panes.with_row_index(_PANE)
+        alone = numbered.filter(lonely)
+        if alone.is_empty():
+            return panes
+        nothing = [
+            alone.with_columns(pl.col(_inner(side)).list.head(0).alias(_inner(side))) for side in SIDES
+        ]
+        return pl.concat([numbered.filter(~lonely), *nothing]).sort(_PANE, maintain_order=True)
+
+    def _late_rows(self, late: pl.DataFrame) -> pl.DataFrame:
+        """The rows of both sides that were dropped; what they carry is as in panes."""
+        carried = self._carried_columns(late)
+        if self.how == "cogroup":
+            carried = [
+                self._row(side, pl.col(_inner(side)), late.schema[_inner(side)]).alias(side) for side in SIDES
+            ]
+        return late.select(
+            *self._key_columns(), pl.col(_TIME).alias("event_time"), pl.col(_SIDE).alias("side"), *carried,
+            *_LATE_COLUMNS[2:],
+        )  # fmt: skip
+
+    def _key_columns(self) -> list[pl.Expr]:
+        return [pl.col(inner).alias(name) for inner, name in self._keys.items()]
+
+    def _carried_columns(self, frame: pl.DataFrame) -> list[pl.Expr]:
+        """The columns of both sides from their structs."""
+        return [
+            _field(pl.col(_inner(side)), frame.schema[_inner(side)], name).alias(chosen)
+            for (side, name), chosen in self._names.items()
+        ]
+
+    # ---- names
+
+    def _check_keys(self, late: Late) -> None:
+        taken = [*PANE_COLUMNS, *(SIDES if self.how == "cogroup" else ())]
+        for place, name in enumerate(self.key):
+            if name in taken or name in self.key[:place]:
+                raise InvalidArgument("key", name, "is used twice in the panes", fix="rename the column")
+            if late == "emit" and name in _LATE_COLUMNS:
+                raise InvalidArgument("key", name, "is used twice in the late rows", fix="rename the column")
+
+    def _output_names(self, late: Late) -> dict[tuple[Side, str], str]:
+        """What each carried column is called in pairs; in a cogroup each side has its own names."""
+        shared = self.how != "cogroup"
+        taken = (
+            {*self.key, *PANE_COLUMNS, *(_LATE_COLUMNS if late == "emit" else ())} if shared else set[str]()
+        )
         names: dict[tuple[Side, str], str] = {}
         for side in SIDES:
             for name in self.columns[side]:
-                chosen = f"{name}_right" if side == "right" and name in taken else name
-                if self.how != "cogroup" and chosen in taken:
-                    raise InvalidArgument(side, name, "is used twice in the pairs", fix="rename the column")
-                taken.add(chosen)
+                chosen = f"{name}_right" if shared and side == "right" and name in taken else name
+                if (side, name) in names or chosen in taken:
+                    where = "rows"
+                    if shared:
+                        where = "late rows" if chosen in _LATE_COLUMNS[:3] else "pairs"
+                    raise InvalidArgument(
+                        side, name, f"is used twice in the {where}", fix="rename the column"
+                    )
                 names[side, name] = chosen
+                if shared:
+                    taken.add(chosen)
         return names
+
+
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _inner(side: Side) -> str:
+    return f"merge:{side}"
+
+
+def _number(side: Side) -> str:
+    return f"merge:number:{side}"
+
+
+def _field(rows: pl.Expr, kind: object, name: str) -> pl.Expr:
+    """A carried column of a struct; null where nothing has come of that side yet."""
+    fields = kind.fields if isinstance(kind, pl.Struct) else []
+    if any(field.name == _CARRIED + name for field in fields):
+        return rows.struct.field(_CARRIED + name)
+    return pl.lit(None)

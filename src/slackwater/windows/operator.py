@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Final, get_args
 
 import polars as pl
@@ -17,9 +18,9 @@ from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.accumulations import ColumnarAccumulation
-from slackwater.windows.accumulations.base import TIME, WEIGHT, value_name
 from slackwater.windows.assigners import Inherited, Sessions, Window
 from slackwater.windows.blobs import BlobStore
+from slackwater.windows.elements import BatchColumns
 from slackwater.windows.machine import TriggerMachine
 from slackwater.windows.rules import (
     END,
@@ -46,7 +47,6 @@ PANE_COLUMNS: Final = (
     "timestamp",
 )  # fmt: skip
 """The columns of panes besides keys and accumulations."""
-_FURTHEST: Final = 2**62
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ class WindowedOperator:
     ) -> None:
         self.window = window
         self.trigger = trigger
+        _check_type("window", window, Window, 'write fixed("10 seconds")')
+        _check_type("trigger", trigger, Trigger, "write after_watermark()")
+        _check_type("accumulations", accumulations, Mapping, 'write {"n": count()}')
+        _check_type("key", key, Sequence, 'write key=("auction",)')
+        _check_type("event_time", event_time, str, 'write event_time="ts"')
         self.accumulations = dict(accumulations)
         self.key = tuple([key] if isinstance(key, str) else key)
         self.event_time = event_time
@@ -148,7 +153,15 @@ class WindowedOperator:
             slicing = layout.inputs
             self._windows = SlicedWindows(self.rules, layout)
         inputs = [name for accumulation in self.accumulations.values() for name in accumulation.inputs]
-        self._inputs = list(dict.fromkeys([*inputs, *slicing]))
+        dropped = ("reason",) if isinstance(window, Inherited) else ("reason", "window_start", "window_end")
+        self._columns = BatchColumns(
+            event_time=event_time,
+            key=self.key,
+            inputs=tuple(dict.fromkeys([*inputs, *slicing])),
+            retractions=retractions,
+            reserved=dropped if late == "emit" else (),
+            numbered=late == "emit",
+        )
 
     # ---- state
 
@@ -181,13 +194,10 @@ class WindowedOperator:
     def _signature(self) -> str:
         """What saved state depends on; state of another configuration is refused."""
         rules = self.rules
-        parts = (
-            f"{name}={accumulation.name}({', '.join(accumulation.inputs)})"
-            for name, accumulation in self.accumulations.items()
-        )
+        parts = (f"{name}={accumulation.signature}" for name, accumulation in self.accumulations.items())
         return (
             f"{self.window} {describe(self.trigger)} {rules.mode} {rules.timestamp} "
-            f"updated={rules.only_updated} signed={rules.signed} keys={len(self.key)} {' '.join(parts)}"
+            f"updated={rules.only_updated} signed={rules.signed} keys={self.key!r} {' '.join(parts)}"
         )
 
     # ---- the step
@@ -206,7 +216,11 @@ class WindowedOperator:
         """
         watermark = self._checked_watermark(state, watermarks)
         check_int64(now, "now")
-        elements = None if batch is None or batch.is_empty() else self._elements(batch)
+        elements = None
+        if batch is not None and not self._columns.check(batch).is_empty():
+            kinds = self._columns.kinds(batch, state.kinds)
+            elements = self._columns.elements(batch)
+            state.kinds = kinds
         out = Collector()
         state.step += 1
         if elements is not None:
@@ -237,56 +251,6 @@ class WindowedOperator:
         if state.watermark is not None and watermark < state.watermark:
             raise WatermarkRegression("the windowed operator", self.watermark_key, state.watermark, watermark)
         return watermark
-
-    def _elements(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """The columns of a batch that the operator works on, under its own names."""
-        needed = [self.event_time, *self.key, *self._inputs]
-        needed += [self.retractions] if self.retractions else []
-        missing = [name for name in needed if name not in batch.columns]
-        if missing:
-            raise InvalidArgument(
-                "batch", batch.columns, f"has no column {missing[0]!r}", fix="name the columns of the batch"
-            )
-        time = batch[self.event_time]
-        if not time.dtype.is_integer():
-            raise InvalidArgument(
-                "event_time",
-                self.event_time,
-                f"is a column of {time.dtype}",
-                fix="give integers of microseconds",
-            )
-        if time.null_count():
-            raise InvalidArgument(
-                "event_time",
-                self.event_time,
-                f"is null in {time.null_count()} rows",
-                fix="filter these rows out first",
-            )
-        time = time.cast(pl.Int64)
-        for extreme in (time.min(), time.max()):
-            if abs(extreme) > _FURTHEST:  # type: ignore[arg-type, operator]  # integers, not null
-                raise InvalidArgument(
-                    "event_time", extreme, "lies too far from 1970", fix="give microseconds since 1970"
-                )
-        if self.retractions is not None and batch.schema[self.retractions] != pl.Boolean:
-            raise InvalidArgument(
-                "retractions",
-                self.retractions,
-                f"is a column of {batch.schema[self.retractions]}",
-                fix="give booleans",
-            )
-        keys = [batch[name].alias(f"key:{number}") for number, name in enumerate(self.key)]
-        inputs = [batch[name].alias(value_name(name)) for name in self._inputs]
-        elements = pl.DataFrame([time.alias(TIME), *keys, *inputs])
-        extra: list[pl.Expr] = []
-        if not self.key:
-            extra.append(pl.lit(0, pl.UInt8).alias("key:0"))
-        if self.retractions is not None:
-            taken_back = pl.lit(batch[self.retractions].fill_null(value=False))
-            extra.append(pl.when(taken_back).then(-1).otherwise(1).cast(pl.Int64).alias(WEIGHT))
-        if self.late == "emit":
-            extra.append(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW))
-        return elements.with_columns(extra) if extra else elements
 
     def _panes(self, frames: list[pl.DataFrame]) -> pl.DataFrame:
         if frames:
@@ -379,3 +343,9 @@ class WindowedOperator:
                         name, accumulation.name, "cannot take elements back, as retractions of the input ask",
                         fix="use one that can (count, sum, mean, variance, stddev, any, all)",
                     )  # fmt: skip
+
+
+def _check_type(name: str, value: object, wanted: type | UnionType, fix: str) -> None:
+    """Refuse an argument of another type; as early as the line on which it was written."""
+    if not isinstance(value, wanted):
+        raise InvalidArgument(name, value, f"is of type {type(value).__name__}", fix=fix)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.machine import FIRST, NEW, Moment
 from slackwater.windows.rules import (
     CLOSED,
@@ -25,6 +26,7 @@ from slackwater.windows.rules import (
     match,
     stack,
 )
+from slackwater.windows.state import WindowState
 
 FIRES = "pane:fires"
 WANTED = "pane:wanted"
@@ -49,6 +51,19 @@ class Question:
     completes: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
     asks: bool = True
     """False if no row is asked at all, so that the trigger need not be evaluated."""
+
+
+def clock_question(rules: Rules, state: WindowState, before: int) -> Question:
+    """The clock moved from ``before``: rows whose target it passed are asked.
+
+    >>> from slackwater.windows import Count, Fixed, WindowedOperator
+    >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    >>> clock_question(operator.rules, operator.initial_state(), before=0).asks
+    True
+    """
+    watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+    passed = (rules.machine.target(before) < state.clock).fill_null(value=False)
+    return Question(watermark, state.clock, state.step, passed)
 
 
 def decide(rows: pl.DataFrame, rules: Rules, question: Question) -> pl.DataFrame:

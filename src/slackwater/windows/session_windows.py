@@ -15,7 +15,15 @@ import polars as pl
 from slackwater.time import BEGINNING_OF_TIME, SECOND
 from slackwater.windows.accumulations.base import TIME
 from slackwater.windows.assigners import Sessions, WindowBounds
-from slackwater.windows.panes import FIRES, WANTED, Question, decide, emit, take_back_suppressed
+from slackwater.windows.panes import (
+    FIRES,
+    WANTED,
+    Question,
+    clock_question,
+    decide,
+    emit,
+    take_back_suppressed,
+)
 from slackwater.windows.rules import (
     ADDED,
     CLOSED,
@@ -92,10 +100,8 @@ class SessionWindows:
         groups = state.targets.take(state.clock - 1)
         if not groups:
             return
-        watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        passed = (self.rules.machine.target(before) < state.clock).fill_null(value=False)
-        question = Question(watermark, state.clock, state.step, passed)
-        self._ask(state, groups, passed, question, out)
+        question = clock_question(self.rules, state, before)
+        self._ask(state, groups, question.asked, question, out)
 
     def _ask(
         self, state: WindowState, groups: list[WindowBounds], due: pl.Expr, question: Question, out: Collector

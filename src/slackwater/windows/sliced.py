@@ -14,7 +14,15 @@ import polars as pl
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.machine import NEW
-from slackwater.windows.panes import FIRES, WANTED, Question, decide, emit, take_back_suppressed
+from slackwater.windows.panes import (
+    FIRES,
+    WANTED,
+    Question,
+    clock_question,
+    decide,
+    emit,
+    take_back_suppressed,
+)
 from slackwater.windows.partials import SlicePartials
 from slackwater.windows.rules import (
     ADDED,
@@ -109,9 +117,7 @@ class SlicedWindows:
         due = state.targets.take(state.clock - 1)
         if not due:
             return
-        watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        passed = (self.rules.machine.target(before) < state.clock).fill_null(value=False)
-        question = Question(watermark, state.clock, state.step, passed)
+        question = clock_question(self.rules, state, before)
         self._fire(state, self._read_rows(state, due), question, out)
 
     # ---- judging elements

@@ -73,6 +73,7 @@ class IndexLayout(Saved):
     next_blob: int
     signature: str
     empty: bytes | None
+    kinds: dict[str, str]
     slices: list[SliceEntry]
     windows: list[WindowEntry]
 
@@ -149,6 +150,8 @@ class WindowState:
         self.windows: dict[WindowBounds, WindowEntry] = {}
         self.empty: pl.DataFrame | None = None
         """A frame without rows that has the columns and types of partials; none before the first batch."""
+        self.kinds: dict[str, str] = {}
+        """What keys and inputs hold: batches must agree on it."""
         self.dues: Agenda[WindowBounds] = Agenda()
         self.targets: Agenda[WindowBounds] = Agenda()
         self.holds: Agenda[WindowBounds] = Agenda()
@@ -254,6 +257,7 @@ class WindowState:
                 next_blob=self._next_blob,
                 signature=self.signature,
                 empty=None if self.empty is None else encode(self.empty),
+                kinds=self.kinds,
                 slices=list(self.slices.values()),
                 windows=list(self.windows.values()),
             )
@@ -271,6 +275,7 @@ class WindowState:
         state.watermark, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded
         state.dropped_late, state.dropped_closed = layout.dropped_late, layout.dropped_closed
         state.step, state._next_blob = layout.step, layout.next_blob
+        state.kinds = layout.kinds
         state.empty = (
             None if layout.empty is None else decode(layout.empty, "window state (types of partials)")
         )

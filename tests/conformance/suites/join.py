@@ -7,7 +7,8 @@ between any two steps changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Final, Protocol
 
 import polars as pl
@@ -16,7 +17,7 @@ from slackwater.time import END_OF_TIME
 from slackwater.windows.join import TimeBoundedJoin
 from slackwater.windows.join_operator import JoinOperator, JoinOutput
 from slackwater.windows.join_state import SideName
-from tests.conformance.framework import Case, Fields, Step, equal, run_steps
+from tests.conformance.framework import BrokenCase, Case, Fields, Step, equal, run_steps
 from tests.model.join import INFINITY, JoinModel, Pair
 
 _ASSERTED: Final = {"emit", "forward", "buffered"}
@@ -28,7 +29,7 @@ STEPS: Final = (
     Fields({"end"}, _ASSERTED),
 )
 _SIDES: Final[tuple[SideName, ...]] = ("left", "right")
-_SCHEMA: Final = {"key": pl.String, "ts": pl.Int64, "name": pl.String}
+_SCHEMA: Final = {"key": pl.String, "ts": pl.Int64, "name": pl.Int64}
 _NO_KEY: Final = "the same for all"
 
 Forwarded = Mapping[SideName, float]
@@ -54,23 +55,34 @@ class OperatorSubject:
         join = TimeBoundedJoin(on=("key",), before=case["before"], after=case["after"], how=case["how"])
         self._operator = JoinOperator(join, left=_SCHEMA, right=_SCHEMA)
         self._blobs: dict[str, bytes] = {}
+        self._names: list[str] = []
+        """Cases name rows and keys by texts or numbers; a column has one type, so rows travel by number."""
         self._saved = self._operator.save(self._operator.initial_state(self._blobs))
 
     def row(self, side: SideName, name: str, time: int, key: str | None) -> tuple[list[Pair], int]:
-        frame = pl.DataFrame({"key": [key], "ts": [time], "name": [name]}, schema=_SCHEMA)
+        self._names.append(name)
+        written = None if key is None else repr(key)
+        frame = pl.DataFrame({"key": [written], "ts": [time], "name": [len(self._names) - 1]}, schema=_SCHEMA)
         output = self._step(**{side: frame})
         equal("watermarks sent on by a row", {}, output.watermarks)
-        return _pairs(output), output.dropped[side]
+        return self._pairs(output), output.dropped[side]
 
     def watermarks(self, values: Mapping[SideName, float]) -> tuple[list[Pair], Forwarded]:
         whole = {side: END_OF_TIME if value == INFINITY else int(value) for side, value in values.items()}
         output = self._step(watermarks=whole)
-        return _pairs(output), {
+        return self._pairs(output), {
             side: INFINITY if value == END_OF_TIME else value for side, value in output.watermarks.items()
         }
 
     def buffered(self) -> Mapping[SideName, int]:
         return self._operator.buffered(self._operator.load(self._saved, self._blobs))
+
+    def _pairs(self, output: JoinOutput) -> list[Pair]:
+        numbers = output.rows.select("name_left", "name_right").rows()
+        return [(self._name(left), self._name(right)) for left, right in numbers]
+
+    def _name(self, number: int | None) -> str | None:
+        return None if number is None else self._names[number]
 
     def _step(self, **given: Any) -> JoinOutput:
         state, output = self._operator.step(self._operator.load(self._saved, self._blobs), **given)
@@ -98,13 +110,18 @@ class ModelSubject:
         return {side: len(self._model.buffers[side]) for side in _SIDES}
 
 
-def _run(case: Case, subject: Subject) -> None:
+def _run(case: Case, make: Callable[[Case], Subject]) -> None:
+    made = cache(lambda: make(case))
+
     def perform(step: Step) -> None:
+        subject = made()  # in the first step, which may ask for its refusal
         forwarded: Forwarded = {}
         if "end" in step:
             equal("end", True, step["end"])
             pairs, forwarded = subject.watermarks({"left": INFINITY, "right": INFINITY})
         elif "watermark" in step:
+            if step["side"] not in _SIDES:
+                raise BrokenCase(f"side: must be left or right, got {step['side']!r}")
             pairs, forwarded = subject.watermarks({step["side"]: step["watermark"]})
         else:
             side: SideName = "left" if "left" in step else "right"
@@ -124,11 +141,7 @@ def _run(case: Case, subject: Subject) -> None:
     run_steps(case["steps"], perform)
 
 
-def _pairs(output: JoinOutput) -> list[Pair]:
-    return output.rows.select("name_left", "name_right").rows()
-
-
 SUBJECTS: Final = {
-    "operator": lambda case: _run(case, OperatorSubject(case)),
-    "model": lambda case: _run(case, ModelSubject(case)),
+    "operator": partial(_run, make=OperatorSubject),
+    "model": partial(_run, make=ModelSubject),
 }

@@ -45,7 +45,7 @@ TRIGGERS: Final[Mapping[str, Callable[..., windows.Trigger]]] = {
     "Default": lambda: windows.DEFAULT_TRIGGER,
     "AfterWatermark": windows.AfterWatermark,
     "AfterCount": windows.AfterCount,
-    "AfterProcessingTime": windows.AfterProcessingTime,
+    "AfterProcessingTime": lambda delay=0: windows.AfterProcessingTime(delay),
     "AfterEach": windows.AfterEach,
     "AfterAny": windows.AfterAny,
     "AfterAll": windows.AfterAll,
@@ -78,9 +78,11 @@ def run(case: Case, subject: Callable[[Options], Subject]) -> None:
     """Run a transcript; one with `error` must fail with that text."""
     _check(case)
     if "error" not in case:
+        _check_words(case)
         _play(case, subject)
         return
     try:
+        _check_words(case)
         _play(case, subject)
     except (SlackwaterError, Difference) as error:
         if case["error"] is not True and str(case["error"]).lower() not in str(error).lower():
@@ -100,9 +102,6 @@ SUBJECTS: Final[Mapping[str, Callable[[Case], None]]] = {
 
 def _check(case: Case) -> None:
     """Everything that can be wrong with the words of a case, before anything is built from them."""
-    for name, words in WORDS.items():
-        if name in case and case[name] not in words:
-            raise BrokenCase(f"{name}: {case[name]!r} is none of {', '.join(words)}")
     if not isinstance(case["transcript"], list) or not case["transcript"]:
         raise BrokenCase(f"transcript: must be a list of actions, got {case['transcript']!r}")
     if case.get("error", True) is not True and not isinstance(case["error"], str):
@@ -110,22 +109,30 @@ def _check(case: Case) -> None:
     for number, line in enumerate(case["transcript"], 1):
         if not isinstance(line, Mapping) or len(line) != 1 or next(iter(line)) not in (*ACTIONS, *CHECKS):
             raise BrokenCase(f"line {number}: must be one of {', '.join((*ACTIONS, *CHECKS))}, got {line!r}")
-        for pane in line.get("expect", ()):
+        for pane in line.get("expect") or ():
             PANE.check(pane, f"line {number}, expected pane {pane!r}")
     for name, default, known in _EXPRESSIONS:
         expressions.parse(case.get(name, default), known)
+
+
+def _check_words(case: Case) -> None:
+    """Refuse a mode or behaviour that does not exist, which a case may ask for."""
+    for name, words in WORDS.items():
+        if name in case and case[name] not in words:
+            raise Difference(f"{name}: {case[name]!r} is none of {', '.join(words)}")
 
 
 def _options(case: Case) -> Options:
     window, trigger = (
         expressions.evaluate(case.get(name, default), known) for name, default, known in _EXPRESSIONS
     )
+    lateness = case.get("allowed_lateness", 0)
     return Options(
         window=window,
         trigger=trigger,
         accumulations=("sum", "collect"),
         mode=case.get("accumulation_mode", "accumulating"),
-        allowed_lateness=case.get("allowed_lateness", 0),
+        allowed_lateness=None if lateness == math.inf else lateness,
         timestamp=COMBINERS[case.get("timestamp_combiner", "OUTPUT_AT_EOW")],
         closing=BEHAVIOURS[case.get("closing_behavior", "FIRE_IF_NON_EMPTY")],
         on_time=BEHAVIOURS[case.get("on_time_behavior", "FIRE_ALWAYS")],
@@ -160,7 +167,7 @@ def _play(case: Case, make: Callable[[Options], Subject]) -> None:
             dropped["dropped_late"] += observed.dropped_late
             dropped["dropped_closed"] += observed.dropped_closed
         elif name == "expect":
-            pending = _take(value, pending, where)
+            pending = _take(value or [], pending, where)
         elif name in dropped:
             equal(f"{where}\n{name}", value, dropped[name])
     _nothing_left(pending, "at the end of the transcript")
@@ -208,7 +215,10 @@ def _take(expected: Sequence[Mapping[str, Any]], got: list[Pane], where: str) ->
 
 def _fits(wanted: Mapping[str, Any], pane: Pane) -> bool:
     seen = _fields(pane)
-    return all(seen[name] == value for name, value in {"retraction": False, **wanted}.items())
+    asked = {"retraction": False, **wanted}
+    if "values" in asked:
+        asked["values"] = sorted(asked["values"])
+    return all(seen[name] == value for name, value in asked.items())
 
 
 def _fields(pane: Pane) -> dict[str, Any]:

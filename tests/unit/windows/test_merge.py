@@ -40,9 +40,9 @@ def asks(*rows: tuple[int | None, int, int, str]) -> pl.DataFrame:
 
 LEFT = bids((1, 1, 10), (1, 2, 20), (2, 3, 30), (None, 4, 40))
 RIGHT = asks((1, 5, 11, "x"), (3, 6, 33, "y"), (None, 7, 44, "z"))
-MATCHES = [(1, 10, 11, "x"), (1, 20, 11, "x"), (None, 40, 44, "z")]
-LONELY_LEFT = [(2, 30, None, None)]
-LONELY_RIGHT = [(3, None, 33, "y")]
+MATCHES = [(1, 10, 11, "x"), (1, 20, 11, "x")]
+LONELY_LEFT = [(2, 30, None, None), (None, 40, None, None)]
+LONELY_RIGHT = [(3, None, 33, "y"), (None, None, 44, "z")]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,24 @@ def test_cogroup_gives_both_sides_as_lists() -> None:
     assert rows[1] == ([{"price": 10}, {"price": 20}], [{"price": 11, "name": "x"}])
     assert rows[2] == ([{"price": 30}], [])
     assert rows[3] == ([], [{"price": 33, "name": "y"}])
+    assert rows[None] == ([{"price": 40}], [{"price": 44, "name": "z"}])
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize("mode", ["discarding", "accumulating", "accumulating_and_retracting"])
+def test_null_in_any_part_of_the_key_matches_nothing(how: str, mode: str) -> None:
+    merge = make(how, key=("id", "place"), mode=mode, trigger=EARLY, allow_data_loss=True)
+    left = bids((1, 1, 10), (1, 2, 20)).with_columns(place=pl.Series([None, "a"]))
+    right = asks((1, 3, 11, "x"), (1, 4, 22, "y")).with_columns(place=pl.Series([None, "a"]))
+    state, _ = merge.step(merge.initial_state(), left, None, {})
+    state, output = merge.step(state, None, right, {})
+    results = output.panes.filter(~pl.col("retraction"))
+    alone: list[tuple[Any, ...]] = (
+        [(None, 10, None)] if how in {"left", "full"} and mode != "discarding" else []
+    )
+    alone += [(None, None, 11)] if how in {"right", "full"} else []
+    got = results.select("place", "price", "price_right").rows()
+    assert sorted(got, key=str) == sorted([("a", 20, 22), *alone], key=str)
 
 
 def test_nothing_until_both_watermarks_are_known_and_then_the_lower() -> None:
@@ -78,9 +96,28 @@ def test_nothing_until_both_watermarks_are_known_and_then_the_lower() -> None:
     state, output = merge.step(state, watermarks={"right": 9})
     assert (output.panes.height, output.watermarks) == (0, {"default": 9})
     state, output = merge.step(state, watermarks={"right": 10})
-    assert (output.panes.height, output.watermarks) == (3, {"default": 10})
+    assert (output.panes.height, output.watermarks) == (2, {"default": 10})
     with pytest.raises(WatermarkRegression, match="right input"):
         merge.step(state, watermarks={"right": 5})
+
+
+@pytest.mark.parametrize(
+    ("watermarks", "message"),
+    [
+        ({"left": 5.0}, r"watermarks\['left'\] = 5.0: is a float"),
+        ({"right": "5"}, r"watermarks\['right'\] = '5': is a str"),
+        ({"left": None}, r"watermarks\['left'\] = None: is a NoneType"),
+        ({"left": 2**63}, "does not fit into 64 bits"),
+        ({"lft": 5}, "'lft': is not a side of a merge"),
+    ],
+)
+def test_wrong_watermark_is_refused_and_changes_nothing(watermarks: Any, message: str) -> None:
+    merge = make("inner")
+    state, _ = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 3, "right": 3})
+    saved = merge.save(state)
+    with pytest.raises(InvalidArgument, match=message):
+        merge.step(state, LEFT, RIGHT, watermarks)
+    assert merge.save(state) == saved
 
 
 def test_one_side_alone_is_a_legal_batch() -> None:
@@ -123,6 +160,26 @@ def test_in_discarding_mode_each_matching_pair_comes_once(window: Window, seed: 
     assert sorted(seen) == sorted(expected)
 
 
+def test_pair_is_new_in_each_window_even_when_another_repeats_it() -> None:
+    """Of two windows that share a pair, one fires it first while the other fires again for a late row."""
+    merge = make("inner", window=Sliding(10, 5), mode="discarding", allowed_lateness=100)
+    state, output = merge.step(
+        merge.initial_state(), bids((1, 7, 70)), asks((1, 8, 80, "n")), {"left": 10, "right": 10}
+    )
+    columns = ("window_start", "price", "price_right", "timing")
+    assert output.panes.select(columns).rows() == [(0, 70, 80, "ON_TIME")]
+    state, output = merge.step(state, bids((1, 3, 30)), None, {"left": 15, "right": 15})
+    assert sorted(output.panes.select(columns).rows()) == [(0, 30, 80, "LATE"), (5, 70, 80, "ON_TIME")]
+
+
+def test_watermarks_of_both_sides_are_saved() -> None:
+    merge = make("inner")
+    for side in ("left", "right"):
+        state, _ = merge.step(merge.initial_state(), watermarks={side: 7})
+        state = merge.load(merge.save(state), dict(state.blobs))
+        assert state.watermarks == {side: 7}
+
+
 def session_pairs(left: list[Any], right: list[Any], gap: int) -> list[tuple[int, int, int]]:
     """The pairs in the final sessions."""
     pairs: list[tuple[int, int, int]] = []
@@ -149,15 +206,103 @@ def test_retracting_mode_takes_pairs_back() -> None:
     assert output.panes.select("price", "name", "retraction").rows() == [(10, None, True), (10, "x", False)]
 
 
-def test_late_rows_say_their_side() -> None:
-    merge = make("inner", late="emit")
+INNER_NAMES = (
+    "block", "left", "right", "number", "left_number", "right_number", "side", "event_time", "reason",
+    "left:price", "carried:price", "merge:left", "merge:right", "merge:time", "merge:side", "merge:block",
+    "merge:pane", "merge:key:0", "merge:number:left", "merge:number:right",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating_and_retracting"])
+@pytest.mark.parametrize("name", INNER_NAMES)
+def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str, mode: str) -> None:
+    """In each place a column can have: the key, and what either side carries."""
+    for how in ("inner", "full", "cogroup"):
+        for place in ("key", "left", "right"):
+            if how == "cogroup" and place == "key" and name in {"left", "right"}:
+                continue  # refused: the lists have these names
+            places = {"key": "id", "left": "price", "right": "cost"} | {place: name}
+            merge = make(how, **places, mode=mode, trigger=EARLY, allow_data_loss=True)
+            left = pl.DataFrame({places["key"]: [7], "ts": [1], places["left"]: [5]})
+            right = pl.DataFrame({places["key"]: [7], "at": [2], places["right"]: [6]})
+            state, _ = merge.step(merge.initial_state(), left, None, {})
+            _, output = merge.step(state, None, right, {})
+            result = output.panes.filter(~pl.col("retraction")).row(0, named=True)
+            assert result[places["key"]] == 7
+            if how == "cogroup":
+                before = [] if mode == "discarding" else [{places["left"]: 5}]
+                assert (result["left"], result["right"]) == (before, [{places["right"]: 6}])
+            else:
+                assert (result[places["left"]], result[places["right"]]) == (5, 6)
+
+
+def test_one_column_may_be_named_by_its_text() -> None:
+    merge = make("inner", key="id", left="price", right="name")
+    _, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 10, "right": 10})
+    assert sorted(output.panes.select("id", "price", "name").rows()) == [(1, 10, "x"), (1, 20, "x")]
+
+
+def test_cogroup_of_rows_that_carry_nothing_counts_them() -> None:
+    merge = make("cogroup", left=(), right=())
+    _, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 10, "right": 10})
+    rows = {row["id"]: (row["left"], row["right"]) for row in output.panes.iter_rows(named=True)}
+    assert rows[1] == ([{}, {}], [{}])
+
+
+def test_cogroup_knows_the_columns_of_a_side_that_is_still_silent() -> None:
+    merge = make("cogroup")
+    _, output = merge.step(merge.initial_state(), LEFT, None, {"left": 10, "right": 10})
+    assert output.panes["right"].to_list() == [[], [], []]
+    assert output.panes.schema["right"] == pl.List(pl.Struct({"price": pl.Null, "name": pl.Null}))
+
+
+@pytest.mark.parametrize(
+    ("how", "carried"),
+    [
+        (
+            "inner",
+            [
+                {"price": 10, "price_right": None, "name": None},
+                {"price": None, "price_right": 11, "name": "x"},
+            ],
+        ),
+        (
+            "cogroup",
+            [{"left": {"price": 10}, "right": None}, {"left": None, "right": {"price": 11, "name": "x"}}],
+        ),
+    ],
+)
+def test_late_rows_have_their_own_columns_and_say_their_side(how: str, carried: list[dict[str, Any]]) -> None:
+    merge = make(how, late="emit")
     state, _ = merge.step(merge.initial_state(), watermarks={"left": 10, "right": 10})
     state, output = merge.step(state, LEFT.head(1), RIGHT.head(1), {})
     assert output.late is not None
-    assert output.late.select("side", "id", "event_time", "reason").rows() == [
-        ("left", 1, 1, "late"),
-        ("right", 1, 5, "late"),
+    drop = {"reason": "late", "window_start": 0, "window_end": 10}
+    assert output.late.to_dicts() == [
+        {"id": 1, "event_time": 1, "side": "left"} | carried[0] | drop,
+        {"id": 1, "event_time": 5, "side": "right"} | carried[1] | drop,
     ]
+
+
+@pytest.mark.parametrize("name", ["event_time", "side", "reason"])
+def test_names_that_late_rows_use_are_refused_where_they_are_emitted(name: str) -> None:
+    for how in ("inner", "cogroup"):
+        make(how, key=(name,))
+        with pytest.raises(InvalidArgument, match=f"key = '{name}': is used twice in the late rows"):
+            make(how, key=(name,), late="emit")
+    with pytest.raises(InvalidArgument, match=f"left = '{name}': is used twice in the late rows"):
+        make("inner", left=(name,), late="emit")
+    make("cogroup", left=(name,), late="emit")
+    merge = make("inner", right=(name,), late="emit")
+    _, output = merge.step(merge.initial_state())
+    assert f"{name}_right" in output.panes.columns
+
+
+@pytest.mark.parametrize("how", ["cogroup", "inner", "full"])
+def test_only_updated_is_refused_in_discarding_mode(how: str) -> None:
+    with pytest.raises(InvalidArgument, match="compares panes, but discarding panes hold different elements"):
+        make(how, mode="discarding", only_updated=True)
+    make(how, mode="accumulating_and_retracting", only_updated=True)
 
 
 def test_what_cannot_work_is_refused() -> None:
@@ -165,6 +310,14 @@ def test_what_cannot_work_is_refused() -> None:
         make("outer")
     with pytest.raises(InvalidArgument, match="is used twice in the pairs"):
         make("inner", right=("price", "price_right", "price"))
+    with pytest.raises(InvalidArgument, match="left = 'index': is used twice in the pairs"):
+        make("inner", left=("index",))
+    with pytest.raises(InvalidArgument, match="left = 'price': is used twice in the rows"):
+        make("cogroup", left=("price", "price"))
+    with pytest.raises(InvalidArgument, match="key = 'left': is used twice in the panes"):
+        make("cogroup", key=("left",))
+    with pytest.raises(InvalidArgument, match="key = 'id': is used twice in the panes"):
+        make("inner", key=("id", "id"))
     merge = make("inner")
     with pytest.raises(InvalidArgument, match="has no column 'at'"):
         merge.step(merge.initial_state(), None, LEFT, {})

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import InvalidArgument, WatermarkRegression
+from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows import (
     AfterAny,
@@ -16,6 +16,8 @@ from slackwater.windows import (
     AfterEach,
     AfterWatermark,
     Always,
+    Calendar,
+    Collect,
     Count,
     Fixed,
     Global,
@@ -27,6 +29,7 @@ from slackwater.windows import (
     Repeatedly,
     Sessions,
     Sum,
+    TopN,
     WindowedOperator,
 )
 
@@ -240,3 +243,93 @@ def test_batches_may_differ_in_integer_width(change: Callable[[pl.DataFrame], pl
     state, _ = operator.step(state, change(BATCH), {})
     state, output = operator.step(state, None, {"default": END_OF_TIME})
     assert sorted(output.panes.select("key", "best", "total").rows()) == [("a", 5, 10), ("b", 6, 12)]
+
+
+class TestBadInput:
+    """What is refused, when, and that a refused batch leaves no trace."""
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ({"window": None}, "window = None"),
+            ({"window": "fixed"}, "window = 'fixed'"),
+            ({"trigger": None}, "trigger = None"),
+            ({"trigger": AfterCount}, "trigger = "),
+            ({"accumulations": [Count()]}, "accumulations = "),
+            ({"key": None}, "key = None"),
+            ({"event_time": None}, "event_time = None"),
+        ],
+    )
+    def test_arguments_of_another_type(self, options: dict[str, Any], named: str) -> None:
+        with pytest.raises(InvalidArgument, match=named):
+            make(**options)
+
+    @pytest.mark.parametrize(
+        ("first", "second", "named"),
+        [
+            ({"key": [1], "value": [1]}, {"key": ["1"], "value": [1]}, "key = 'text': was numbers"),
+            ({"key": [True], "value": [1]}, {"key": [1], "value": [1]}, "key = 'numbers': was boolean"),
+            ({"key": ["a"], "value": [1]}, {"key": ["a"], "value": ["x"]}, "value = 'text': was numbers"),
+        ],
+    )
+    def test_columns_that_change_their_kind(
+        self, first: dict[str, list[Any]], second: dict[str, list[Any]], named: str
+    ) -> None:
+        operator = make(accumulations={"total": Collect("value")})
+        state, _ = operator.step(operator.initial_state(), pl.DataFrame({"ts": [1], **first}))
+        state = operator.load(operator.save(state), dict(state.blobs))
+        before = operator.save(state)
+        with pytest.raises(InvalidArgument, match=named):
+            operator.step(state, pl.DataFrame({"ts": [2], **second}))
+        assert operator.save(state) == before
+
+    def test_numbers_may_widen_and_nulls_may_come_first(self) -> None:
+        operator = make(accumulations={"total": Sum("value")})
+        state = operator.initial_state()
+        for values in ([None], [1], [0.5]):
+            state, output = operator.step(state, pl.DataFrame({"key": ["a"], "ts": [1], "value": values}))
+        state, output = operator.step(state, None, {"default": 10})
+        assert output.panes["total"].to_list() == [1.5]
+
+    @pytest.mark.parametrize("batch", [[1, 2], {"ts": [1]}, pl.LazyFrame({"ts": [1]})], ids=type)
+    def test_what_is_no_frame(self, batch: Any) -> None:
+        operator = make(key=())
+        with pytest.raises(InvalidArgument, match="is not a DataFrame of Polars"):
+            operator.step(operator.initial_state(), batch)
+
+    def test_times_beyond_64_bits(self) -> None:
+        operator = make(key=())
+        batch = pl.DataFrame({"ts": pl.Series([2**64 - 1], dtype=pl.UInt64)})
+        with pytest.raises(InvalidArgument, match="lies too far from 1970"):
+            operator.step(operator.initial_state(), batch)
+
+    def test_columns_that_dropped_rows_get(self) -> None:
+        operator = make(key=(), late="emit")
+        with pytest.raises(InvalidArgument, match="'reason': is a column that dropped rows get"):
+            operator.step(operator.initial_state(), pl.DataFrame({"ts": [1], "reason": ["x"]}))
+
+    def test_a_calendar_window_beyond_the_calendar(self) -> None:
+        operator = make(window=Calendar("years", count=1), key=())
+        year_9999 = 253_370_764_800_000_000
+        with pytest.raises(InvalidArgument, match="leaves the years 1 to 9999"):
+            operator.step(operator.initial_state(), pl.DataFrame({"ts": [year_9999]}))
+
+    @pytest.mark.parametrize("timezone", [None, ["UTC"], "Mars/Olympus"])
+    def test_zones_that_do_not_exist(self, timezone: Any) -> None:
+        with pytest.raises(InvalidArgument, match="timezone"):
+            Calendar("days", timezone=timezone)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"accumulations": {"top": TopN("value", 5)}},
+            {"key": ("other",)},
+            {"accumulations": {"top": TopN("other", 2)}},
+        ],
+    )
+    def test_state_of_another_configuration(self, other: dict[str, Any]) -> None:
+        usual = {"accumulations": {"top": TopN("value", 2)}}
+        operator = make(**usual)
+        state = operator.initial_state()
+        with pytest.raises(CorruptState, match="belongs to another operator"):
+            make(**(usual | other)).load(operator.save(state), state.blobs)

@@ -86,12 +86,43 @@ class ColumnarAccumulation(ABC):
         """The value of a pane, from a partial that may be null (empty)."""
 
     @property
+    def signature(self) -> str:
+        """What its partials depend on: partials of another signature cannot be merged with its own."""
+        sizes = (getattr(self, name) for name in getattr(self, "__match_args__", ()))
+        return (
+            f"{self.name}({', '.join([*self.inputs, *(str(size) for size in sizes if type(size) is int)])})"
+        )
+
+    @property
     def name(self) -> str:
         """How it is called in messages."""
         words = "".join(
             f"_{letter.lower()}" if letter.isupper() else letter for letter in type(self).__name__
         )
         return words.lstrip("_")
+
+
+@dataclass(frozen=True, slots=True)
+class OfColumn(ColumnarAccumulation):
+    """An accumulation over one column.
+
+    >>> from slackwater.windows import Max
+    >>> isinstance(Max("price"), OfColumn), Max("price").inputs
+    (True, ('price',))
+    """
+
+    column: str
+
+    def __post_init__(self) -> None:
+        check_column(self.column)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns of the batch that it reads."""
+        return (self.column,)
+
+    def _value(self) -> pl.Expr:
+        return pl.col(value_name(self.column))
 
 
 def check_column(value: object, name: str = "column") -> None:

@@ -17,6 +17,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
     WEIGHT,
     ColumnarAccumulation,
+    OfColumn,
     Parts,
     check_column,
     value_name,
@@ -28,6 +29,10 @@ class _Subtractable(ColumnarAccumulation):
     def can_subtract(self) -> bool:
         """Whether an element can be taken back."""
         return True
+
+
+class _SubtractableOfColumn(OfColumn, _Subtractable):
+    __slots__ = ()
 
 
 def _quotient(numerator: pl.Expr, denominator: pl.Expr) -> pl.Expr:
@@ -98,27 +103,17 @@ class Count(_Subtractable):
 
 
 @dataclass(frozen=True, slots=True)
-class Sum(_Subtractable):
+class Sum(_SubtractableOfColumn):
     """The sum of a column; null over nothing. Integers are added exactly, in 64 bits.
 
     >>> Sum("price").name
     'sum'
     """
 
-    column: str
-
-    def __post_init__(self) -> None:
-        check_column(self.column)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
-        return (self.column,)
-
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
         totals = [each * pl.col(WEIGHT) if parts.signed else each for each in _widened(self.column)]
-        count = _weighted_count(pl.col(value_name(self.column)), parts)
+        count = _weighted_count(self._value(), parts)
         return [*(each.sum().alias(parts.name("sum")) for each in totals), count.alias(parts.name("n"))]
 
     def merge(self, parts: Parts) -> Sequence[pl.Expr]:
@@ -144,7 +139,7 @@ class Mean(Sum):
 
 
 @dataclass(frozen=True, slots=True)
-class Variance(_Subtractable):
+class Variance(_SubtractableOfColumn):
     """The variance of a column; ``ddof=1`` for that of a sample, 0 for that of a population.
 
     Partials hold count, mean and the sum of squared distances, so nothing cancels out when the
@@ -154,24 +149,18 @@ class Variance(_Subtractable):
     ('price',)
     """
 
-    column: str
     ddof: Literal[0, 1] = 1
 
     def __post_init__(self) -> None:
-        check_column(self.column)
+        OfColumn.__post_init__(self)
         if self.ddof not in (0, 1):
             raise InvalidArgument(
                 "ddof", self.ddof, "must be 0 or 1", fix="use 1 for a sample, 0 for a population"
             )
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
-        return (self.column,)
-
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
-        value = pl.col(value_name(self.column)).cast(pl.Float64)
+        value = self._value().cast(pl.Float64)
         if not parts.signed:
             return self._moments(value, parts, "")
         added, taken = value.filter(pl.col(WEIGHT) > 0), value.filter(pl.col(WEIGHT) < 0)
@@ -232,26 +221,16 @@ class Stddev(Variance):
 
 
 @dataclass(frozen=True, slots=True)
-class Any(_Subtractable):
+class Any(_SubtractableOfColumn):
     """Whether a boolean column was true at least once.
 
     >>> Any("clicked").name
     'any'
     """
 
-    column: str
-
-    def __post_init__(self) -> None:
-        check_column(self.column)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
-        return (self.column,)
-
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
-        value = pl.col(value_name(self.column))
+        value = self._value()
         weight = pl.col(WEIGHT) if parts.signed else pl.lit(1, pl.Int64)
         return [
             pl.when(value).then(weight).otherwise(0).sum().alias(parts.name("true")),

@@ -13,6 +13,7 @@ import polars as pl
 from slackwater.windows.accumulations.base import (
     TIME,
     ColumnarAccumulation,
+    OfColumn,
     Parts,
     check_column,
     check_positive,
@@ -21,23 +22,7 @@ from slackwater.windows.accumulations.base import (
 
 
 @dataclass(frozen=True, slots=True)
-class _OfColumn(ColumnarAccumulation):
-    column: str
-
-    def __post_init__(self) -> None:
-        check_column(self.column)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
-        return (self.column,)
-
-    def _value(self) -> pl.Expr:
-        return pl.col(value_name(self.column))
-
-
-@dataclass(frozen=True, slots=True)
-class Min(_OfColumn):
+class Min(OfColumn):
     """The least value of a column.
 
     >>> Min("price").can_subtract
@@ -58,7 +43,7 @@ class Min(_OfColumn):
 
 
 @dataclass(frozen=True, slots=True)
-class Max(_OfColumn):
+class Max(OfColumn):
     """The greatest value of a column.
 
     >>> Max("price").inputs
@@ -79,7 +64,7 @@ class Max(_OfColumn):
 
 
 @dataclass(frozen=True, slots=True)
-class First(_OfColumn):
+class First(OfColumn):
     """The value with the earliest event time; of several, the one that arrived first.
 
     >>> First("price").name
@@ -129,7 +114,7 @@ class Last(First):
 
 
 @dataclass(frozen=True, slots=True)
-class Collect(_OfColumn):
+class Collect(OfColumn):
     """All values of a column as a list, in no particular order.
 
     >>> Collect("price").name

@@ -1,0 +1,117 @@
+"""Two streams in the same windows, one element at a time: the measure of the merge on columns.
+
+Written from the specification. The windows are those of `WindowedModel` over the elements of both sides; here
+is only what a merge adds: the lower watermark, and what a pane of elements of two sides says. In discarding
+mode a join remembers every pair it ever emitted, instead of working out which ones are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slackwater import windows as configuration
+from tests.model.windows import Drop, Key, Pane, Row, WindowedModel
+
+SIDES = ("left", "right")
+Pair = tuple[Row | None, Row | None]
+
+
+@dataclass(frozen=True)
+class MergeRow:
+    """A row that comes out: for a cogroup the elements of both sides, for a join a pair."""
+
+    pane: Pane
+    """What the pane says of itself; without values."""
+    left: Any
+    right: Any
+
+
+@dataclass
+class MergeStep:
+    """What one step does: rows in blocks, each a pane with the retractions before it."""
+
+    blocks: list[tuple[list[MergeRow], list[MergeRow]]] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    forwarded: int | None = None
+
+
+class MergeModel:
+    """The same options as the operator; elements are (key, event time, row), rows of a side all different."""
+
+    def __init__(
+        self,
+        window: configuration.Window,
+        trigger: configuration.Trigger,
+        *,
+        how: str,
+        mode: str,
+        **options: Any,
+    ) -> None:
+        self.how = how
+        self.once = how != "cogroup" and mode == "discarding"
+        self.merges = isinstance(window, configuration.Sessions)
+        self.emitted: list[tuple[Any, ...]] = []
+        self.watermarks: dict[str, int] = {}
+        # A pair is made of all elements so far, also where each is emitted only once.
+        windows_mode = "accumulating" if self.once else mode
+        self.windows = WindowedModel(window, trigger, by_side, mode=windows_mode, **options)
+
+    def step(
+        self,
+        elements: Mapping[str, Sequence[tuple[Key, int, Row]]],
+        watermarks: Mapping[str, int],
+        now: int,
+    ) -> MergeStep:
+        """The elements of both sides; then the lower watermark, once both are known; then the clock."""
+        self.watermarks |= watermarks
+        lower = min(self.watermarks.values()) if len(self.watermarks) == len(SIDES) else None
+        both = [
+            (key, at, {"side": side, "key": key, "at": at, "row": row})
+            for side in SIDES
+            for key, at, row in elements.get(side, ())
+        ]
+        output = self.windows.step(both, lower, now)
+        done = MergeStep(drops=output.drops, forwarded=output.forwarded)
+        for emission in output.emissions:
+            taken_back = [row for old in emission.retractions for row in self._rows(old)]
+            results = self._rows(emission.pane)
+            if self.once:
+                results = [row for row in results if self._is_new(row)]
+            if taken_back or results:
+                done.blocks.append((taken_back, results))
+        return done
+
+    def _rows(self, pane: Pane) -> list[MergeRow]:
+        left, right = pane.values["left"], pane.values["right"]
+        if self.how == "cogroup":
+            return [MergeRow(pane, left, right)]
+        return [MergeRow(pane, *pair) for pair in self._pairs(pane.key, left, right)]
+
+    def _pairs(self, key: Key, left: list[Row], right: list[Row]) -> list[Pair]:
+        """As SQL joins: a null in the key equals nothing, and an outer side keeps who has no partner."""
+        matches = not any(value is None for value in key)
+        pairs: list[Pair] = [(one, other) for one in left for other in right if matches]
+        if self.how in {"left", "full"}:
+            pairs += [(one, None) for one in left if not (matches and right)]
+        if self.how in {"right", "full"}:
+            pairs += [(None, other) for other in right if not (matches and left)]
+        return pairs
+
+    def _is_new(self, row: MergeRow) -> bool:
+        """Whether the pair was not emitted in this window; of sessions, which merge, in any."""
+        window = None if self.merges else (row.pane.start, row.pane.end)
+        identity = (window, row.left, row.right)
+        if identity in self.emitted:
+            return False
+        self.emitted.append(identity)
+        return True
+
+
+def by_side(elements: Sequence[Row]) -> Row:
+    """The rows of each side, in the order of their numbers."""
+    return {
+        side: sorted((one["row"] for one in elements if one["side"] == side), key=lambda row: row["number"])
+        for side in SIDES
+    }
