@@ -7,6 +7,7 @@ PYTHON_OF_VENV := .venv/bin/python
 POLARS_MAX_THREADS ?= 1
 export POLARS_MAX_THREADS
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
+WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
 
 .PHONY: help demo test check lint format bench docs lock clean environment
 
@@ -18,10 +19,10 @@ demo: environment ## a short story on the console: how far are we, and who holds
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
 test: environment ## all tests, on two processes
-	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: environment ## the tests that need no JVM, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not cluster and not chaos" $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not cluster and not chaos" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

@@ -4,6 +4,11 @@ Slackwater answers one question everywhere in a data pipeline: how far are we, a
 safely be emitted? Import it as ``sw``; every public name is here.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from slackwater.errors import (
     AfterDone,
     AsyncItemFailed,
@@ -94,7 +99,29 @@ from slackwater.windows import (
     variance,
 )
 
+if TYPE_CHECKING:
+    from slackwater.spark.reports import why
+    from slackwater.spark.session import session
+    from slackwater.spark.stream import stream
+    from slackwater.spark.upsert import upsert_once, upsert_to
+
 __version__ = "0.1.0"
+
+_ON_SPARK = {
+    "session": "slackwater.spark.session",
+    "stream": "slackwater.spark.stream",
+    "upsert_once": "slackwater.spark.upsert",
+    "upsert_to": "slackwater.spark.upsert",
+    "why": "slackwater.spark.reports",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What runs on Spark is imported when it is first used; the rest does without."""
+    if name in _ON_SPARK:
+        return getattr(import_module(_ON_SPARK[name]), name)
+    raise AttributeError(f"module 'slackwater' has no attribute {name!r}")
+
 
 __all__ = [
     "BEGINNING_OF_TIME",
@@ -185,14 +212,19 @@ __all__ = [
     "or_finally",
     "reduce",
     "repeatedly",
+    "session",
     "sessions",
     "sliding",
     "sort",
     "stddev",
+    "stream",
     "sum",
     "time_bounded_join",
     "to_datetime",
     "top_n",
     "top_n_by_key",
+    "upsert_once",
+    "upsert_to",
     "variance",
+    "why",
 ]

@@ -213,16 +213,15 @@ INNER_NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["discarding", "accumulating_and_retracting"])
 @pytest.mark.parametrize("name", INNER_NAMES)
-def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str, mode: str) -> None:
+def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str) -> None:
     """In each place a column can have: the key, and what either side carries."""
-    for how in ("inner", "full", "cogroup"):
+    for how in ("full", "cogroup"):
         for place in ("key", "left", "right"):
             if how == "cogroup" and place == "key" and name in {"left", "right"}:
                 continue  # refused: the lists have these names
             places = {"key": "id", "left": "price", "right": "cost"} | {place: name}
-            merge = make(how, **places, mode=mode, trigger=EARLY, allow_data_loss=True)
+            merge = make(how, **places, mode="discarding", trigger=EARLY, allow_data_loss=True)
             left = pl.DataFrame({places["key"]: [7], "ts": [1], places["left"]: [5]})
             right = pl.DataFrame({places["key"]: [7], "at": [2], places["right"]: [6]})
             state, _ = merge.step(merge.initial_state(), left, None, {})
@@ -230,8 +229,7 @@ def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str, mode: str
             result = output.panes.filter(~pl.col("retraction")).row(0, named=True)
             assert result[places["key"]] == 7
             if how == "cogroup":
-                before = [] if mode == "discarding" else [{places["left"]: 5}]
-                assert (result["left"], result["right"]) == (before, [{places["right"]: 6}])
+                assert (result["left"], result["right"]) == ([], [{places["right"]: 6}])
             else:
                 assert (result[places["left"]], result[places["right"]]) == (5, 6)
 

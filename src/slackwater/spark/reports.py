@@ -1,0 +1,155 @@
+"""How far a running query is, and what holds it back: the answer to a watermark that does not move.
+
+Each bucket of an operator reports with every batch; the reports ride on the batch as an observed metric
+of Spark, so they cost no action of their own and arrive wherever the progress of the query does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import END_OF_TIME, format_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+METRIC: Final = "slackwater"
+_COLUMN: Final = "bucket_"
+
+
+class BucketReport(msgspec.Struct, frozen=True):
+    """How far one bucket is after a batch."""
+
+    bucket: int
+    now: int
+    watermark: int | None
+    why: str
+    """One line for people: where the watermark is, who holds it back, since when and for what reason."""
+    held_by: str | None
+    since: int | None
+    reason: str
+    open_windows: int
+    ended: bool
+    totals: dict[str, int]
+    """Since the query began: panes by timing, retractions, rows dropped as late or closed, and, counted
+    over all buckets, rows that were invalid or too far ahead of the clock."""
+
+
+class OperatorReport(msgspec.Struct, frozen=True):
+    """How far one operator of a query is: its buckets, and what follows from them.
+
+    >>> bucket = BucketReport(
+    ...     0, 20, None, "watermark unknown: there is no input", None, None, "", 0, False, {}
+    ... )
+    >>> OperatorReport((bucket,)).watermark is None
+    True
+    """
+
+    buckets: tuple[BucketReport, ...]
+
+    @property
+    def slowest(self) -> BucketReport:
+        """The bucket that is furthest behind; the first of several."""
+        unknown = [bucket for bucket in self.buckets if bucket.watermark is None]
+        return unknown[0] if unknown else min(self.buckets, key=lambda bucket: bucket.watermark or 0)
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark of the slowest bucket; None while it is unknown."""
+        return self.slowest.watermark
+
+    @property
+    def lag(self) -> int | None:
+        """How far the watermark is behind the clock, in microseconds; None while it is unknown, or over."""
+        at = self.watermark
+        return None if at is None or at == END_OF_TIME else self.slowest.now - at
+
+    @property
+    def open_windows(self) -> int:
+        """Windows that may still change, over all buckets."""
+        return sum(bucket.open_windows for bucket in self.buckets)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """What was counted since the query began, over all buckets."""
+        first = self.buckets[0].totals
+        totals = {name: sum(bucket.totals[name] for bucket in self.buckets) for name in first}
+        # Every bucket hears of all these rows.
+        return totals | {name: first[name] for name in ("invalid", "ahead") if name in first}
+
+    def __str__(self) -> str:
+        lag = "" if self.lag is None else f"{format_duration(self.lag)} behind the clock, "
+        counted = (f", {name.replace('_', ' ')} {value}" for name, value in self.totals.items() if value)
+        return f"{self.slowest.why}\n  {lag}{self.open_windows} open windows{''.join(counted)}"
+
+
+class QueryReport(msgspec.Struct, frozen=True):
+    """How far a query is: its operators, the last one first.
+
+    >>> bucket = BucketReport(0, 20_000_000, 5_000_000, "watermark 1970-01-01T00:00:05Z: held back by \
+partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowest", 3, False, {"late": 1})
+    >>> report = QueryReport((OperatorReport((bucket,)),), state_bytes=2048)
+    >>> print(report)
+    watermark 1970-01-01T00:00:05Z: held back by partition 'b' (slowest, at 1970-01-01T00:00:05Z)
+      15 s behind the clock, 3 open windows, late 1
+    2048 bytes of state
+    """
+
+    operators: tuple[OperatorReport, ...]
+    state_bytes: int
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state"])
+
+
+def observed(emitted: DataFrame, buckets: Sequence[int], name: str) -> DataFrame:
+    """The same buffers, with the report of each bucket as an observed metric.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> observed(spark.sql("select 1 as bucket, 'fine' as report"), [1], METRIC).collect()
+    [Row(bucket=1, report='fine')]
+    """
+    from pyspark.sql import functions as sql
+
+    reports = [
+        sql.max(sql.when(sql.col("bucket") == bucket, sql.col("report"))).alias(f"{_COLUMN}{bucket}")
+        for bucket in buckets
+    ]
+    return emitted.observe(name, *reports)
+
+
+def why(query: StreamingQuery) -> QueryReport:
+    """How far a query is and who holds it back, as of its last batch.
+
+    >>> why(None)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: query = None: is not a streaming query; give what start() returned
+    """
+    if not hasattr(query, "recentProgress"):
+        raise InvalidArgument("query", query, "is not a streaming query", fix="give what start() returned")
+    for progress in reversed(query.recentProgress):
+        names = sorted(name for name in progress.observedMetrics if name.startswith(METRIC))
+        operators = [found for name in names if (found := _operator(progress.observedMetrics[name])).buckets]
+        if operators:
+            return QueryReport(tuple(operators), sum(map(_state_bytes, progress.stateOperators)))
+    raise InvalidArgument(
+        "query",
+        query.name or str(query.id),
+        "has reported nothing yet",
+        fix="wait for its first batch, and see that it writes a DataFrame of panes",
+    )
+
+
+def _operator(metric: Any) -> OperatorReport:
+    texts = [text for text in metric.asDict().values() if text is not None]
+    return OperatorReport(tuple(msgspec.json.decode(text, type=BucketReport) for text in texts))
+
+
+def _state_bytes(operator: Any) -> int:
+    return int(operator.customMetrics.get("rocksdbSstFileSize", 0)) + int(operator.memoryUsedBytes)

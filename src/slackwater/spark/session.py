@@ -1,0 +1,113 @@
+"""A SparkSession that can run stateful operators in Python, and the check of one that somebody else made.
+
+Three defaults of Spark stand in the way: its state store provider refuses the operators we need, its
+workers start whatever ``python3`` is first on the path, and 200 shuffle partitions run 200 Python tasks
+in every micro-batch. `session` sets what is needed; `check_session` finds what is missing in a session
+made elsewhere, before a query starts and fails somewhere in a worker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from slackwater.errors import InvalidArgument
+
+STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+_ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+def settings(partitions: int | None = None) -> dict[str, str]:
+    """The settings that `session` makes, for a session that is configured elsewhere.
+
+    >>> settings(partitions=4)["spark.sql.shuffle.partitions"]
+    '4'
+    """
+    if partitions is not None and partitions < 1:
+        raise InvalidArgument(
+            "partitions", partitions, "must be at least 1", fix="leave it out for one a core"
+        )
+    return {
+        STATE_STORE: ROCKSDB,
+        CHANGELOG: "true",
+        PARTITIONS: str(partitions or os.cpu_count() or 1),
+        _ARROW_ROWS: "200000",
+        # A worker per core already: more threads in each would only get into each other's way.
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    }
+
+
+def session(
+    app_name: str = "slackwater",
+    *,
+    master: str | None = None,
+    partitions: int | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A SparkSession with everything set that Slackwater needs; the running one, if there is one.
+
+    ``partitions`` is how many stateful tasks run in a micro-batch: one a core of this machine unless
+    told otherwise. It is pinned by the first start of a query. ``config`` adds to our settings, or
+    overrides them.
+
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
+    'true'
+    """
+    # Spark reads this when the context starts; the setting of the same meaning only counts in spark-submit.
+    os.environ.setdefault(WORKER_PYTHON, sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    chosen = {**settings(partitions), **(config or {})}
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    check_session(spark)
+    return spark
+
+
+def check_session(spark: SparkSession) -> None:
+    """Refuse a session in which a query would fail later; the message names the setting.
+
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> check_session(spark)
+    """
+    provider = spark.conf.get(STATE_STORE, None)
+    if provider != ROCKSDB:
+        raise InvalidArgument(
+            STATE_STORE,
+            provider,
+            "is not the state store that operators written in Python need",
+            fix=f'set it to "{ROCKSDB}", or make the session with slackwater.session()',
+        )
+    if _is_remote(spark):
+        return
+    started = shutil.which(spark.sparkContext.pythonExec)
+    if WORKER_PYTHON not in os.environ and (started is None or not _is_this_interpreter(Path(started))):
+        raise InvalidArgument(
+            WORKER_PYTHON,
+            None,
+            f"is not set, so workers start {started or 'nothing'}, which is not this interpreter",
+            fix=f'set it to "{sys.executable}" before the session is made, or use slackwater.session()',
+        )
+
+
+def _is_this_interpreter(path: Path) -> bool:
+    # The interpreters of two virtual environments may be one file; the folder tells what they can import.
+    return path.parent == Path(sys.executable).parent and path.samefile(sys.executable)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether the workers belong to a server of Spark Connect, whose interpreter is its own business."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,150 @@
+"""The map side: rows become buffers, and what the rows say about time goes to every bucket.
+
+Runs in `mapInArrow`, before any filter of the operator. Each task tells *every* bucket the highest event
+times of the origins it saw, whether or not the bucket gets rows: all buckets of a query know the same
+watermark, and none waits for a key of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+from polars import selectors
+from pyspark import TaskContext
+
+from slackwater.progress.values import Origin
+from slackwater.spark.buffers import (
+    Header,
+    Observation,
+    Peak,
+    Rejects,
+    Result,
+    Shipment,
+    buffer_batch,
+    pack,
+    read_result,
+)
+from slackwater.time import SECOND
+
+TIME: Final = "event:time"
+"""The event time in microseconds, null where there is none."""
+ORIGIN: Final = "event:origin"
+PLACE: Final = "event:bucket"
+"""The place of the row's bucket in the list of buckets."""
+CONTROL: Final = "event:control"
+"""The header of a buffer of an operator that comes before, in a row of its own; null in rows of data."""
+FURTHEST: Final = 2**62
+"""Event times further from 1970 than this (146,000 years) are taken for invalid."""
+
+_ROWS_AT_ONCE: Final = 1_000_000
+_PEAKS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Shipper:
+    """Turns the rows of a map task into buffers.
+
+    ``columns`` are the names of the numbered columns, ``origin`` is the name of a source that has no column
+    of origins. With ``peaks`` an observation has up to a hundred times, so that whoever knows the clock can
+    pass over those that lie too far ahead of it.
+    """
+
+    buckets: tuple[int, ...]
+    input: int
+    columns: tuple[str, ...]
+    origin: Origin | None
+    peaks: bool
+    emit_invalid: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The buffers of a task; none if it has no rows."""
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        names = {numbered(place): name for place, name in enumerate(self.columns)}
+        for part, frame in enumerate(_portions(batches)):
+            yield buffer_batch(self.buffers(frame.rename(names), task, part))
+
+    def buffers(
+        self, frame: pl.DataFrame, task: int, part: int
+    ) -> Iterator[tuple[int, Header, bytes | None]]:
+        """The buffers of some rows: one for every bucket, and those with rows that have no usable time."""
+        results: list[Result] = []
+        is_source = CONTROL not in frame.columns
+        if not is_source:
+            control = frame[CONTROL]
+            results = [read_result(data) for data in control.drop_nulls()]
+            frame = frame.filter(control.is_null()).drop(CONTROL)
+        usable = pl.col(TIME).is_between(-FURTHEST, FURTHEST).fill_null(value=False)
+        rejects = frame.filter(~usable)
+        if rejects.height:
+            frame = frame.filter(usable)
+        observations = self.observations(frame) if is_source else []
+        header = Shipment(self.input, task, part, observations, results, rejects.height)
+        payloads = _by_place(frame)
+        for place, bucket in enumerate(self.buckets):
+            yield bucket, header, payloads.get(place)
+        if self.emit_invalid and rejects.height:
+            for place, payload in _by_place(rejects).items():
+                yield self.buckets[place], Rejects(self.input, task, part), payload
+
+    def observations(self, frame: pl.DataFrame) -> list[Observation]:
+        """The highest event times of each origin."""
+        if frame.is_empty():
+            return []
+        time, rows = pl.col(TIME).max(), pl.len().alias("rows")
+        if not self.peaks:
+            if self.origin is not None:
+                return [Observation(self.origin, [Peak(frame.select(time).item(), frame.height)])]
+            highest = frame.group_by(ORIGIN).agg(time, rows).sort(ORIGIN)
+            return [Observation(name, [Peak(at, count)]) for name, at, count in highest.rows()]
+        named = frame if self.origin is None else frame.with_columns(pl.lit(self.origin).alias(ORIGIN))
+        seconds = named.group_by(ORIGIN, (pl.col(TIME) // SECOND).alias("second")).agg(time, rows)
+        ranked = seconds.sort(ORIGIN, TIME, descending=[False, True])
+        observations: list[Observation] = []
+        for (name,), mine in ranked.group_by(ORIGIN, maintain_order=True):
+            peaks = [Peak(at, count) for at, count in mine.select(TIME, "rows").head(_PEAKS).rows()]
+            rest = mine.slice(_PEAKS)
+            if rest.height:
+                peaks.append(Peak(rest[TIME][0], int(rest["rows"].sum())))
+            observations.append(Observation(name, peaks))
+        return observations
+
+
+def numbered(place: int) -> str:
+    """What a column is called on its way into a map task, where Spark takes a dot in a name for a path.
+
+    >>> numbered(2)
+    'column:2'
+    """
+    return f"column:{place}"
+
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
+    """The batches of a task in portions large enough to be worth the work, small enough for memory."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows += batch.num_rows
+        if rows >= _ROWS_AT_ONCE:
+            yield _frame(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _frame(waiting)
+
+
+def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
+    frame = pl.DataFrame(pa.Table.from_batches(batches))
+    # Spark names the zone of the session; state must not depend on it.
+    return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
+
+
+def _by_place(frame: pl.DataFrame) -> dict[int, bytes]:
+    """The payload of every bucket that gets rows, without the columns that are told in headers."""
+    split = frame.drop(ORIGIN, strict=False).partition_by(PLACE, as_dict=True, include_key=False)
+    return {int(place): pack(part) for (place,), part in split.items()}

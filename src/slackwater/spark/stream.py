@@ -1,0 +1,430 @@
+"""The stream API: from a DataFrame to a DataFrame of panes.
+
+Every method returns a new value and checks what it was given, so that a mistake is found on the line that
+makes it, not in a worker. Nothing runs until the DataFrame that `Panes.to_df` returns is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType, TimestampType
+
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import WatermarkPolicy
+from slackwater.spark.buffers import bucket_ids
+from slackwater.spark.clock import Clocking, clocking
+from slackwater.spark.hosts import MergeHost, WindowHost
+from slackwater.spark.joins import Joined, check_sides, joined
+from slackwater.spark.operators import Keep, Operated
+from slackwater.spark.panes import PaneReader, pane_schema, value_types
+from slackwater.spark.progress import SourceRules
+from slackwater.spark.session import PARTITIONS, check_session
+from slackwater.spark.shipping import TIME
+from slackwater.spark.sources import RETRACTION, PaneSource, RowSource, Source, quoted
+from slackwater.time import DurationLike, duration
+from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
+from slackwater.windows.merge import How
+
+
+def stream(
+    df: DataFrame,
+    *,
+    event_time: str | Column,
+    watermark: WatermarkPolicy,
+    origin: str | Column | None = None,
+    origins: Sequence[str] | None = None,
+    idle_after: DurationLike | None = None,
+    max_ahead: DurationLike | None = None,
+    clock: DurationLike | Clocking = "1 second",
+    buckets: int | None = None,
+) -> Stream:
+    """A DataFrame, streaming or batch, with its event time and its watermark.
+
+    ``event_time`` is a timestamp column, or an expression that gives one. ``origin`` says who sent a row
+    (a partition, a device); each has its own watermark, and the stream's is the lowest of them. Name them
+    in ``origins`` where they are known, so that one that has not spoken yet is waited for. An origin that
+    was silent for ``idle_after`` is left out until it speaks again; without, nobody ever is. A row further
+    than ``max_ahead`` in the future of the clock does not move the watermark. ``clock`` is how often time
+    passes when nothing arrives, ``buckets`` into how many parts the keys are divided: fixed at the first
+    start of a query, one a shuffle partition unless told otherwise.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").key
+    ('auction',)
+    """
+    check_session(df.sparkSession)
+    partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
+    count = partitions if buckets is None else buckets
+    if count < 1 or count % partitions:
+        raise InvalidArgument(
+            "buckets",
+            buckets,
+            f"is not a multiple of {PARTITIONS} ({partitions})",
+            fix=f"write buckets={partitions}",
+        )
+    rules = SourceRules(
+        policy=watermark,
+        idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
+        max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
+        origins=_checked_origins(origin, origins),
+    )
+    rules.generator(now=0)  # whatever it refuses is refused here
+    source = RowSource(
+        df=df,
+        event_time=_timestamp(df, event_time),
+        origin=None if origin is None else _column(df, "origin", origin),
+        source_rules=rules,
+        source_clock=clocking(clock),
+    )
+    return Stream((source,), bucket_ids(count, partitions))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows with an event time and a watermark; made by `stream`, and by what panes are used for.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+    >>> two = stream(bids, event_time="at", watermark=lag("1 minute"))
+    >>> len(one.union(two).sources)
+    2
+    """
+
+    sources: tuple[Source, ...]
+    buckets: tuple[int, ...]
+    key: tuple[str, ...] = ()
+
+    def key_by(self, *columns: str) -> Stream:
+        """The same rows, with windows per value of these columns."""
+        if not columns:
+            raise InvalidArgument(
+                "columns", columns, "is empty", fix='write key_by("auction"), or leave it out'
+            )
+        for name in columns:
+            self.field("key_by", name)
+        return replace(self, key=tuple(columns))
+
+    def union(self, *others: Stream) -> Stream:
+        """The rows of all these streams; the slowest that is not idle holds the watermark.
+
+        An operator over them may name the columns that all of them have, with the same types.
+        """
+        for other in others:
+            if other.sources[0].is_streaming != self.sources[0].is_streaming:
+                raise InvalidArgument(
+                    "others", other, "one is streaming, the other is a batch", fix="unite streams, or batches"
+                )
+            if other.buckets != self.buckets:
+                raise InvalidArgument(
+                    "others", len(other.buckets), "has another number of buckets", fix="give all the same"
+                )
+        return replace(self, sources=tuple(source for each in (self, *others) for source in each.sources))
+
+    def join(
+        self,
+        other: Stream,
+        *,
+        on: Sequence[str],
+        before: DurationLike,
+        after: DurationLike,
+        how: Literal["inner", "left", "right", "full"] = "inner",
+    ) -> Joined:
+        """Pairs of rows with equal ``on`` columns whose times lie close together.
+
+        A row of the other stream matches if its time is at most ``before`` before and at most ``after``
+        after that of a row here, both inclusive. Outer rows that found no match come out when none can
+        come any more. A column that both sides have, and that is no key, gets the suffix ``_left`` or
+        ``_right``.
+        """
+        on = (on,) if isinstance(on, str) else tuple(on)
+        return joined(
+            self.key_by(*on),
+            other.key_by(*on),
+            TimeBoundedJoin(
+                on=on,
+                before=duration(before, name="before"),
+                after=duration(after, name="after"),
+                how=how,
+                left_time=TIME,
+                right_time=TIME,
+            ),
+        )
+
+    def window(self, window: Window) -> Windowed:
+        """Divide event time into windows."""
+        if not isinstance(window, Window):
+            raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
+        if isinstance(window, Inherited) and any(isinstance(source, RowSource) for source in self.sources):
+            raise InvalidArgument(
+                "window",
+                window,
+                "rows of a DataFrame have no window to inherit",
+                fix='write fixed("10 seconds")',
+            )
+        return Windowed(self, {"window": window, "key": self.key})
+
+    def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
+        """Accumulate panes in the windows that they have."""
+        return self.window(Inherited()).agg(late=late, invalid="count", **accumulations)
+
+    def field(self, argument: str, name: str) -> StructField:
+        """A column that all sources have with the same type, or an error that says what there is."""
+        first, *rest = [source.field(argument, name) for source in self.sources]
+        for other in rest:
+            if other.dataType != first.dataType:
+                raise InvalidArgument(
+                    argument,
+                    name,
+                    f"is {first.dataType.simpleString()} here and {other.dataType.simpleString()} there",
+                    fix="cast one of the two before they are united",
+                )
+        return first
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A stream in windows, with what to emit and when; made by `Stream.window`.
+
+    >>> from slackwater.windows import fixed
+    >>> windowed = Windowed(stream=None, options={"window": fixed("10 seconds")})
+    >>> windowed.allowed_lateness("1 minute").discarding().options["allowed_lateness"]
+    60000000
+    """
+
+    stream: Stream
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
+        """When a pane is emitted. One that can finish loses data, and has to be allowed to."""
+        return self._with(trigger=trigger, allow_data_loss=allow_data_loss)
+
+    def allowed_lateness(self, lateness: DurationLike | None) -> Windowed:
+        """How long after its end a window still takes rows; None: for ever."""
+        return self._with(
+            allowed_lateness=None if lateness is None else duration(lateness, name="allowed_lateness")
+        )
+
+    def discarding(self) -> Windowed:
+        """A pane holds what is new since the last one."""
+        return self._with(mode="discarding")
+
+    def accumulating(self) -> Windowed:
+        """A pane holds everything so far. The default."""
+        return self._with(mode="accumulating")
+
+    def accumulating_and_retracting(self) -> Windowed:
+        """A pane holds everything so far, and takes the last one back."""
+        return self._with(mode="accumulating_and_retracting")
+
+    def on_time(self, when: Literal["always", "if_non_empty"]) -> Windowed:
+        """Whether the pane at the end of the window is emitted even if nothing is new."""
+        return self._with(on_time=when)
+
+    def closing(self, when: Literal["always", "if_non_empty"]) -> Windowed:
+        """Whether a last pane is emitted even if nothing is new."""
+        return self._with(closing=when)
+
+    def drop_late(self, how: Literal["by_window", "by_element"]) -> Windowed:
+        """Whether a row is late for one window, or altogether."""
+        return self._with(drop_late=how)
+
+    def only_updated(self) -> Windowed:
+        """Leave out panes whose values equal those of the last one."""
+        return self._with(only_updated=True)
+
+    def agg(
+        self, *, late: Keep = "count", invalid: Keep = "count", **accumulations: ColumnarAccumulation
+    ) -> Panes:
+        """What the panes show, by name.
+
+        Rows that came too late, and rows without a usable event time, are counted. With ``"emit"`` they
+        come out as well, as rows of kind ``late`` and ``invalid`` that show their own values alone.
+        """
+        if invalid not in ("count", "emit"):
+            raise InvalidArgument("invalid", invalid, "is not known", fix="use one of count, emit")
+        for name, accumulation in accumulations.items():
+            if not isinstance(accumulation, ColumnarAccumulation):
+                raise InvalidArgument(
+                    name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
+                )
+            for column in accumulation.inputs:
+                self.stream.field(name, column)
+        self._check_names([*self.stream.key, *accumulations])
+        retracts = any(source.retracts for source in self.stream.sources)
+        options = {**self.options, "accumulations": accumulations, "late": late}
+        host = WindowHost(options | ({"retractions": RETRACTION} if retracts else {}))
+        operator = host.operator  # whatever it refuses is refused here
+        used = [name for each in operator.accumulations.values() for name in each.inputs]
+        columns = tuple(dict.fromkeys([*self.stream.key, *used]))
+        inputs = StructType([self.stream.field("agg", name) for name in columns])
+        keys = [self.stream.field("key_by", name) for name in self.stream.key]
+        return Panes(
+            sources=self.stream.sources,
+            buckets=self.stream.buckets,
+            key=self.stream.key,
+            host=host,
+            columns=(columns,) * len(self.stream.sources),
+            schema=pane_schema(keys, value_types(inputs, operator.accumulations)),
+            invalid=invalid,
+        )
+
+    def cogroup(
+        self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: How = "cogroup"
+    ) -> Panes:
+        """The rows of two streams with equal keys, in the same windows.
+
+        With ``how="cogroup"`` a pane has two lists of rows, ``left`` and ``right``, with the columns named
+        here. With ``inner``, ``left``, ``right`` or ``full`` it is a row per pair; a column of the right
+        side whose name is taken gets the suffix ``_right``. The lower of the two watermarks counts, and
+        nothing fires by it until both are known. Both streams need a key.
+        """
+        mine = self.stream
+        check_sides(mine, other)
+        self._check_names([*mine.key, *left, *right])
+        host = MergeHost({**self.options, "left": tuple(left), "right": tuple(right), "how": how})
+        operator = host.operator  # whatever it refuses is refused here
+        fields = [mine.field("left", name) for name in left], [other.field("right", name) for name in right]
+        values: dict[str, DataType]
+        if how == "cogroup":
+            values = {
+                side: ArrayType(StructType([StructField(one.name, one.dataType) for one in carried]))
+                for side, carried in zip(("left", "right"), fields, strict=True)
+            }
+        else:
+            _, empty = operator.step(operator.initial_state())
+            names = empty.panes.columns[len(mine.key) + 2 :]
+            types_of = [one.dataType for carried in fields for one in carried]
+            values = dict(zip(names, types_of, strict=False))
+        return Panes(
+            sources=mine.sources + other.sources,
+            buckets=mine.buckets,
+            key=mine.key,
+            host=host,
+            columns=(_distinct(*mine.key, *left), _distinct(*mine.key, *right)),
+            schema=pane_schema([mine.field("key_by", name) for name in mine.key], values),
+            invalid="count",
+        )
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name in ("window", "pane"):
+                raise InvalidArgument(
+                    "name",
+                    name,
+                    "is used by the panes themselves",
+                    fix="rename the column or the accumulation",
+                )
+
+    def _with(self, **options: Any) -> Windowed:
+        return replace(self, options={**self.options, **options})
+
+
+@dataclass(frozen=True)
+class Panes(Operated):
+    """The panes of a windowed stream; made by `Windowed.agg`. They are a stream again.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> keyed = stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction")
+    >>> keyed.window(fixed("10 seconds")).agg(bids=count()).schema.names
+    ['auction', 'window', 'bids', 'pane']
+    """
+
+    schema: StructType
+    """Key columns, ``window{start,end}``, values, ``pane{timing, index, …, kind}``."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether panes are taken back."""
+        return self.host.options.get("mode") == "accumulating_and_retracting"
+
+    def key_by(self, *columns: str) -> Stream:
+        """The panes as elements of the next operator, each at its timestamp, by these columns.
+
+        Without a `window` of its own the next operator keeps the windows that the panes have. Panes of a
+        window that fires several times are several elements, unless the mode takes the earlier ones back.
+        """
+        return self.elements().key_by(*columns)
+
+    def window(self, window: Window) -> Windowed:
+        """The panes as elements of the next operator, without a key."""
+        return self.elements().window(window)
+
+    def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
+        """Accumulate over all keys, in the windows that the panes have."""
+        return self.elements().agg(late=late, **accumulations)
+
+    def union(self, *others: Stream | Panes) -> Stream:
+        """The panes with the elements of other streams."""
+        return self.elements().union(*(one.elements() if isinstance(one, Panes) else one for one in others))
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The panes as a DataFrame: streaming if the input is, else everything fires at once.
+
+        With ``flush`` a streaming query ends: after the rows of its first batch every window fires, and
+        what comes later is late. Run a bounded stream to its end first, then once more with ``flush``.
+        """
+        return self.finished(flush=flush).mapInArrow(PaneReader(self.schema), self.schema)
+
+    def elements(self) -> Stream:
+        """The panes as elements of another operator, each at its timestamp."""
+        for name, kept in (("late", self.host.options.get("late")), ("invalid", self.invalid)):
+            if kept == "emit":
+                raise InvalidArgument(
+                    name, kept, "dropped rows cannot go on to another operator", fix=f'write {name}="count"'
+                )
+        return Stream((PaneSource(self),), self.buckets)
+
+
+def _distinct(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _column(df: DataFrame, argument: str, value: str | Column) -> Column:
+    if isinstance(value, str):
+        if value not in df.columns:
+            raise InvalidArgument(
+                argument, value, "is not a column of the input", fix=f"use one of {', '.join(df.columns)}"
+            )
+        return quoted(value)
+    if not isinstance(value, Column):
+        raise InvalidArgument(
+            argument, value, "is neither a column nor the name of one", fix=f'write {argument}="name"'
+        )
+    return value
+
+
+def _timestamp(df: DataFrame, value: str | Column) -> Column:
+    column = _column(df, "event_time", value)
+    kind = df.select(column).schema[0].dataType
+    if not isinstance(kind, TimestampType):
+        raise InvalidArgument(
+            "event_time",
+            value,
+            f"is of type {kind.simpleString()}, not a timestamp",
+            fix="give an expression of type timestamp, like timestamp_millis(…) or to_timestamp(…)",
+        )
+    return column
+
+
+def _checked_origins(origin: str | Column | None, origins: Sequence[str] | None) -> tuple[str, ...] | None:
+    if origins is None:
+        return None
+    if origin is None:
+        raise InvalidArgument("origins", origins, "there is no column of origins", fix='add origin="name"')
+    if isinstance(origins, str):
+        raise InvalidArgument("origins", origins, "is a single text", fix=f"write [{origins!r}]")
+    return tuple(origins)

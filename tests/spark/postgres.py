@@ -1,0 +1,125 @@
+"""A real PostgreSQL for a test run: in a temporary folder, on a free port of loopback, gone at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+PASSWORD: Final = "p4ss-phrase of the tests"  # noqa: S105 - of a server that lives as long as the test
+_PLACES: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+_ENCODED: Final = PASSWORD.replace(" ", "%20")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server; every test makes a database of its own in it."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] = field(repr=False)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://tester:{_ENCODED}@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, name: str) -> str:
+        """Creates a database and returns its address."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+
+def programs() -> Path:
+    """The folder of ``initdb`` and ``postgres``, the newest version if there are several."""
+    given = os.environ.get("POSTGRES_PROGRAMS")
+    if given:
+        return Path(given)
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    folders = [folder for place in _PLACES for folder in Path("/").glob(place.lstrip("/"))]
+    usable = sorted(folder for folder in folders if (folder / "initdb").exists())
+    assert usable, "no PostgreSQL server on this machine: install the package postgresql"
+    return usable[-1]
+
+
+def account() -> str | None:
+    """Whom the server runs as; it refuses to be root."""
+    if os.geteuid() != 0:
+        return None
+    names = Path("/etc/passwd").read_text(encoding="utf-8")
+    return "postgres" if "\npostgres:" in names else "nobody"
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """A server that listens on loopback only and asks for a password."""
+    user, binaries = account(), programs()
+    # not below pytest's folder, into which another account may not look
+    folder = Path(tempfile.mkdtemp(prefix="slackwater-postgres-"))
+    try:
+        secret = folder / "password"
+        secret.write_text(PASSWORD, encoding="utf-8")
+        if user:
+            for path in (folder, secret):
+                shutil.chown(path, user)
+        data = folder / "data"
+        initdb: list[str | Path] = [
+            binaries / "initdb",
+            "-D",
+            data,
+            "-U",
+            "tester",
+            "-A",
+            "scram-sha-256",
+            "--pwfile",
+            secret,
+        ]
+        options = ["--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        subprocess.run([*initdb, *options], user=user, cwd=folder, check=True, capture_output=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        settings = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [binaries / "postgres", "-D", data, "-p", str(port), "-F", *settings],
+                user=user, cwd=folder, stdout=log, stderr=log,
+            )  # fmt: skip
+        server = Server(folder, port, process)
+        try:
+            _wait_until_it_answers(server)
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_it_answers(server: Server) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(server.url(), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            said = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
+            assert server.process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            time.sleep(0.1)
+        else:
+            return

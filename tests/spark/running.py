@@ -1,0 +1,198 @@
+"""Runs a scenario on Spark in every way there is, and on the reference model, so that they can be compared.
+
+A scenario is rows in batches, with the clock and the watermark that each batch ends with. On Spark the
+watermark is not given: it follows from the rows, and a scenario that expects another one fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
+
+from slackwater import windows
+from slackwater.progress.generator import Lag, WatermarkPolicy
+from slackwater.spark.clock import Ticks
+from slackwater.spark.stream import Panes, stream
+from slackwater.time import END_OF_TIME, SECOND, instant
+from tests.model.windows import Pane, Row
+from tests.support.windowed import ModelSubject, Observed, Options
+
+SCHEMA = pa.schema(
+    [("key", pa.string()), ("at", pa.timestamp("us", "UTC")), ("value", pa.int64()), ("origin", pa.string())]
+)
+ACCUMULATIONS = {"count": windows.count(), "sum": windows.sum("value"), "collect": windows.collect("value")}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows (key, second, value) or (key, second, value, origin), and the second on the clock."""
+
+    rows: Sequence[tuple[Any, ...]]
+    now: int
+    watermark: int | None
+    """In seconds; what the stream's watermark is after these rows."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How the operator is set up, and what happens to it."""
+
+    options: Options
+    batches: Sequence[Batch]
+    policy: WatermarkPolicy = field(default_factory=lambda: Lag(0))
+    stream_options: dict[str, Any] = field(default_factory=dict)
+
+    def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
+        options = self.options
+        windowed = (
+            stream(
+                df, event_time="at", watermark=self.policy, clock=Ticks(tuple(times)), **self.stream_options
+            )
+            .key_by(*options.key)
+            .window(options.window)
+            .trigger(options.trigger, allow_data_loss=True)
+            .on_time(options.on_time)  # type: ignore[arg-type]
+            .closing(options.closing)  # type: ignore[arg-type]
+            .drop_late(options.drop_late)  # type: ignore[arg-type]
+        )
+        lateness = options.allowed_lateness
+        windowed = windowed.allowed_lateness(None if lateness is None else f"{lateness} microseconds")
+        mode = {
+            "discarding": windowed.discarding,
+            "accumulating": windowed.accumulating,
+            "accumulating_and_retracting": windowed.accumulating_and_retracting,
+        }[options.mode]
+        shown = {name: ACCUMULATIONS[name] for name in options.accumulations}
+        return mode().agg(late="emit", invalid="emit", **shown)
+
+
+def expected(
+    scenario: Scenario, portions: Sequence[Sequence[Batch]], *, bounded: bool = False
+) -> list[Observed]:
+    """What the model says of the batches taken in these portions, and of the end of the stream."""
+    model = ModelSubject(scenario.options)
+    observed: list[Observed] = []
+    for portion in portions:
+        rows = [model_row(row) for batch in portion for row in batch.rows if row[1] is not None]
+        last = portion[-1].watermark
+        watermark = END_OF_TIME if bounded else None if last is None else last * SECOND
+        observed.append(model.step(rows, watermark, portion[-1].now * SECOND))
+    if not bounded:
+        observed.append(model.step([], END_OF_TIME, (portions[-1][-1].now + 1) * SECOND))
+    return observed
+
+
+def model_row(row: tuple[Any, ...]) -> Row:
+    return {"key": row[0], "ts": row[1] * SECOND, "value": row[2]}
+
+
+# ---- the ways to run
+
+
+def as_batch(spark: SparkSession, scenario: Scenario, folder: Path) -> list[list[SparkRow]]:
+    for number, batch in enumerate(scenario.batches):
+        write(folder / "in", number, batch)
+    df = spark.read.parquet(str(folder / "in"))
+    return [scenario.build(df, ()).to_df().collect()]
+
+
+def as_stream(
+    spark: SparkSession,
+    scenario: Scenario,
+    folder: Path,
+    portions: Sequence[Sequence[Batch]],
+    restart_after: int | None,
+) -> list[list[SparkRow]]:
+    """A micro-batch for each portion and one for the end; stopped and started again after some of them."""
+    collected: dict[int, list[SparkRow]] = {}
+    times = [portion[-1].now * SECOND for portion in portions]
+    times.append(times[-1] + SECOND)
+    runs = [len(portions)] if restart_after is None else [restart_after, len(portions)]
+    written = 0
+    for until in runs:
+        for number in range(written, until):
+            rows = [row for batch in portions[number] for row in batch.rows]
+            write(folder / "in", number, Batch(rows, 0, None))
+        written = until
+        ends = until == len(portions)
+        schema = spark.read.parquet(str(folder / "in")).schema
+        df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+        panes = scenario.build(df, times[: until + ends])
+
+        def collect(frame: DataFrame, number: int) -> None:
+            collected[number] = frame.collect()
+
+        query = (
+            panes.to_df(flush=ends)
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert sorted(collected) == list(range(len(portions) + 1))
+    return [collected[number] for number in sorted(collected)]
+
+
+def write(folder: Path, number: int, batch: Batch) -> None:
+    """A file of rows; files are read in the order of their modification times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    full = [(*row, "only")[:4] for row in batch.rows]
+    columns = [list(column) for column in zip(*full, strict=True)] if full else [[], [], [], []]
+    columns[1] = [None if second is None else second * SECOND for second in columns[1]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    path = folder / f"{number:05}.parquet"
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+# ---- comparing
+
+
+def panes_of(rows: Sequence[SparkRow], options: Options) -> list[Pane]:
+    """The panes among the rows of a batch, in order. The output timestamp is not a column: it says 0."""
+    return [
+        Pane(
+            key=tuple(row[name] for name in options.key),
+            start=micros(row["window"]["start"]),
+            end=micros(row["window"]["end"]),
+            values={
+                name: sorted(row[name]) if isinstance(row[name], list) else row[name]
+                for name in options.accumulations
+            },
+            timing=row["pane"]["timing"],
+            index=row["pane"]["index"],
+            on_time_index=row["pane"]["on_time_index"],
+            is_first=row["pane"]["is_first"],
+            is_last=row["pane"]["is_last"],
+            timestamp=0,
+            retraction=row["pane"]["retraction"],
+        )
+        for row in rows
+        if row["pane"]["kind"] == "pane"
+    ]
+
+
+def of_kind(rows: Sequence[SparkRow], kind: str) -> list[tuple[Any, ...]]:
+    """The rows that were dropped for a reason: key, start of the window, values."""
+    dropped = [row for row in rows if row["pane"]["kind"] == kind]
+    starts = [row["window"]["start"] for row in dropped]
+    found = [
+        (row["key"], None if start is None else micros(start), row["collect"])
+        for row, start in zip(dropped, starts, strict=True)
+    ]
+    return sorted(found, key=repr)
+
+
+def micros(moment: datetime) -> int:
+    """Spark gives times without a zone, in that of this process."""
+    return instant(moment.astimezone(UTC))

@@ -1,0 +1,215 @@
+"""Operators after operators, and several streams into one: progress goes with the data, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import Lag, lag
+from slackwater.spark.clock import Ticks
+from slackwater.spark.stream import Panes, stream
+from slackwater.time import END_OF_TIME, SECOND
+from tests.model.windows import Row
+from tests.spark.running import Batch, Scenario, as_batch, as_stream, model_row, write
+from tests.spark.test_runs import EARLY_AND_LATE, check, following
+from tests.support.windowed import ModelSubject, Observed, Options
+
+pytestmark = pytest.mark.spark
+
+TOTALS = Options(
+    windows.Inherited(),
+    windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1)),
+    accumulations=("count", "sum"),
+    key=(),
+    mode="accumulating_and_retracting",
+    allowed_lateness=20 * SECOND,
+    retractions=True,
+)
+
+
+@dataclass(frozen=True)
+class Chain(Scenario):
+    """Sums per key, and then their sum over all keys in the same windows."""
+
+    def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
+        options = self.options
+        first = (
+            stream(df, event_time="at", watermark=self.policy, clock=Ticks(tuple(times)))
+            .key_by("key")
+            .window(options.window)
+            .trigger(options.trigger)
+            .allowed_lateness("20 seconds")
+            .accumulating_and_retracting()
+            .agg(value=windows.sum("value"))
+        )
+        return (
+            first.window(windows.Inherited())
+            .trigger(TOTALS.trigger)
+            .allowed_lateness("20 seconds")
+            .accumulating_and_retracting()
+            .agg(count=windows.count(), sum=windows.sum("value"))
+        )
+
+
+CHAIN = Chain(
+    Options(
+        windows.Fixed(10 * SECOND),
+        EARLY_AND_LATE,
+        accumulations=("sum",),
+        mode="accumulating_and_retracting",
+        allowed_lateness=20 * SECOND,
+    ),
+    following(
+        [
+            [("a", 1, 1), ("a", 2, 2), ("b", 3, 3), ("c", 4, 4)],
+            [("a", 4, 4), ("b", 9, 5), ("b", 14, 6), ("c", 12, 7)],
+            [("a", 18, 7), ("a", 6, 8), ("d", 7, 9)],
+            [("a", 5, 9), ("b", 7, 10), ("b", 24, 11)],
+            [("a", 3, 12), ("c", 60, 13)],
+        ]
+    ),
+    Lag(5 * SECOND),
+)
+
+
+def expected_chain(portions: Sequence[Sequence[Batch]], *, bounded: bool = False) -> list[Observed]:
+    """Two models, one after the other: what the first emits in a batch the second takes in that batch."""
+    first, second = ModelSubject(CHAIN.options), ModelSubject(TOTALS)
+    observed: list[Observed] = []
+    steps: list[tuple[list[Row], int | None, int]] = []
+    for portion in portions:
+        rows = [model_row(row) for batch in portion for row in batch.rows]
+        last = portion[-1].watermark
+        watermark = END_OF_TIME if bounded else None if last is None else last * SECOND
+        steps.append((rows, watermark, portion[-1].now * SECOND))
+    if not bounded:
+        steps.append(([], END_OF_TIME, steps[-1][2] + SECOND))
+    for rows, watermark, now in steps:
+        said = first.step(rows, watermark, now)
+        elements: list[Row] = [
+            {
+                "ts": pane.timestamp,
+                "value": pane.values["sum"],
+                "retraction": pane.retraction,
+                "window_start": pane.start,
+                "window_end": pane.end,
+            }
+            for pane in said.panes
+        ]
+        observed.append(second.step(elements, said.forwarded, now))
+    return observed
+
+
+def checked(rows: list[list[Any]], model: list[Observed]) -> None:
+    check(rows, [Observed(panes=said.panes) for said in model], Scenario(TOTALS, []))
+
+
+def test_a_chain_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    checked(as_batch(spark, CHAIN, tmp_path), expected_chain([CHAIN.batches], bounded=True))
+
+
+@pytest.mark.parametrize("restart_after", [None, 3])
+def test_a_chain_in_micro_batches(spark: SparkSession, tmp_path: Path, restart_after: int | None) -> None:
+    portions = [[batch] for batch in CHAIN.batches]
+    checked(as_stream(spark, CHAIN, tmp_path, portions, restart_after), expected_chain(portions))
+
+
+@dataclass(frozen=True)
+class Union(Scenario):
+    """The rows of a folder, and those of the folder beside it, with a lag of their own."""
+
+    spark: SparkSession | None = None
+    beside: Path | None = None
+
+    def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
+        assert self.spark is not None
+        if df.isStreaming:
+            reader = self.spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1)
+            other = reader.parquet(str(self.beside))
+        else:
+            other = self.spark.read.parquet(str(self.beside))
+        clock = Ticks(tuple(times))
+        one = stream(df, event_time="at", watermark=self.policy, clock=clock)
+        two = stream(other, event_time="at", watermark=lag("2 seconds"), clock=clock)
+        return (
+            one.union(two)
+            .key_by("key")
+            .window(self.options.window)
+            .agg(
+                late="emit", count=windows.count(), sum=windows.sum("value"), collect=windows.collect("value")
+            )
+        )
+
+
+UNION = (
+    ([("a", 1, 1), ("b", 31, 2)], [("a", 4, 10)], 2),
+    ([("a", 33, 3)], [("b", 16, 20), ("a", 3, 30)], 14),
+    ([("a", 8, 4)], [("b", 47, 40)], 28),
+)
+"""Rows here, rows there, and the watermark: the lower of (highest here - 5) and (highest there - 2)."""
+
+
+def test_the_slower_of_two_streams_decides(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [
+        Batch([*here, *there], 1000 + number, watermark)
+        for number, (here, there, watermark) in enumerate(UNION)
+    ]
+    for number, (_, there, _) in enumerate(UNION):
+        write(tmp_path / "beside", number, Batch(there, 0, None))
+    scenario = Union(
+        Options(windows.Fixed(10 * SECOND)), batches, Lag(5 * SECOND), spark=spark, beside=tmp_path / "beside"
+    )
+    here = [[Batch(rows, 1000 + number, None)] for number, (rows, _, _) in enumerate(UNION)]
+    rows = as_stream(spark, scenario, tmp_path, here, None)
+    model = ModelSubject(scenario.options)
+    said = [
+        model.step(
+            [model_row(row) for row in batch.rows], (batch.watermark or 0) * SECOND, batch.now * SECOND
+        )
+        for batch in batches
+    ]
+    said.append(model.step([], END_OF_TIME, 2000 * SECOND))
+    check(rows, said, scenario)
+
+
+def test_dropped_rows_do_not_go_on(spark: SparkSession) -> None:
+    df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
+    windowed = stream(df, event_time="at", watermark=lag("5 seconds")).key_by("key").window(windows.Fixed(10))
+    with pytest.raises(InvalidArgument, match='write late="count"'):
+        windowed.agg(late="emit", n=windows.count()).key_by("key")
+
+
+def test_a_chain_over_retractions_needs_what_can_subtract(spark: SparkSession) -> None:
+    df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
+    first = (
+        stream(df, event_time="at", watermark=lag("5 seconds"))
+        .key_by("key")
+        .window(windows.Fixed(10))
+        .accumulating_and_retracting()
+        .agg(n=windows.count())
+    )
+    with pytest.raises(InvalidArgument, match="cannot take elements back"):
+        first.agg(best=windows.max("n"))
+
+
+def test_rows_of_a_frame_have_no_window_to_inherit(spark: SparkSession) -> None:
+    df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
+    with pytest.raises(InvalidArgument, match="no window to inherit"):
+        stream(df, event_time="at", watermark=lag("5 seconds")).key_by("key").agg(n=windows.count())
+
+
+def test_a_union_names_the_column_whose_types_differ(spark: SparkSession) -> None:
+    one = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
+    two = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 'x' as value")
+    united = stream(one, event_time="at", watermark=lag("1 second")).union(
+        stream(two, event_time="at", watermark=lag("1 second"))
+    )
+    with pytest.raises(InvalidArgument, match="is int here and string there"):
+        united.window(windows.Fixed(10)).agg(total=windows.sum("value"))

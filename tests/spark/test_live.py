@@ -1,0 +1,153 @@
+"""Queries that run on: the clock makes batches happen, silence has consequences, and `why` says which."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import Lag, lag
+from slackwater.spark.reports import why
+from slackwater.spark.stream import stream
+from slackwater.time import END_OF_TIME, SECOND
+from tests.spark.running import Batch, Scenario, as_stream, expected, of_kind, panes_of, write
+from tests.spark.test_runs import check
+from tests.support.windowed import Options
+
+pytestmark = pytest.mark.spark
+
+
+def test_an_idle_origin_is_left_out_and_waited_for_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Silent for ten seconds, in batches of four: the slow origin holds until the third, then not."""
+    scenario = Scenario(
+        Options(windows.Fixed(10 * SECOND)),
+        [
+            Batch([("a", 31, 1, "fast"), ("a", 2, 2, "slow")], now=100, watermark=2),
+            Batch([("b", 32, 3, "fast")], now=104, watermark=2),
+            Batch([("b", 41, 4, "fast")], now=108, watermark=2),
+            Batch([("a", 45, 5, "fast")], now=110, watermark=45),
+            Batch([("a", 47, 6, "slow"), ("b", 61, 7, "fast")], now=112, watermark=47),
+            Batch([("b", 52, 8, "slow")], now=114, watermark=52),
+        ],
+        stream_options={"origin": "origin", "idle_after": "10 seconds"},
+    )
+    portions = [[batch] for batch in scenario.batches]
+    check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
+
+
+def test_a_slow_batch_and_a_restart_make_nobody_idle(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = Scenario(
+        Options(windows.Fixed(10 * SECOND)),
+        [
+            Batch([("a", 31, 1, "fast"), ("a", 2, 2, "slow")], now=100, watermark=2),
+            Batch([("b", 52, 3, "fast")], now=500, watermark=2),
+            Batch([("b", 61, 4, "fast")], now=9_000, watermark=2),
+            Batch([("a", 5, 5, "slow")], now=9_001, watermark=5),
+        ],
+        stream_options={"origin": "origin", "idle_after": "10 seconds"},
+    )
+    portions = [[batch] for batch in scenario.batches]
+    check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
+
+
+def test_one_bad_clock_does_not_move_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = Scenario(
+        Options(windows.Fixed(10 * SECOND)),
+        [
+            Batch([("a", 101, 1), ("b", 99_999, 2), ("a", 95, 3)], now=100, watermark=101),
+            Batch([("a", 97, 4), ("b", 120, 5), ("a", 113, 6)], now=110, watermark=120),
+        ],
+        Lag(0),
+        stream_options={"max_ahead": "10 seconds"},
+    )
+    portions = [[batch] for batch in scenario.batches]
+    check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
+
+
+def until(condition: Callable[[], bool], seconds: float = 240) -> None:
+    """Wait for something that a running query does in its own time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it has not happened"
+        time.sleep(0.2)
+
+
+def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    """One file, then silence: the early pane comes by the clock alone, and `why` says who is waited for."""
+    write(tmp_path / "in", 0, Batch([("a", 1, 5, "x"), ("a", None, 6, "x")], 0, None))
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    df = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    options = Options(windows.Fixed(10 * SECOND))
+    panes = (
+        stream(df, event_time="at", watermark=lag("5 seconds"), origin="origin", clock="100 milliseconds")
+        .key_by("key")
+        .window(options.window)
+        .trigger(
+            windows.after_watermark(early=windows.every(duration="1 second"), late=windows.every(count=1))
+        )
+        .agg(count=windows.count(), sum=windows.sum("value"), collect=windows.collect("value"))
+    )
+    rows: list[Any] = []
+
+    def collect(frame: DataFrame, number: int) -> None:
+        rows.extend(frame.collect())
+
+    query = (
+        panes.to_df()
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        until(lambda: bool(rows))
+        said = why(query)
+    finally:
+        query.stop()
+        query.awaitTermination()
+    (pane,) = panes_of(rows, options)
+    assert (pane.timing, pane.values) == ("EARLY", {"count": 1, "sum": 5, "collect": [5]})
+    assert not of_kind(rows, "invalid")
+    (report,) = said.operators
+    assert report.watermark == -4 * SECOND
+    assert report.slowest.held_by == "partition 'x'"
+    assert report.open_windows == 1
+    assert report.totals == {
+        "early": report.totals["early"], "on_time": 0, "late": 0, "retractions": 0,
+        "dropped_late": 0, "dropped_closed": 0, "invalid": 1, "ahead": 0,
+    }  # fmt: skip
+    assert said.state_bytes > 0
+    assert report.lag is not None
+    assert "held back by partition 'x'" in str(said)
+
+    ended = (
+        panes.to_df(flush=True)
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    ended.awaitTermination()
+    assert panes_of(rows, options)[-1].timing == "ON_TIME"
+    (last,) = why(ended).operators
+    assert last.watermark == END_OF_TIME
+    assert last.slowest.ended
+    assert last.open_windows == 0
+    assert last.totals["on_time"] == 1
+
+
+def test_a_query_of_something_else_has_nothing_to_say(spark: SparkSession, tmp_path: Path) -> None:
+    query = (
+        spark.readStream.format("rate").load()
+        .writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    with pytest.raises(InvalidArgument, match="has reported nothing yet"):
+        why(query)

@@ -1,0 +1,137 @@
+"""How far a stream is, batch by batch: who is waited for, who is not, and what the clock does to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.errors import UnknownSource
+from slackwater.progress.generator import Clock, Lag
+from slackwater.spark.buffers import Observation, Peak
+from slackwater.spark.progress import SourceProgress, SourceRules
+
+
+def seen(**peaks: int) -> list[Observation]:
+    return [Observation(origin, [Peak(time, 1)]) for origin, time in peaks.items()]
+
+
+def test_the_slowest_origin_decides() -> None:
+    progress = SourceProgress(SourceRules(Lag(5)), now=0)
+    progress.advance(seen(a=100, b=20), now=0)
+    assert progress.watermark == 15
+    progress.advance(seen(a=200), now=1)
+    assert progress.watermark == 15
+    progress.advance(seen(b=120), now=2)
+    assert progress.watermark == 115
+
+
+def test_several_tasks_may_see_one_origin() -> None:
+    progress = SourceProgress(SourceRules(Lag(0)), now=0)
+    progress.advance([*seen(a=10), *seen(a=30), *seen(a=20)], now=0)
+    assert progress.watermark == 30
+
+
+def test_a_declared_origin_that_has_not_spoken_is_waited_for() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), origins=("a", "b")), now=0)
+    progress.advance(seen(a=10), now=0)
+    assert progress.watermark is None
+    assert progress.why().held_by == "partition 'b'"
+    progress.advance(seen(b=7), now=1)
+    assert progress.watermark == 7
+
+
+def test_an_origin_that_was_not_declared_is_an_error() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), origins=("a",)), now=0)
+    with pytest.raises(UnknownSource, match="'b'"):
+        progress.advance(seen(b=7), now=0)
+
+
+def test_silence_of_exactly_idle_after_makes_idle() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    for now in (4, 8, 9):
+        progress.advance(seen(a=10 + now), now=now)
+        assert progress.watermark == 5
+    progress.advance(seen(a=20), now=10)
+    assert progress.watermark == 20
+
+
+def test_a_slow_batch_makes_nobody_idle() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress.advance(seen(a=20), now=500)
+    assert progress.watermark == 5
+    progress.advance(seen(b=15), now=501)
+    assert progress.watermark == 15
+
+
+def test_those_who_speak_after_a_long_pause_are_heard_before_anybody_is_idle() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress.advance([], now=5)
+    progress.advance([], now=9)
+    progress.advance(seen(a=50, b=6), now=60)
+    assert progress.watermark == 6
+
+
+def test_a_restart_does_not_count_as_silence() -> None:
+    rules = SourceRules(Lag(0), idle_after=10)
+    progress = SourceProgress(rules, now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress.advance(seen(a=11), now=4)
+    progress = SourceProgress.load(rules, progress.save(), now=4)
+    progress.advance(seen(a=12), now=1_000, restarted=True)
+    assert progress.watermark == 5
+    progress.advance(seen(a=13), now=1_005)
+    assert progress.watermark == 5, "b has been silent for 4 before and 5 after the restart"
+    progress.advance(seen(a=14), now=1_006)
+    assert progress.watermark == 14
+
+
+def test_nothing_has_to_speak_again_after_a_restart() -> None:
+    rules = SourceRules(Lag(0))
+    progress = SourceProgress(rules, now=0)
+    progress.advance(seen(a=10, b=20), now=0)
+    progress = SourceProgress.load(rules, progress.save(), now=0)
+    progress.advance(seen(a=30), now=1, restarted=True)
+    assert progress.watermark == 20
+
+
+def test_an_idle_origin_that_speaks_is_waited_for_again() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    for now in (5, 10):
+        progress.advance(seen(a=100), now=now)
+    assert progress.watermark == 100
+    progress.advance(seen(a=200, b=150), now=11)
+    assert progress.watermark == 150
+
+
+def test_a_row_from_the_future_does_not_move_the_watermark() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), max_ahead=10), now=0)
+    mixed = Observation("a", [Peak(9_000, 3), Peak(111, 1), Peak(110, 2), Peak(50, 7)])
+    assert progress.advance([mixed], now=100) == 4
+    assert progress.watermark == 110, "exactly max_ahead is not too far"
+
+
+def test_an_origin_with_nothing_but_future_rows_is_heard_and_holds() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), max_ahead=10, idle_after=10), now=100)
+    progress.advance([*seen(a=90), Observation("b", [Peak(9_000, 3)])], now=100)
+    assert progress.watermark is None
+    progress.advance([*seen(a=95), *seen(b=60)], now=104)
+    assert progress.watermark == 60
+
+
+def test_a_clock_policy_follows_the_clock_without_rows() -> None:
+    progress = SourceProgress(SourceRules(Clock(5)), now=100)
+    progress.advance(seen(a=98), now=100)
+    assert progress.watermark == 95
+    progress.advance([], now=200)
+    assert progress.watermark == 195
+
+
+def test_a_changed_lag_never_takes_the_watermark_back() -> None:
+    progress = SourceProgress(SourceRules(Lag(0)), now=0)
+    progress.advance(seen(a=100), now=0)
+    progress = SourceProgress.load(SourceRules(Lag(50)), progress.save(), now=0)
+    progress.advance(seen(a=120), now=1)
+    assert progress.watermark == 100

@@ -1,0 +1,94 @@
+"""The map side without Spark: every bucket hears every task, and every row goes to one bucket."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from slackwater.spark.buffers import Peak, Rejects, Shipment, bucket_ids, spark_hash, unpack
+from slackwater.spark.shipping import FURTHEST, ORIGIN, PLACE, TIME, Shipper
+from slackwater.time import SECOND
+
+
+def rows(*times: int | None, origins: str = "a") -> pl.DataFrame:
+    count = len(times)
+    return pl.DataFrame(
+        {
+            TIME: pl.Series(times, dtype=pl.Int64),
+            PLACE: pl.Series([number % 2 for number in range(count)], dtype=pl.Int32),
+            ORIGIN: [origins[number % len(origins)] for number in range(count)],
+            "value": list(range(count)),
+        }
+    )
+
+
+def shipper(**options: object) -> Shipper:
+    given = {
+        "buckets": (7, 9),
+        "input": 1,
+        "columns": (),
+        "origin": None,
+        "peaks": False,
+        "emit_invalid": False,
+        **options,
+    }
+    return Shipper(**given)  # type: ignore[arg-type]
+
+
+def test_every_bucket_hears_of_every_origin() -> None:
+    buffers = list(shipper().buffers(rows(5, 3, 9, 4, origins="ab"), task=3, part=0))
+    assert [bucket for bucket, _, _ in buffers] == [7, 9]
+    for _, header, _ in buffers:
+        assert isinstance(header, Shipment)
+        assert {seen.origin: seen.peaks for seen in header.observations} == {
+            "a": [Peak(9, 2)],
+            "b": [Peak(4, 2)],
+        }
+    payloads = [unpack(payload) for _, _, payload in buffers if payload is not None]
+    assert [frame["value"].to_list() for frame in payloads] == [[0, 2], [1, 3]]
+    assert payloads[0].columns == [TIME, "value"]
+
+
+def test_a_bucket_without_rows_is_told_all_the_same() -> None:
+    buffers = list(shipper().buffers(rows(5), task=0, part=0))
+    assert [(bucket, payload is None) for bucket, _, payload in buffers] == [(7, False), (9, True)]
+
+
+def test_a_stream_without_origins_has_one() -> None:
+    (seen,) = shipper(origin="input").observations(rows(5, 8).drop(ORIGIN))
+    assert seen.origin == "input"
+    assert seen.peaks == [Peak(8, 2)]
+
+
+@pytest.mark.parametrize("unusable", [None, FURTHEST + 1, -FURTHEST - 1])
+def test_rows_without_a_usable_time_are_counted_and_apart(unusable: int | None) -> None:
+    buffers = list(shipper(emit_invalid=True).buffers(rows(5, unusable), task=0, part=2))
+    assert [header.invalid for _, header, _ in buffers if isinstance(header, Shipment)] == [1, 1]
+    ((bucket, header, payload),) = [buffer for buffer in buffers if isinstance(buffer[1], Rejects)]
+    assert (bucket, header) == (9, Rejects(1, 0, 2))
+    assert payload is not None
+    assert unpack(payload)["value"].to_list() == [1]
+
+
+def test_times_at_the_limit_are_usable() -> None:
+    (_, header, _), _ = shipper().buffers(rows(FURTHEST, -FURTHEST), task=0, part=0)
+    assert isinstance(header, Shipment)
+    assert header.invalid == 0
+
+
+def test_with_peaks_each_second_is_told_highest_first() -> None:
+    (seen,) = shipper(peaks=True).observations(rows(5 * SECOND, 2 * SECOND, 2 * SECOND + 1, 9 * SECOND))
+    assert seen.peaks == [Peak(9 * SECOND, 1), Peak(5 * SECOND, 1), Peak(2 * SECOND + 1, 2)]
+
+
+def test_the_hundred_highest_seconds_are_told_apart_and_the_rest_by_its_highest() -> None:
+    (seen,) = shipper(peaks=True, origin="input").observations(rows(*(n * SECOND for n in range(250))))
+    assert len(seen.peaks) == 101
+    assert seen.peaks[0] == Peak(249 * SECOND, 1)
+    assert seen.peaks[-1] == Peak(149 * SECOND, 150)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16, 200])
+def test_every_partition_gets_equally_many_buckets(partitions: int) -> None:
+    places = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions, partitions)]
+    assert all(places.count(place) == 3 for place in range(partitions))

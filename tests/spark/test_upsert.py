@@ -1,0 +1,229 @@
+"""Streams of panes into real tables: what stands there at the end is what the model says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import Lag
+from slackwater.spark.tables import TableDoesNotFit, connected, database
+from slackwater.spark.upsert import upsert_once, upsert_to
+from slackwater.time import SECOND
+from tests.chaos.oracle import Truth, table_of, truth_of
+from tests.spark.postgres import PASSWORD, Server, running_server
+from tests.spark.running import Batch, Scenario, expected, write
+from tests.spark.test_runs import SCENARIOS
+from tests.spark.upserting import address
+
+pytestmark = pytest.mark.spark
+
+SESSIONS = SCENARIOS["sessions that merge and take back"]
+RETRACTING = SCENARIOS["early, on time, late, retracting"]
+NULL_KEYS = SCENARIOS["rows without a time, keys without a value"]
+DISCARDING = SCENARIOS["discarding by the clock"]
+SUMS = replace(DISCARDING, options=replace(DISCARDING.options, accumulations=("count", "sum")))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return address(request, tmp_path)
+
+
+def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> DataFrame:
+    """The panes of a stream that has a micro-batch for every batch of the scenario, and one for its end."""
+    if not (folder / "in").exists():
+        for number, batch in enumerate(scenario.batches):
+            write(folder / "in", number, batch)
+    times = [batch.now * SECOND for batch in scenario.batches]
+    schema = spark.read.parquet(str(folder / "in")).schema
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    return scenario.build(rows, [*times, times[-1] + SECOND]).to_df(flush=True)
+
+
+def run(panes: DataFrame, url: str, folder: Path, **options: Any) -> None:
+    writer = upsert_to(panes, url, "totals", key=["key"], create=True, **options)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def model_truth(scenario: Scenario) -> Truth:
+    return truth_of(expected(scenario, [[batch] for batch in scenario.batches]))
+
+
+@pytest.mark.parametrize(
+    "scenario", [SESSIONS, RETRACTING, NULL_KEYS], ids=["sessions", "retracting", "null keys"]
+)
+def test_the_table_shows_the_truth(spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario) -> None:
+    run(streamed(spark, scenario, tmp_path), url, tmp_path)
+    assert table_of(url, "totals") == model_truth(scenario)
+
+
+def test_deltas_are_added_up(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    run(
+        streamed(spark, SUMS, tmp_path), url, tmp_path, mode="discarding", fold={"count": "sum", "sum": "sum"}
+    )
+    whole = replace(SUMS, options=replace(SUMS.options, mode="accumulating"))
+    assert table_of(url, "totals") == model_truth(whole)
+
+
+def test_batches_that_spark_gives_again_are_folded_once(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    """The commit log is what a driver had no time to write: without its last entry the batch is run again."""
+    panes = streamed(spark, SUMS, tmp_path)
+    options: dict[str, Any] = {"mode": "discarding", "fold": "sum"}
+    run(panes, url, tmp_path, **options)
+    truth = table_of(url, "totals")
+    commits = sorted(
+        (path for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdigit()),
+        key=lambda path: int(path.name),
+    )
+    last = commits[-1]
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    run(streamed(spark, SUMS, tmp_path), url, tmp_path, **options)
+    assert last.exists(), "the batch was not run again"
+    assert table_of(url, "totals") == truth
+
+
+def test_a_checkpoint_that_was_put_back_is_refused(
+    spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    url = server.create_database("put_back")
+    for number, batch in enumerate(RETRACTING.batches[:2]):
+        write(tmp_path / "in", number, batch)
+    first = replace(RETRACTING, batches=RETRACTING.batches[:2])
+    run(streamed(spark, first, tmp_path), url, tmp_path)
+    run_again = tmp_path / "again"
+    shutil.copytree(tmp_path / "checkpoint", run_again / "checkpoint")
+    for number in (2, 1):
+        for log in ("commits", "offsets"):
+            (run_again / "checkpoint" / log / str(number)).unlink()
+            (run_again / "checkpoint" / log / f".{number}.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamingQueryException, match="another run of this query is ahead"):
+        run(streamed(spark, first, tmp_path), url, run_again)
+
+
+def test_a_batch_frame_is_folded_in_one_go(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    for number, batch in enumerate(SESSIONS.batches):
+        write(tmp_path / "in", number, batch)
+    panes = SESSIONS.build(spark.read.parquet(str(tmp_path / "in")), ()).to_df()
+    for _ in range(2):
+        upsert_once(panes, url, "totals", key=["key"], create=True)
+    truth = truth_of(expected(SESSIONS, [SESSIONS.batches], bounded=True))
+    assert table_of(url, "totals") == truth
+
+
+def test_deltas_of_a_batch_frame_are_folded_once(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, Batch([("a", 1, 5), ("a", 2, 6)], 0, None))
+    scenario = replace(SUMS, options=replace(SUMS.options, window=windows.Global()), policy=Lag(0))
+    panes = scenario.build(spark.read.parquet(str(tmp_path / "in")), ()).to_df()
+    options: dict[str, Any] = {"key": ["key"], "mode": "discarding", "fold": "sum", "windows": False}
+    for name in ("monday", "monday", "tuesday"):
+        upsert_once(panes, url, "totals", identity=name, create=True, **options)
+    assert rows(url) == [("a", 4, 22)]
+    with pytest.raises(InvalidArgument, match="deltas folded twice are counted twice"):
+        upsert_once(panes, url, "totals", **options)
+
+
+def rows(url: str) -> list[tuple[Any, ...]]:
+    with connected(database(url)) as engine, engine.connect() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql("SELECT * FROM totals")]
+
+
+# ---- what is refused before anything runs
+
+
+@pytest.fixture
+def panes(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    return streamed(spark, RETRACTING, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "discarding"}, 'discarding panes are deltas.*write fold="sum"'),
+        ({"mode": "accumulating", "fold": "sum"}, "would count elements again"),
+        (
+            {"mode": "discarding", "fold": {"count": "sum", "sum": "sum"}},
+            "does not say how collect is folded",
+        ),
+        ({"key": ["who"]}, "is not a column of the panes; they have key, count, sum, collect"),
+        ({"key": "key"}, r'write key=\["key"\]'),
+        ({"key": ["collect"]}, "is nested"),
+        ({"key": [], "windows": False}, "nothing tells rows apart"),
+        ({"table": "a b"}, "is not a plain name"),
+        ({"url": "mysql://a:secret@b/c"}, "is neither PostgreSQL nor SQLite"),
+    ],
+)
+def test_a_mistake_is_found_before_the_query_starts(
+    panes: DataFrame, tmp_path: Path, options: Any, message: str
+) -> None:
+    given = {"url": f"sqlite:///{tmp_path}/a.db", "table": "totals", "key": ["key"], **options}
+    with pytest.raises(InvalidArgument, match=message) as told:
+        upsert_to(panes, create=True, **given)
+    assert "secret" not in str(told.value)
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_a_frame_that_is_not_of_panes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    with pytest.raises(
+        InvalidArgument, match=r"has no column 'window' as panes have; give .* panes\.to_df\(\)"
+    ):
+        upsert_once(spark.range(3), url, "totals", key=["id"])
+    with pytest.raises(InvalidArgument, match="call upsert_once"):
+        upsert_to(spark.range(3), url, "totals", key=["id"])
+
+
+def test_a_stream_is_not_folded_once(panes: DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="call upsert_to"):
+        upsert_once(panes, f"sqlite:///{tmp_path}/a.db", "totals", key=["key"])
+
+
+def test_a_missing_table_and_one_of_other_types(panes: DataFrame, url: str) -> None:
+    with pytest.raises(TableDoesNotFit, match="does not exist in"):
+        upsert_to(panes, url, "totals", key=["key"])
+    with connected(database(url)) as engine, engine.begin() as connection:
+        connection.execute(sql.text('CREATE TABLE totals ("key" TEXT, "count" TEXT)'))
+    with pytest.raises(
+        TableDoesNotFit,
+        match=r"lacks window_start .*, window_end .*, sum .*, collect .*count is TEXT, needs BIGINT",
+    ):
+        upsert_to(panes, url, "totals", key=["key"], create=True)
+
+
+def test_the_password_is_not_in_what_spark_knows(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    url = server.create_database("secret")
+    writer = upsert_to(streamed(spark, RETRACTING, tmp_path), url, "totals", key=["key"], create=True)
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+    told = (
+        str(query.lastProgress)
+        + str(query.status)
+        + (query._jsq.explainInternal(True) if hasattr(query, "_jsq") else "")
+    )
+    told += "".join(
+        path.read_text(errors="replace") for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()
+    )
+    assert "totals" in told or query.lastProgress
+    assert PASSWORD not in told
+    assert PASSWORD.replace(" ", "%20") not in told

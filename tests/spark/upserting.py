@@ -1,0 +1,91 @@
+"""What the tests of upserts share: small panes, tables of totals, and a real database of each kind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sql
+
+from slackwater.spark.merging import apply_batch
+from slackwater.spark.tables import Column, Target, connected, database
+from tests.spark.postgres import Server
+
+SECOND = 1_000_000
+Row = tuple[Any, ...]
+Pane = tuple[Any, int, int | None, int, bool]
+"""Key, start of the window (in seconds, ten long), value, index, retraction."""
+
+KEY = (Column("name", "text"),)
+TOTAL = (Column("total", "long"),)
+
+
+def address(request: pytest.FixtureRequest, folder: Path) -> str:
+    """An empty database of the kind that the fixture is asked for."""
+    if request.param == "sqlite":
+        return f"sqlite:///{folder}/truth.db"
+    server: Server = request.getfixturevalue("server")
+    return server.create_database(f"truth_{time.monotonic_ns()}")
+
+
+def made(url: str, **options: Any) -> Target:
+    target = Target(database(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options)
+    target.prepare(create=True)
+    return target
+
+
+def batch(*panes: Pane) -> pa.RecordBatch:
+    keys, starts, values, indexes, retractions = zip(*panes, strict=True) if panes else ((),) * 5
+    moment = pa.timestamp("us", "Europe/Berlin")  # of the session; the table keeps instants
+    return pa.record_batch(
+        {
+            "name": pa.array(keys, pa.string()),
+            "window_start": pa.array([start * SECOND for start in starts], moment),
+            "window_end": pa.array([(start + 10) * SECOND for start in starts], moment),
+            "total": pa.array(values, pa.int64()),
+            "pane_index": pa.array(indexes, pa.int64()),
+            "retraction": pa.array(retractions, pa.bool_()),
+        }
+    )
+
+
+def fold(target: Target, number: int | None, *batches: pa.RecordBatch, identity: str = "query") -> bool:
+    with connected(target.url) as engine, engine.begin() as connection:
+        return apply_batch(connection, target, batches, identity, number)
+
+
+def rows(target: Target, statement: str = "SELECT name, total FROM totals") -> list[Row]:
+    with connected(target.url) as engine, engine.connect() as connection:
+        return sorted((tuple(row) for row in connection.exec_driver_sql(statement)), key=repr)
+
+
+def columns_of(target: Target) -> list[Any]:
+    with connected(target.url) as engine:
+        return sql.inspect(engine).get_columns("totals")
+
+
+def run_sql(url: str, statement: str) -> None:
+    with connected(database(url)) as engine, engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def at_once(*runs: Callable[[], None]) -> None:
+    failures: list[BaseException] = []
+
+    def guarded(run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
