@@ -19,10 +19,10 @@ demo: environment ## a short story on the console: how far are we, and who holds
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
 test: environment ## all tests, on two processes
-	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
 
 check: environment ## the tests that need no JVM, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not cluster and not chaos" $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

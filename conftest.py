@@ -10,9 +10,7 @@ SPARK = Path(__file__).parent / "src" / "slackwater" / "spark"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples, and keep everything with a JVM in one process: two at once starve each other."""
+    """Mark the examples of Spark's layer, as its tests mark themselves."""
     for item in items:
         if SPARK in item.path.parents:
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -37,7 +37,7 @@ def table_of(url: str, name: str, key: tuple[str, ...] = ("key",)) -> Truth:
         rows = [dict(row) for row in connection.execute(sql.select(table)).mappings()]
     truth: Truth = {}
     for row in rows:
-        place = (*(row.pop(column) for column in key), *(_micros(row.pop(bound)) for bound in WINDOW_COLUMNS))
+        place = (*(row.pop(column) for column in key), *(micros(row.pop(bound)) for bound in WINDOW_COLUMNS))
         assert place not in truth, f"{place} stands twice in {name}"
         truth[place] = {column: _plain(value) for column, value in row.items()}
     return truth
@@ -52,5 +52,6 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _micros(moment: datetime) -> int:
+def micros(moment: datetime) -> int:
+    """Both a table of SQLite and a file of Spark give times in UTC without saying so."""
     return instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -23,6 +23,8 @@ from slackwater.time import to_datetime
 from tests.spark.postgres import Server, running_server
 from tests.spark.upserting import KEY, TOTAL, Pane, Row, address, at_once, batch, columns_of, fold, made, rows
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

@@ -18,6 +18,8 @@ from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server, running_server
 from tests.spark.upserting import KEY, SECOND, TOTAL, address, at_once, batch, fold, made, rows, run_sql
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

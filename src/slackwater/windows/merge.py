@@ -23,7 +23,7 @@ from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
 from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
-from slackwater.windows.assigners import Window
+from slackwater.windows.assigners import Inherited, Window
 from slackwater.windows.blobs import BlobStore
 from slackwater.windows.operator import PANE_COLUMNS, WindowedOperator, WindowOutput
 from slackwater.windows.rules import Closing, DropLate, Late, Mode, OnTime, Timestamp, match
@@ -50,6 +50,7 @@ class _Layout(Saved):
     right: int | None
     next_number: int
     windows: bytes
+    signature: str
 
 
 _FORM: Final = SavedForm("state of a merge", "M", 1, _Layout)
@@ -134,6 +135,10 @@ class MergeOperator:
     ) -> None:
         if how not in get_args(How):
             raise InvalidArgument("how", how, "is not known", fix=f"use one of {', '.join(get_args(How))}")
+        if isinstance(window, Inherited):
+            raise InvalidArgument(
+                "window", window, "two inputs bring no common windows along", fix='write fixed("10 seconds")'
+            )
         self.how: How = how
         self.key = _several(key)
         self.columns: dict[Side, tuple[str, ...]] = {"left": _several(left), "right": _several(right)}
@@ -176,16 +181,27 @@ class MergeOperator:
         known = state.watermarks
         return _FORM.seal(
             _Layout(
-                known.get("left"), known.get("right"), state.next_number, self.windows.save(state.windows)
+                known.get("left"),
+                known.get("right"),
+                state.next_number,
+                self.windows.save(state.windows),
+                self._signature,
             )
         )
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
         """The state whose index `save` returned, over the blobs that were stored with it."""
         layout = _FORM.unseal(saved)
+        another = f"it belongs to another merge ({layout.signature}, here {self._signature})"
+        _FORM.check(layout.signature == self._signature, another)
         saved_watermarks = zip(SIDES, (layout.left, layout.right), strict=True)
         watermarks = {side: watermark for side, watermark in saved_watermarks if watermark is not None}
         return MergeState(self.windows.load(layout.windows, blobs), watermarks, layout.next_number)
+
+    @property
+    def _signature(self) -> str:
+        """What saved state depends on besides its windows."""
+        return f"{self.how} key={self.key!r} left={self.columns['left']!r} right={self.columns['right']!r}"
 
     # ---- the step
 

@@ -9,9 +9,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import InvalidArgument, WatermarkRegression
+from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows import AfterCount, AfterWatermark, Fixed, MergeOperator, Sessions, Sliding, Window
+from slackwater.windows import (
+    AfterCount,
+    AfterWatermark,
+    Fixed,
+    Inherited,
+    MergeOperator,
+    Sessions,
+    Sliding,
+    Window,
+)
 
 EARLY = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
@@ -319,3 +328,16 @@ def test_what_cannot_work_is_refused() -> None:
     merge = make("inner")
     with pytest.raises(InvalidArgument, match="has no column 'at'"):
         merge.step(merge.initial_state(), None, LEFT, {})
+
+
+def test_there_is_no_window_to_inherit() -> None:
+    with pytest.raises(InvalidArgument, match="two inputs bring no common windows along"):
+        make("inner", window=Inherited())
+
+
+@pytest.mark.parametrize("other", [{"how": "full"}, {"left": ("other",)}, {"right": ("price",)}])
+def test_state_of_another_merge_is_refused(other: dict[str, Any]) -> None:
+    inner = make("inner")
+    state = inner.initial_state()
+    with pytest.raises(CorruptState, match="belongs to another merge"):
+        make(**{"how": "inner", **other}).load(inner.save(state), state.windows.blobs)
