@@ -19,7 +19,7 @@ from slackwater.progress.generator import Lag
 from slackwater.spark.tables import TableDoesNotFit, connected, database
 from slackwater.spark.upsert import upsert_once, upsert_to
 from slackwater.time import SECOND
-from tests.chaos.oracle import Truth, table_of, truth_of
+from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server, running_server
 from tests.spark.running import Batch, Scenario, expected, write
 from tests.spark.test_runs import SCENARIOS
