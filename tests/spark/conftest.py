@@ -1,8 +1,9 @@
-"""One SparkSession for all tests of this folder: two tasks, no page, quiet."""
+"""What the tests of this folder share: one SparkSession (two tasks, no page, quiet), and a real database."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.spark.session import session
+from tests.spark.postgres import Server, running_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,3 +37,18 @@ def spark() -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/truth.db"
+    server: Server = request.getfixturevalue("server")
+    return server.create_database(f"truth_{time.monotonic_ns()}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,9 @@ from slackwater.spark.tables import TableDoesNotFit, connected, database
 from slackwater.spark.upsert import upsert_once, upsert_to
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
-from tests.spark.postgres import PASSWORD, Server, running_server
+from tests.spark.postgres import PASSWORD, Server
 from tests.spark.running import Batch, Scenario, expected, write
 from tests.spark.test_runs import SCENARIOS
-from tests.spark.upserting import address
 
 pytestmark = pytest.mark.spark
 
@@ -32,17 +30,6 @@ RETRACTING = SCENARIOS["early, on time, late, retracting"]
 NULL_KEYS = SCENARIOS["rows without a time, keys without a value"]
 DISCARDING = SCENARIOS["discarding by the clock"]
 SUMS = replace(DISCARDING, options=replace(DISCARDING.options, accumulations=("count", "sum")))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return address(request, tmp_path)
 
 
 def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> DataFrame:

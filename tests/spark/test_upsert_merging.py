@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,21 +18,10 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.merging import StagedRowsLost, StaleBatch, discard, merge, stage
 from slackwater.spark.tables import Column, Target, connected, database
 from slackwater.time import to_datetime
-from tests.spark.postgres import Server, running_server
-from tests.spark.upserting import KEY, TOTAL, Pane, Row, address, at_once, batch, columns_of, fold, made, rows
+from tests.spark.postgres import Server
+from tests.spark.upserting import KEY, TOTAL, Pane, Row, at_once, batch, columns_of, fold, made, rows
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return address(request, tmp_path)
 
 
 # ---- the truth

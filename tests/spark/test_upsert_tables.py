@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,21 +14,10 @@ import sqlalchemy as sql
 from slackwater.errors import InvalidArgument
 from slackwater.spark.tables import Column, TableDoesNotFit, Target, connected, database
 from slackwater.time import to_datetime
-from tests.spark.postgres import PASSWORD, Server, running_server
-from tests.spark.upserting import KEY, SECOND, TOTAL, address, at_once, batch, fold, made, rows, run_sql
+from tests.spark.postgres import PASSWORD, Server
+from tests.spark.upserting import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return address(request, tmp_path)
 
 
 # ---- the table

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 import sqlalchemy as sql
 
 from slackwater.spark.merging import apply_batch
 from slackwater.spark.tables import Column, Target, connected, database
-from tests.spark.postgres import Server
 
 SECOND = 1_000_000
 Row = tuple[Any, ...]
@@ -23,14 +19,6 @@ Pane = tuple[Any, int, int | None, int, bool]
 
 KEY = (Column("name", "text"),)
 TOTAL = (Column("total", "long"),)
-
-
-def address(request: pytest.FixtureRequest, folder: Path) -> str:
-    """An empty database of the kind that the fixture is asked for."""
-    if request.param == "sqlite":
-        return f"sqlite:///{folder}/truth.db"
-    server: Server = request.getfixturevalue("server")
-    return server.create_database(f"truth_{time.monotonic_ns()}")
 
 
 def made(url: str, **options: Any) -> Target:
