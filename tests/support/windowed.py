@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import polars as pl
 
 from slackwater import windows
+from slackwater.windows.rules import Late
 from tests.model.windows import Drop, Pane, Row, WindowedModel
 
 EVENT_TIME = "ts"
@@ -126,6 +128,8 @@ class ModelSubject:
 class OperatorSubject:
     """The columnar operator; `reload` saves its state and goes on from the saved bytes."""
 
+    late: Late = "emit"
+
     def __init__(self, options: Options, schema: Mapping[str, Any] | None = None) -> None:
         self.options = options
         self.schema = schema
@@ -154,7 +158,7 @@ class OperatorSubject:
             closing=options.closing,  # type: ignore[arg-type]
             timestamp=options.timestamp,  # type: ignore[arg-type]
             drop_late=options.drop_late,  # type: ignore[arg-type]
-            late="emit",
+            late=self.late,
             only_updated=options.only_updated,
             allow_data_loss=True,
             retractions=RETRACTION if options.retractions else None,
@@ -166,7 +170,7 @@ class OperatorSubject:
         if rows or self.schema is not None:  # with a schema, a step without rows is an empty frame
             batch = pl.DataFrame(rows, schema=self.schema, infer_schema_length=None)
         watermarks = {} if watermark is None else {"default": watermark}
-        self.state, output = self.operator.step(self.state, batch, watermarks, now)
+        output = self.taken(batch, watermarks, now)
         late = [] if output.late is None else output.late.iter_rows(named=True)
         return Observed(
             panes=tuple(self._pane(row) for row in output.panes.iter_rows(named=True)),
@@ -175,6 +179,11 @@ class OperatorSubject:
             forwarded=output.watermarks.get("default"),
             drops=tuple(self._drop(row) for row in late),
         )
+
+    def taken(self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int) -> windows.WindowOutput:
+        """Take one step with the batch as it is."""
+        self.state, output = self.operator.step(self.state, batch, watermarks, now)
+        return output
 
     def reload(self) -> None:
         """Save the state and load it again; nothing may change by that."""
@@ -203,6 +212,25 @@ class OperatorSubject:
         return Drop(
             {name: row[name] for name in (*self.options.key, EVENT_TIME, VALUE)}, row["reason"], bounds
         )
+
+
+class FoldedSubject(OperatorSubject):
+    """The columnar operator with batches in parts, folded before; it does not tell which rows it drops."""
+
+    late = "count"
+    parts = 3
+
+    @property
+    def can_run(self) -> bool:
+        return self.operator.can_fold
+
+    def taken(self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int) -> windows.WindowOutput:
+        folded: list[windows.Folded] = []
+        if batch is not None:
+            cuts = [batch.height * part // self.parts for part in range(self.parts + 1)]
+            folded = [self.operator.fold(batch[low:high]) for low, high in pairwise(cuts)]
+        self.state, output = self.operator.step(self.state, None, watermarks, now, folded=folded)
+        return output
 
 
 def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:

@@ -73,6 +73,7 @@ from slackwater.windows.merge import (
     MergeState,
 )
 from slackwater.windows.operator import (
+    Folded,
     WindowedOperator,
     WindowOutput,
 )
@@ -127,6 +128,7 @@ __all__ = [
     "First",
     "Fixed",
     "Fold",
+    "Folded",
     "Global",
     "Inherited",
     "JoinOperator",

@@ -35,6 +35,19 @@ def kind(dtype: pl.DataType) -> str | None:
     return str(dtype).lower()
 
 
+def agreed(found: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """What columns hold after another batch; refused if an earlier one held something else.
+
+    >>> agreed({"auction": "text"}, {"auction": "numbers"})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: auction = 'text': was numbers in earlier batches; cast the column
+    """
+    for name, held in found.items():
+        if known.get(name, held) != held:
+            raise InvalidArgument(name, held, f"was {known[name]} in earlier batches", fix="cast the column")
+    return {**known, **found}
+
+
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
     """Which columns of a batch play which part.
@@ -54,25 +67,22 @@ class BatchColumns:
     numbered: bool = False
     """Whether rows get their number, so that dropped ones can be found again."""
 
-    def kinds(self, batch: pl.DataFrame, known: Mapping[str, str]) -> dict[str, str]:
-        """What keys and inputs hold, after this batch; refused if an earlier batch held something else.
+    def kinds(self, batch: pl.DataFrame) -> dict[str, str]:
+        """What keys and inputs hold, as far as this batch tells.
 
-        >>> columns = BatchColumns("ts", key=("auction",), inputs=())
-        >>> columns.kinds(pl.DataFrame({"ts": [5], "auction": ["a"]}), {"auction": "numbers"})
-        Traceback (most recent call last):
-        slackwater.errors.InvalidArgument: auction = 'text': was numbers in earlier batches; cast the column
+        >>> columns = BatchColumns("ts", key=("auction",), inputs=("price",))
+        >>> columns.kinds(pl.DataFrame({"ts": [5], "auction": ["a"], "price": [None]}))
+        {'auction': 'text'}
         """
-        kinds = dict(known)
+        kinds: dict[str, str] = {}
         for name in (*self.key, *self.inputs):
             found = kind(batch.schema[name])
             if found == "object":
                 raise InvalidArgument(
                     name, found, "is a column of Python objects", fix="give it a type of Polars"
                 )
-            if found is not None and kinds.setdefault(name, found) != found:
-                raise InvalidArgument(
-                    name, found, f"was {kinds[name]} in earlier batches", fix="cast the column"
-                )
+            if found is not None:
+                kinds[name] = found
         return kinds
 
     def check(self, batch: object) -> pl.DataFrame:
@@ -141,7 +151,7 @@ class BatchColumns:
                 f"is null in {time.null_count()} rows",
                 fix="filter these rows out first",
             )
-        for extreme in (time.min(), time.max()):
+        for extreme in (time.min(), time.max()) if time.len() else ():
             if not -_FURTHEST <= extreme <= _FURTHEST:  # type: ignore[operator]  # integers, not null
                 raise InvalidArgument(
                     "event_time", extreme, "lies too far from 1970", fix="give microseconds since 1970"

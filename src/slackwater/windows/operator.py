@@ -20,7 +20,7 @@ from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.accumulations import ColumnarAccumulation
 from slackwater.windows.assigners import Inherited, Sessions, Window
 from slackwater.windows.blobs import BlobStore
-from slackwater.windows.elements import BatchColumns
+from slackwater.windows.elements import BatchColumns, agreed
 from slackwater.windows.machine import TriggerMachine
 from slackwater.windows.rules import (
     END,
@@ -68,6 +68,22 @@ class WindowOutput:
     dropped_closed: int
     watermarks: Mapping[str, int]
     """What to send downstream: the operator's watermark, if it moved."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A batch folded to partials by `WindowedOperator.fold`, where there is no state.
+
+    >>> from slackwater.windows import Count, Fixed
+    >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    >>> operator.fold(pl.DataFrame({"ts": [3, 4, 12]})).partials.height
+    2
+    """
+
+    partials: pl.DataFrame
+    """A row for each slice of event time and key."""
+    kinds: Mapping[str, str]
+    """What the columns held that were folded: batches must agree on it."""
 
 
 class WindowedOperator:
@@ -200,6 +216,48 @@ class WindowedOperator:
             f"updated={rules.only_updated} signed={rules.signed} keys={self.key!r} {' '.join(parts)}"
         )
 
+    # ---- folding ahead of the step
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether a batch can be folded where its windows and their watermark are not known.
+
+        It cannot where an element must be judged by itself: sessions, lateness by element, rows to be
+        emitted as late, and output timestamps that depend on the watermark.
+
+        >>> from slackwater.windows import Count, Fixed, Sessions
+        >>> counts = {"accumulations": {"n": Count()}, "key": ("auction",), "event_time": "ts"}
+        >>> WindowedOperator(window=Fixed(10), **counts).can_fold
+        True
+        >>> WindowedOperator(window=Sessions(10), **counts).can_fold
+        False
+        """
+        rules = self.rules
+        return (
+            isinstance(self._windows, SlicedWindows)
+            and rules.timestamp == "end_of_window"
+            and rules.drop_late == "by_window"
+            and rules.late == "count"
+        )
+
+    def fold(self, batch: pl.DataFrame) -> Folded:
+        """A batch as partials, which a step takes instead of it; only if `can_fold`.
+
+        >>> from slackwater.windows import Count, Fixed
+        >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+        >>> folded = [operator.fold(pl.DataFrame({"ts": times})) for times in ([3, 4], [5])]
+        >>> _, output = operator.step(operator.initial_state(), watermarks={"default": 10}, folded=folded)
+        >>> output.panes["n"].to_list()
+        [3]
+        """
+        if not self.can_fold or isinstance(self._windows, SessionWindows):
+            raise InvalidArgument(
+                "batch", describe(self.trigger), "its elements must be judged one by one",
+                fix="give it to step as it is",
+            )  # fmt: skip
+        elements = self._columns.elements(self._columns.check(batch))
+        return Folded(self._windows.fold(elements), self._columns.kinds(batch))
+
     # ---- the step
 
     def step(
@@ -208,23 +266,34 @@ class WindowedOperator:
         batch: pl.DataFrame | None = None,
         watermarks: Mapping[str, int] = NO_WATERMARKS,
         now: int = 0,
+        *,
+        folded: Sequence[Folded] = (),
     ) -> tuple[WindowState, WindowOutput]:
         """Take a batch, then the watermark, then the clock; say what to emit.
 
-        The state that is given is used up: go on with the one that is returned. Nothing of a step
-        that raises because of its arguments is kept.
+        A batch comes as it is, or as parts that were folded before, in their order. The state that is
+        given is used up: go on with the one that is returned. Nothing of a step that raises because of
+        its arguments is kept.
         """
         watermark = self._checked_watermark(state, watermarks)
         check_int64(now, "now")
+        if batch is not None and folded:
+            raise InvalidArgument("batch", batch.shape, "is given besides folded ones", fix="fold it too")
         elements = None
+        kinds = state.kinds
         if batch is not None and not self._columns.check(batch).is_empty():
-            kinds = self._columns.kinds(batch, state.kinds)
+            kinds = agreed(self._columns.kinds(batch), kinds)
             elements = self._columns.elements(batch)
-            state.kinds = kinds
+        for part in folded:
+            kinds = agreed(part.kinds, kinds)
+        state.kinds = kinds
         out = Collector()
         state.step += 1
         if elements is not None:
             self._windows.add(state, elements, now, out)
+        partials = [part.partials for part in folded if part.partials.height]
+        if partials and isinstance(self._windows, SlicedWindows):
+            self._windows.add_folded(state, partials, now, out)
         before = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if watermark is not None and (state.watermark is None or watermark > state.watermark):
             state.watermark = watermark

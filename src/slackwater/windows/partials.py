@@ -34,17 +34,23 @@ class SlicePartials:
 
     def fold(self, elements: pl.DataFrame, slices: int, watermark: int) -> pl.DataFrame:
         """The elements of each slice and key as a partial."""
-        keys, aggregations = self.rules.key_columns, self.rules.add_elements(watermark)
-        columns = self.slicing.columns
-        if elements.height < slices * _WORTH_APART:
-            return elements.group_by(*columns, *keys).agg(aggregations)
-        folded: list[pl.DataFrame] = []
-        for place, part in elements.partition_by(columns, as_dict=True, include_key=False).items():
+        return self._grouped(elements, slices, self.rules.add_elements(watermark))
+
+    def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
+        """The partials of each slice and key as one; of equal event times the first stays the first."""
+        return self._grouped(partials, slices, self.rules.merge_partials())
+
+    def _grouped(self, frame: pl.DataFrame, slices: int, aggregations: Sequence[pl.Expr]) -> pl.DataFrame:
+        keys, columns = self.rules.key_columns, self.slicing.columns
+        if frame.height <= slices * _WORTH_APART:
+            return frame.group_by(*columns, *keys).agg(aggregations)
+        grouped: list[pl.DataFrame] = []
+        for place, part in frame.partition_by(columns, as_dict=True, include_key=False).items():
             bounds = [
                 pl.lit(value, pl.Int64()).alias(name) for name, value in zip(columns, place, strict=True)
             ]
-            folded.append(part.group_by(keys).agg(aggregations).select(*bounds, pl.all()))
-        return stack(folded)
+            grouped.append(part.group_by(keys).agg(aggregations).select(*bounds, pl.all()))
+        return stack(grouped)
 
     def append(self, state: WindowState, partials: pl.DataFrame) -> None:
         """Keep the partials of a batch, a blob to a slice."""

@@ -7,7 +7,7 @@ or after it, does a window keep a blob of rows, one per key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -63,6 +63,37 @@ class SlicedWindows:
         if elements.is_empty():
             return
         partials = self.partials.fold(elements, len(alive), watermark)
+        self._take(state, partials, alive, now, out, elements)
+
+    def fold(self, elements: pl.DataFrame) -> pl.DataFrame:
+        """Elements as partials, before anybody knows the watermark."""
+        elements = self.slicing.assign(elements)
+        slices = elements.select(pl.struct(self.slicing.columns).n_unique()).item()
+        return self.partials.fold(elements, slices, BEGINNING_OF_TIME)
+
+    def add_folded(
+        self, state: WindowState, several: Sequence[pl.DataFrame], now: int, out: Collector
+    ) -> None:
+        """Partials of a batch that were folded before, judged by the watermark before the step."""
+        watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+        partials, alive = self._drop_late(stack(several), watermark, out)
+        if partials.is_empty():
+            return
+        if len(several) > 1:
+            partials = self.partials.merge(partials, len(alive))
+        self._take(state, partials, alive, now, out)
+
+    def _take(
+        self,
+        state: WindowState,
+        partials: pl.DataFrame,
+        alive: dict[WindowBounds, list[WindowBounds]],
+        now: int,
+        out: Collector,
+        elements: pl.DataFrame | None = None,
+    ) -> None:
+        """Keep the partials of a batch, and ask the windows that may fire by them."""
+        watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if state.empty is None:
             state.empty = partials.drop(*self.slicing.columns).clear()
         present = [self.slicing.bounds(*row) for row in partials.select(self.slicing.columns).unique().rows()]
@@ -161,7 +192,7 @@ class SlicedWindows:
         """Count elements that were dropped: each once, or once for each of the windows."""
         if windows is not None:
             dropped = match(dropped, self._holders(windows), self.slicing.columns, "inner")
-        out.dropped_late += dropped.height
+        out.dropped_late += int(dropped[ADDED].sum()) if ADDED in dropped.columns else dropped.height
         if self.rules.late == "emit" and dropped.height:
             nothing = pl.lit(None, pl.Int64())
             start, end = (
@@ -172,7 +203,7 @@ class SlicedWindows:
             )
 
     def _drop_closed(
-        self, rows: pl.DataFrame, partials: pl.DataFrame, elements: pl.DataFrame, out: Collector
+        self, rows: pl.DataFrame, partials: pl.DataFrame, elements: pl.DataFrame | None, out: Collector
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Elements whose window was closed by its trigger: counted, and kept nowhere."""
         closed = rows.filter(pl.col(CLOSED) & (pl.col(ADDED) > 0)).select(*self.rules.row_columns, ADDED)
@@ -180,7 +211,7 @@ class SlicedWindows:
             return rows, partials
         out.dropped_closed += int(closed[ADDED].sum())
         rows = rows.with_columns(pl.when(pl.col(CLOSED)).then(0).otherwise(pl.col(ADDED)).alias(ADDED))
-        if self.rules.late == "emit":
+        if self.rules.late == "emit" and elements is not None:
             slices = [
                 self.slicing.bounds(*row) for row in elements.select(self.slicing.columns).unique().rows()
             ]
