@@ -16,10 +16,11 @@ import polars as pl
 from slackwater.errors import CorruptState
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.spark.buffers import Rejects, Result, Shipment, Tick, in_order, read_header
-from slackwater.spark.hosts import Host
+from slackwater.spark.hosts import Host, Taken
 from slackwater.spark.inputs import Heard, InputRules, Inputs, SavedInputs
 from slackwater.spark.reports import BucketReport
 from slackwater.time import END_OF_TIME
+from slackwater.windows import Folded
 from slackwater.windows.blobs import BlobStore
 
 
@@ -95,7 +96,7 @@ class OperatorPlan:
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
         edges = [END_OF_TIME] * len(self.inputs) if ended else inputs.edges
         watermark = END_OF_TIME if ended else inputs.watermark
-        state, output = self.host.step(state, batch.frames, edges, watermark, now)
+        state, output = self.host.step(state, batch.taken, edges, watermark, now)
         for name, count in output.counts.items():
             setattr(totals, name, getattr(totals, name) + count)
         rows = output.rows + [self.host.invalid(rejects) for rejects in batch.rejects]
@@ -135,7 +136,7 @@ class _Batch:
 
     ticks: Sequence[Tick | Result]
     heard: list[Heard]
-    frames: list[pl.DataFrame | None]
+    taken: list[Taken]
     rejects: list[pl.DataFrame]
     invalid: int
 
@@ -166,12 +167,14 @@ class _Batch:
                 )
                 for several in shipments
             ],
-            frames=[_frame(several) for several in shipments],
-            rejects=in_order(rejects),
+            taken=[_taken(several) for several in shipments],
+            rejects=[frame for _, frame in in_order(rejects)],
             invalid=sum(shipment.invalid for several in shipments for shipment, _ in several),
         )
 
 
-def _frame(shipments: list[tuple[Shipment, bytes | None]]) -> pl.DataFrame | None:
-    frames = in_order([(shipment, payload) for shipment, payload in shipments if payload is not None])
-    return pl.concat(frames, how="vertical_relaxed") if frames else None
+def _taken(shipments: list[tuple[Shipment, bytes | None]]) -> Taken:
+    parts = in_order([(shipment, payload) for shipment, payload in shipments if payload is not None])
+    folded = [Folded(frame, header.kinds) for header, frame in parts if header.kinds is not None]
+    frames = [frame for header, frame in parts if header.kinds is None]
+    return Taken(pl.concat(frames, how="vertical_relaxed") if frames else None, folded)

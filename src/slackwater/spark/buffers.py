@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import polars as pl
@@ -87,6 +87,8 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     """What the buckets of an operator say that comes before this one."""
     invalid: int
     """How many rows of the task, for all buckets, had no usable event time."""
+    kinds: dict[str, str] | None = None
+    """What the columns held, if the payload are partials that the task folded, not rows."""
 
 
 class Rejects(msgspec.Struct, array_like=True, tag="rejects"):
@@ -139,7 +141,7 @@ def pack(frame: pl.DataFrame) -> bytes:
     [(1,)]
     """
     buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compression="uncompressed")
+    frame.write_ipc_stream(buffer, compression="lz4")
     return buffer.getvalue()
 
 
@@ -213,12 +215,15 @@ def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK
 
 
-def in_order(shipments: Sequence[tuple[Shipment | Rejects, bytes]]) -> list[pl.DataFrame]:
+Sent = TypeVar("Sent", Shipment, Rejects)
+
+
+def in_order(shipments: Sequence[tuple[Sent, bytes]]) -> list[tuple[Sent, pl.DataFrame]]:
     """The payloads in the order of tasks and parts: rows of a group come in any order, results must not.
 
     >>> [
     ...     frame.item()
-    ...     for frame in in_order(
+    ...     for _, frame in in_order(
     ...         [
     ...             (Rejects(0, 1, 0), pack(pl.DataFrame({"a": [2]}))),
     ...             (Rejects(0, 0, 0), pack(pl.DataFrame({"a": [1]}))),
@@ -228,4 +233,4 @@ def in_order(shipments: Sequence[tuple[Shipment | Rejects, bytes]]) -> list[pl.D
     [1, 2]
     """
     ordered = sorted(shipments, key=lambda shipment: (shipment[0].task, shipment[0].part))
-    return [unpack(payload) for _, payload in ordered]
+    return [(header, unpack(payload)) for header, payload in ordered]

@@ -17,15 +17,25 @@ import polars as pl
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.spark.panes import each_alone
 from slackwater.spark.shipping import TIME
-from slackwater.windows import JoinOperator, MergeOperator, WindowedOperator, WindowOutput
+from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.blobs import BlobStore
 
 PANE_KIND: Final = "pane"
 LATE_KIND: Final = "late"
 INVALID_KIND: Final = "invalid"
 
-Frames = Sequence[pl.DataFrame | None]
 Edges = Sequence[int | None]
+
+_WORTH_FOLDING: Final = 2
+"""Rows are sent folded if that makes them so many times fewer: a partial is wider than a row."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a batch brings of one input: rows, or partials that map tasks folded."""
+
+    rows: pl.DataFrame | None = None
+    folded: Sequence[Folded] = ()
 
 
 @dataclass(frozen=True)
@@ -68,9 +78,18 @@ class Host(ABC):
         saved: bytes = self.operator.save(state)
         return saved
 
+    @property
+    def can_fold(self) -> bool:
+        """Whether rows can be folded before the operator gets them, where there is no state."""
+        return False
+
+    def fold(self, rows: pl.DataFrame) -> Folded | None:
+        """Rows as the partials of their windows; None if these would not be far fewer."""
+        raise NotImplementedError
+
     @abstractmethod
     def step(
-        self, state: Any, frames: Frames, edges: Edges, watermark: int | None, now: int
+        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
     ) -> tuple[Any, HostOutput]:
         """Take a batch of each input, their watermarks, the one of all, and the time."""
 
@@ -87,14 +106,34 @@ class WindowHost(Host):
         """The windowed operator."""
         return WindowedOperator(event_time=TIME, **self.options)
 
+    @property
+    def can_fold(self) -> bool:
+        """Unless rows have to be judged one by one."""
+        return self.operator.can_fold
+
+    def fold(self, rows: pl.DataFrame) -> Folded | None:
+        """Rows as the partials of their windows; None if these would not be far fewer."""
+        flat = [name for name in self.operator.key if not rows.schema[name].is_nested()]
+        if flat and rows.height:
+            # There is at least a partial for each key: where keys are many, it need not be tried.
+            keys = max(rows.select(pl.col(flat).approx_n_unique()).row(0))
+            if keys * _WORTH_FOLDING > rows.height:
+                return None
+        folded = self.operator.fold(rows)
+        return folded if folded.partials.height * _WORTH_FOLDING <= rows.height else None
+
     def step(
-        self, state: Any, frames: Frames, edges: Edges, watermark: int | None, now: int
+        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
     ) -> tuple[Any, HostOutput]:
         """Take the rows, then the watermark, then the clock."""
-        given = [frame for frame in frames if frame is not None]
-        batch = pl.concat(given, how="vertical_relaxed") if given else None
+        frames = [one.rows for one in taken if one.rows is not None]
+        batch = pl.concat(frames, how="vertical_relaxed") if frames else None
+        folded = [part for one in taken for part in one.folded]
+        if batch is not None and self.can_fold:
+            folded.append(self.operator.fold(batch))
+            batch = None
         watermarks = {} if watermark is None else {DEFAULT_KEY: watermark}
-        state, output = self.operator.step(state, batch, watermarks, now)
+        state, output = self.operator.step(state, batch, watermarks, now, folded=folded)
         rows = _panes(output)
         if output.late is not None and output.late.height:
             rows.append(self._dropped(output.late, LATE_KIND))
@@ -129,10 +168,10 @@ class MergeHost(Host):
         return MergeOperator(left_time=TIME, right_time=TIME, **self.options)
 
     def step(
-        self, state: Any, frames: Frames, edges: Edges, watermark: int | None, now: int
+        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
     ) -> tuple[Any, HostOutput]:
         """Take the rows of both sides, then the lower of their watermarks, then the clock."""
-        left, right = frames
+        left, right = (side.rows for side in taken)
         state, output = self.operator.step(state, left, right, _sides(edges), now)
         rows = [self._filled(panes) for panes in _panes(output)]
         return state, HostOutput(rows, _counts(output), output.watermarks, state.windows.open_windows)
@@ -159,12 +198,12 @@ class JoinHost(Host):
         return JoinOperator(**self.options)
 
     def step(
-        self, state: Any, frames: Frames, edges: Edges, watermark: int | None, now: int
+        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
     ) -> tuple[Any, HostOutput]:
         """Take the rows of both sides, then their watermarks."""
         left, right = (
-            frame if frame is None else frame.select(*schema)
-            for frame, schema in zip(frames, (self.options["left"], self.options["right"]), strict=True)
+            None if side.rows is None else side.rows.select(*schema)
+            for side, schema in zip(taken, (self.options["left"], self.options["right"]), strict=True)
         )
         state, output = self.operator.step(state, left, right, _sides(edges))
         rows = [output.rows] if output.rows.height else []

@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.buffers import unpack
+from slackwater.spark.flat import FlatRows
 from slackwater.spark.hosts import JoinHost
 from slackwater.spark.operators import Operated
 from slackwater.spark.panes import empty_frame
@@ -44,7 +45,8 @@ class Joined(Operated):
 
     def to_df(self, *, flush: bool = False) -> DataFrame:
         """The pairs as a DataFrame; see `Panes.to_df`."""
-        return self.finished(flush=flush).mapInArrow(_RowReader(self.schema), self.schema)
+        flat = FlatRows.of(self.schema, {})
+        return self.finished(self.schema, _RowReader(self.schema), flat, flush=flush)
 
 
 def joined(left: Stream, right: Stream, join: TimeBoundedJoin) -> Joined:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.bucket import OperatorPlan
 from slackwater.spark.buffers import EMITTED
 from slackwater.spark.clock import clock_buffers
+from slackwater.spark.flat import FlatRows
 from slackwater.spark.hosts import Host
 from slackwater.spark.processor import BucketProcessor
 from slackwater.spark.reports import METRIC, observed
@@ -46,17 +49,25 @@ class Operated:
         """Whether rows keep coming."""
         return self.sources[0].is_streaming
 
-    def finished(self, *, flush: bool) -> DataFrame:
-        """The buffers of an operator that no other operator follows."""
+    def finished(
+        self,
+        schema: StructType,
+        read: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        flat: FlatRows | None,
+        *,
+        flush: bool,
+    ) -> DataFrame:
+        """The rows of an operator that no other operator follows, as plain columns or read from payloads."""
         if flush and not self.is_streaming:
             raise InvalidArgument(
                 "flush", flush, "the input is a batch, which fires everything anyway", fix="leave it out"
             )
         # A query may hold several operators, and Spark wants a name of its own for what each reports.
-        return self.emitted(flush=flush, path=f"{METRIC}_{uuid.uuid4().hex[:8]}")
+        emitted = self.emitted(flush=flush, path=f"{METRIC}_{uuid.uuid4().hex[:8]}", flat=flat)
+        return emitted.mapInArrow(read, schema) if flat is None else flat.rows(emitted)
 
-    def emitted(self, *, flush: bool, path: str) -> DataFrame:
-        """The buffers that the operator emits; ``path`` names it in the reports of the query."""
+    def emitted(self, *, flush: bool, path: str, flat: FlatRows | None = None) -> DataFrame:
+        """What the operator emits, as buffers or plain columns; ``path`` names it in reports."""
         buffers = [
             source.buffers(
                 number,
@@ -67,6 +78,7 @@ class Operated:
                 emit_invalid=self.invalid == "emit",
                 flush=flush,
                 path=f"{path}_{number}",
+                fold=self.host.fold if self.host.can_fold else None,
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]
@@ -78,7 +90,10 @@ class Operated:
             buffers.append(clock_buffers(self.spark, clocks[0], self.buckets, end=flush))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
-            BucketProcessor(plan), outputStructType=EMITTED, outputMode="append", timeMode="none"
+            BucketProcessor(plan, flat),
+            outputStructType=EMITTED if flat is None else flat.sent,
+            outputMode="append",
+            timeMode="none",
         )
         return observed(emitted, self.buckets, path)
 

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from slackwater.spark.buffers import unpack
+from slackwater.spark.flat import without
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.base import TIME as ELEMENT_TIME
@@ -43,6 +44,13 @@ PANE: Final = StructType(
     ]
 )
 """What a pane says of itself. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
+STRUCTURES: Final[Mapping[str, Mapping[str, str]]] = {
+    "window": {"start": "window_start", "end": "window_end"},
+    "pane": {name: name for name in PANE.names},
+}
+"""The columns of panes that are made of several, by what an operator calls these."""
+UNBOUNDED: Final = {"window_start": BEGINNING_OF_TIME, "window_end": END_OF_TIME}
+"""The bounds of a window that has none: null says so better than a year that nothing can show."""
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:
@@ -128,24 +136,16 @@ class PaneReader:
                     yield from self._table(unpack(payload.as_py()), target).to_batches()
 
     def _table(self, panes: pl.DataFrame, target: pa.Schema) -> pa.Table:
-        columns = panes.with_columns(
-            _bound("window_start", BEGINNING_OF_TIME), _bound("window_end", END_OF_TIME)
-        ).to_arrow(compat_level=pl.CompatLevel.oldest())
+        bounded = panes.with_columns(without(name, value) for name, value in UNBOUNDED.items())
+        columns = bounded.to_arrow(compat_level=pl.CompatLevel.oldest())
         made: list[Any] = []
         for field in target:
-            if field.name == "window":
-                column = _struct(columns, field.type, {"start": "window_start", "end": "window_end"})
-            elif field.name == "pane":
-                column = _struct(columns, field.type, {name: name for name in PANE.names})
+            if field.name in STRUCTURES:
+                column = _struct(columns, field.type, STRUCTURES[field.name])
             else:
                 column = columns.column(field.name).cast(field.type)
             made.append(column)
         return pa.Table.from_arrays(made, schema=target)
-
-
-def _bound(name: str, unbounded: int) -> pl.Expr:
-    """A bound of a window; one that has none says null instead of a year that nothing can show."""
-    return pl.when(pl.col(name) != unbounded).then(pl.col(name)).alias(name)
 
 
 def _struct(columns: pa.Table, kind: pa.StructType, names: Mapping[str, str]) -> pa.Array:

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from slackwater.spark.bucket import OperatorPlan
 from slackwater.spark.buffers import pack, write_header
+from slackwater.spark.flat import FlatRows
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -57,8 +58,9 @@ class StateBlobs(MutableMapping[str, bytes]):
 class BucketProcessor(StatefulProcessor):
     """Runs the plan of an operator for the buckets of a shuffle partition."""
 
-    def __init__(self, plan: OperatorPlan) -> None:
+    def __init__(self, plan: OperatorPlan, flat: FlatRows | None = None) -> None:
         self._plan = plan
+        self._flat = flat
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state; also called on the driver, to learn the names."""
@@ -80,12 +82,16 @@ class BucketProcessor(StatefulProcessor):
             int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._blobs), buffers
         )
         self._small.update((output.state,))
+        report = msgspec.json.encode(output.report).decode()
+        if self._flat is not None:
+            yield from self._flat.frames(int(bucket), report, output.rows)
+            return
         yield pd.DataFrame(
             {
                 "bucket": pd.Series([bucket], dtype="int32"),
                 "header": [write_header(output.header)],
                 "payload": [None if output.rows is None else pack(output.rows)],
-                "report": [msgspec.json.encode(output.report).decode()],
+                "report": [report],
             }
         )
 

@@ -25,6 +25,7 @@ CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointin
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def settings(partitions: int | None = None) -> dict[str, str]:
@@ -42,6 +43,8 @@ def settings(partitions: int | None = None) -> dict[str, str]:
         CHANGELOG: "true",
         PARTITIONS: str(partitions or os.cpu_count() or 1),
         _ARROW_ROWS: "200000",
+        # A limit in bytes would be checked for every row, which costs more than the rows are worth.
+        _ARROW_BYTES: str(2**31 - 1),
         # A worker per core already: more threads in each would only get into each other's way.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
     }

@@ -7,10 +7,11 @@ watermark, and none waits for a key of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 from polars import selectors
@@ -29,6 +30,7 @@ from slackwater.spark.buffers import (
     read_result,
 )
 from slackwater.time import SECOND
+from slackwater.windows import Folded
 
 TIME: Final = "event:time"
 """The event time in microseconds, null where there is none."""
@@ -59,6 +61,8 @@ class Shipper:
     origin: Origin | None
     peaks: bool
     emit_invalid: bool
+    fold: Callable[[pl.DataFrame], Folded | None] | None = None
+    """Folds rows before they are sent, where the operator can take them so and it is worth it."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The buffers of a task; none if it has no rows."""
@@ -84,12 +88,21 @@ class Shipper:
             frame = frame.filter(usable)
         observations = self.observations(frame) if is_source else []
         header = Shipment(self.input, task, part, observations, results, rejects.height)
-        payloads = _by_place(frame)
+        parts = _by_place(frame)
         for place, bucket in enumerate(self.buckets):
-            yield bucket, header, payloads.get(place)
+            yield bucket, *self._sent(header, parts.get(place))
         if self.emit_invalid and rejects.height:
-            for place, payload in _by_place(rejects).items():
-                yield self.buckets[place], Rejects(self.input, task, part), payload
+            for place, rows in _by_place(rejects).items():
+                yield self.buckets[place], Rejects(self.input, task, part), pack(rows)
+
+    def _sent(self, header: Shipment, rows: pl.DataFrame | None) -> tuple[Shipment, bytes | None]:
+        """The header and the payload of some rows: folded, where that makes them fewer."""
+        if rows is None:
+            return header, None
+        folded = None if self.fold is None else self.fold(rows)
+        if folded is None:
+            return header, pack(rows)
+        return msgspec.structs.replace(header, kinds=dict(folded.kinds)), pack(folded.partials)
 
     def observations(self, frame: pl.DataFrame) -> list[Observation]:
         """The highest event times of each origin."""
@@ -144,7 +157,7 @@ def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
     return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
 
 
-def _by_place(frame: pl.DataFrame) -> dict[int, bytes]:
-    """The payload of every bucket that gets rows, without the columns that are told in headers."""
+def _by_place(frame: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    """The rows of every bucket that gets some, without the columns that are told in headers."""
     split = frame.drop(ORIGIN, strict=False).partition_by(PLACE, as_dict=True, include_key=False)
-    return {int(place): pack(part) for (place,), part in split.items()}
+    return {int(place): part for (place,), part in split.items()}

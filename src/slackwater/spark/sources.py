@@ -8,7 +8,7 @@ equal keys of several inputs meet.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from slackwater.spark.clock import Clocking
 from slackwater.spark.inputs import InputRules, UpstreamRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, PLACE, TIME, Shipper, numbered
+from slackwater.windows import Folded
 
 if TYPE_CHECKING:
     from slackwater.spark.stream import Panes
@@ -92,6 +93,7 @@ class Source(ABC):
         emit_invalid: bool,
         flush: bool,
         path: str,
+        fold: Callable[[pl.DataFrame], Folded | None] | None = None,
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator, of which this is an input."""
         rows, driving = self.driven(signed=signed, flush=flush, path=path)
@@ -107,6 +109,7 @@ class Source(ABC):
             origin=self._only_origin(),
             peaks=isinstance(self.rules, SourceRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
+            fold=fold,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 

@@ -17,10 +17,11 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import WatermarkPolicy
 from slackwater.spark.buffers import bucket_ids
 from slackwater.spark.clock import Clocking, clocking
+from slackwater.spark.flat import FlatRows
 from slackwater.spark.hosts import MergeHost, WindowHost
 from slackwater.spark.joins import Joined, check_sides, joined
 from slackwater.spark.operators import Keep, Operated
-from slackwater.spark.panes import PaneReader, pane_schema, value_types
+from slackwater.spark.panes import STRUCTURES, UNBOUNDED, PaneReader, pane_schema, value_types
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
@@ -377,7 +378,8 @@ class Panes(Operated):
         With ``flush`` a streaming query ends: after the rows of its first batch every window fires, and
         what comes later is late. Run a bounded stream to its end first, then once more with ``flush``.
         """
-        return self.finished(flush=flush).mapInArrow(PaneReader(self.schema), self.schema)
+        flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED)
+        return self.finished(self.schema, PaneReader(self.schema), flat, flush=flush)
 
     def elements(self) -> Stream:
         """The panes as elements of another operator, each at its timestamp."""

@@ -1,0 +1,165 @@
+"""Rows straight out of a stateful operator, as plain columns, where their types allow it.
+
+The last operator of a query need not pack its rows into a payload that another Python process unpacks:
+columns of numbers and texts go to the JVM as they are, and it makes the structures of them. Nested values
+would be taken apart row by row on that way, so rows that have some travel as payloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from slackwater.spark.shipping import numbered
+
+_PLAIN: Final = tuple(
+    kind()
+    for kind in (
+        BinaryType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType,
+        StringType, TimestampType,
+    )
+)  # fmt: skip
+_CONTROL: Final = StructType([StructField("bucket", IntegerType()), StructField("report", StringType())])
+
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+@dataclass(frozen=True)
+class FlatColumn:
+    """A column on its way out: what the operator calls it, and its type."""
+
+    name: str
+    kind: DataType
+
+    @property
+    def sent(self) -> DataType:
+        """The type on the way: times are whole microseconds, which nothing can shift."""
+        return LongType() if isinstance(self.kind, TimestampType) else self.kind
+
+
+@dataclass(frozen=True)
+class FlatRows:
+    """How the rows of an operator become plain columns and, in the JVM, the rows that a user sees.
+
+    >>> schema = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
+    >>> FlatRows.of(schema, {}).sent.names
+    ['bucket', 'report', 'column:0', 'column:1']
+    >>> FlatRows.of(StructType([StructField("all", StructType())]), {}) is None
+    True
+    """
+
+    schema: StructType
+    columns: tuple[FlatColumn, ...]
+    nothing: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        schema: StructType,
+        structures: Mapping[str, Mapping[str, str]],
+        nothing: Mapping[str, int] = _NOTHING,
+    ) -> FlatRows | None:
+        """For rows of this schema; None if a column is nested.
+
+        ``structures`` are the columns that are made of several, by the name of each field in the schema
+        and in the operator; ``nothing`` are values that stand for none, by column.
+        """
+        columns: list[FlatColumn] = []
+        for field in schema:
+            made = structures.get(field.name)
+            if made is None:
+                columns.append(FlatColumn(field.name, field.dataType))
+            elif isinstance(field.dataType, StructType):
+                columns += [FlatColumn(made[inner.name], inner.dataType) for inner in field.dataType]
+        if any(column.kind not in _PLAIN for column in columns):
+            return None
+        return cls(schema, tuple(columns), tuple(nothing.items()))
+
+    @property
+    def sent(self) -> StructType:
+        """The schema on the way: a row for the report of each bucket, and the rows of panes."""
+        fields = [StructField(numbered(place), column.sent) for place, column in enumerate(self.columns)]
+        return StructType([*_CONTROL.fields, *fields])
+
+    def frames(self, bucket: int, report: str, rows: pl.DataFrame | None) -> Iterator[pd.DataFrame]:
+        """The report of a bucket, and the rows that it emits, as Spark's stateful operators take them."""
+        target = to_arrow_schema(self.sent)
+        if rows is not None:
+            rows = rows.with_columns(without(name, value) for name, value in self.nothing)
+            named = {
+                numbered(place): _sent(rows[column.name], column)
+                for place, column in enumerate(self.columns)
+                if column.name in rows.columns
+            }
+            yield _pandas(target, rows.height, named)
+        # Last, because Spark copies what it has observed so far with every row that follows.
+        yield _pandas(target, 1, {"bucket": pa.array([bucket], pa.int32()), "report": pa.array([report])})
+
+    def rows(self, emitted: DataFrame) -> DataFrame:
+        """The rows that a user sees, from what `frames` gave."""
+        places = iter(range(len(self.columns)))
+        made: list[Column] = []
+        for field in self.schema:
+            kind = field.dataType
+            if isinstance(kind, StructType):
+                inner = [self._column(next(places)).alias(one.name) for one in kind]
+                made.append(sql.struct(*inner).alias(field.name))
+            else:
+                made.append(self._column(next(places)).alias(field.name))
+        return emitted.where(sql.col("report").isNull()).select(*made)
+
+    def _column(self, place: int) -> Column:
+        column = sql.col(f"`{numbered(place)}`")
+        timed = isinstance(self.columns[place].kind, TimestampType)
+        return sql.timestamp_micros(column) if timed else column
+
+
+def _sent(values: pl.Series, column: FlatColumn) -> pa.Array:
+    if values.dtype == pl.Datetime:
+        values = values.dt.epoch("us")
+    array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return array.cast(to_arrow_schema(StructType([StructField("sent", column.sent)])).field(0).type)
+
+
+def _pandas(target: pa.Schema, height: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
+    """A frame over Arrow columns; what is not given is null."""
+    arrays = {
+        field.name: columns[field.name] if field.name in columns else pa.nulls(height, field.type)
+        for field in target
+    }
+    return pd.DataFrame(
+        {name: pd.arrays.ArrowExtensionArray(pa.chunked_array([array])) for name, array in arrays.items()}
+    )
+
+
+def without(name: str, value: int) -> pl.Expr:
+    """A column in which a value that stands for none is null.
+
+    >>> pl.DataFrame({"end": [5, 9]}).with_columns(without("end", 9))["end"].to_list()
+    [5, None]
+    """
+    return pl.when(pl.col(name) != value).then(pl.col(name)).alias(name)
