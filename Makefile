@@ -34,7 +34,7 @@ format: environment ## lay the code out and sort its imports
 	@$(PYTHON_OF_VENV) -m ruff format .
 
 bench: environment ## the benchmarks: results checked, then timed
-	@$(PYTHON_OF_VENV) -m benchmarks $(ARGS)
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m benchmarks $(ARGS)
 
 docs: environment ## the documentation as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON_OF_VENV) -m mkdocs build --quiet --strict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-NAMES = ("progress", "windows", "join")
+NAMES = ("progress", "windows", "join", "spark_windows")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

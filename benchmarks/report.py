@@ -45,6 +45,8 @@ class Section:
     columns: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
+    picture: str | None = None
+    """A picture of the figures, beside the page."""
 
     def row(self, *cells: object) -> None:
         """Add a row; numbers are shown with thousands separators."""
@@ -108,6 +110,8 @@ def _markdown(section: Section) -> str:
         "|" + "|".join("---" if number == 0 else "--:" for number in range(len(section.columns))) + "|"
     )
     lines += ["| " + " | ".join(row) + " |" for row in section.rows]
+    if section.picture is not None:
+        lines += ["", f"![{section.title}]({section.picture})"]
     lines += ["", *(f"- {verdict}" for verdict in section.verdicts), ""]
     return "\n".join(lines)
 

@@ -1,0 +1,33 @@
+"""Bars of seconds, one group a workload, on a logarithmic scale: what the tables say, at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+_COLOURS: Final = ("#1b6e8c", "#d98b3a", "#b9b4ab")
+_SHARE: Final = 0.26
+"""Of the room between two groups, what a bar takes."""
+
+
+def draw(path: Path, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, title: str) -> None:
+    """Write the picture; the first series is the one the others are compared with."""
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(series.items()):
+        at = [place + (number - (len(series) - 1) / 2) * _SHARE for place in range(len(groups))]
+        bars = axes.bar(at, values, _SHARE * 0.92, label=name, color=_COLOURS[number])
+        labels = [f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in values]
+        axes.bar_label(bars, labels, padding=2, fontsize=8)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(groups)), groups, fontsize=8)
+    axes.set_ylabel("seconds a batch (less is better)")
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    path.parent.mkdir(exist_ok=True)
+    # Nothing that changes from run to run: the same figures give the same file.
+    figure.savefig(path, metadata={"Date": None, "Creator": None})

@@ -1,0 +1,326 @@
+"""Windows on Spark against Spark's own: seconds a micro-batch, results compared first.
+
+The same Parquet files in, a Parquet sink out, one Spark session. Spark's `groupBy(window, key)` runs on
+RocksDB with changelog checkpoints, and on the default state store. Each run has a checkpoint of its own.
+A short run is made twice and its second time counts, and the first batches of every run are left out, so
+that nobody pays for starting workers and compiling code.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Final
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import numpy as np  # after the number of threads is set, which Polars reads once
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+import slackwater as sw
+from benchmarks.bars import draw
+from benchmarks.processes import Memory, MemoryWatch, empty_batch_seconds
+from benchmarks.report import Report
+from slackwater.time import SECOND
+from slackwater.windows import Window
+
+BATCH: Final = 500_000
+BATCHES: Final = 8
+WARM: Final = 2
+"""So many batches are left out at the beginning of every run."""
+SHORT: Final = 30.0
+"""A run of fewer seconds is made twice."""
+BIDS_A_SECOND: Final = 10_000
+DISORDER: Final = 5 * SECOND
+LAG: Final = "5 seconds"
+SCHEMA: Final = "auction bigint, bidder bigint, price bigint, ts timestamp"
+PICTURE: Final = Path(__file__).parent.parent / "docs" / "images" / "benchmark-spark.svg"
+PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+STORES: Final = {
+    "RocksDB": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "default": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One comparison: our window, Spark's, and how many times faster we aim to be than which store."""
+
+    name: str
+    keys: int
+    window: Window
+    native: Callable[[], Column]
+    aims: dict[str, float]
+
+
+def _ten_seconds() -> Column:
+    return sql.window("ts", "10 seconds")
+
+
+def _sliding() -> Column:
+    return sql.window("ts", "60 seconds", "10 seconds")
+
+
+def _sessions() -> Column:
+    # Spark joins sessions that are exactly the gap apart: a gap shorter by a microsecond is the same as ours.
+    return sql.session_window("ts", "9 seconds 999 milliseconds 999 microseconds")
+
+
+WORKLOADS: Final = (
+    Workload("tumbling 10 s", 1_000, sw.fixed("10 seconds"), _ten_seconds, {"RocksDB": 0.8, "default": 0.8}),
+    Workload("tumbling 10 s", 200_000, sw.fixed("10 seconds"), _ten_seconds, {"RocksDB": 6, "default": 2}),
+    Workload(
+        "sliding 60 s every 10 s",
+        1_000,
+        sw.sliding("60 seconds", every="10 seconds"),
+        _sliding,
+        {"RocksDB": 2},
+    ),
+    Workload(
+        "sliding 60 s every 10 s",
+        200_000,
+        sw.sliding("60 seconds", every="10 seconds"),
+        _sliding,
+        {"RocksDB": 6},
+    ),
+    Workload("sessions, gap 10 s", 200_000, sw.sessions("10 seconds"), _sessions, {"RocksDB": 3}),
+)
+
+
+def bids(folder: Path, keys: int, seed: int = 7) -> Path:
+    """Seeded bids as files, two for a batch, each row at most five seconds behind the latest before it."""
+    rng = np.random.default_rng(seed)
+    number = BATCH * BATCHES
+    arrival = np.arange(number, dtype=np.int64) * (SECOND // BIDS_A_SECOND)
+    frame = pl.DataFrame(
+        {
+            "auction": rng.integers(0, keys, number),
+            "bidder": rng.integers(0, 1_000_000, number),
+            "price": rng.integers(1, 10_000, number),
+            "ts": pl.Series(arrival + DISORDER - rng.integers(0, DISORDER, number)).cast(
+                pl.Datetime("us", "UTC")
+            ),
+        }
+    )
+    folder.mkdir(parents=True)
+    for place, start in enumerate(range(0, number, BATCH // 2)):
+        path = folder / f"{place:03}.parquet"
+        frame.slice(start, BATCH // 2).write_parquet(path)
+        os.utime(path, (place, place))
+    return folder
+
+
+def read(spark: SparkSession, folder: Path) -> DataFrame:
+    """The bids as a stream, two files a batch."""
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2).parquet(str(folder))
+
+
+def ours(spark: SparkSession, folder: Path, workload: Workload) -> DataFrame:
+    """The windows of this library over the bids."""
+    return windows(read(spark, folder), workload)
+
+
+def windows(rows: DataFrame, workload: Workload) -> DataFrame:
+    """The windows of this library."""
+    stream = sw.stream(rows, event_time="ts", watermark=sw.lag(LAG), clock="1 hour")
+    panes = stream.key_by("auction").window(workload.window)
+    results = panes.agg(bids=sw.count(), total=sw.sum("price"), best=sw.max("price")).to_df()
+    return results.select("window", "auction", "bids", "total", "best")
+
+
+def native(spark: SparkSession, folder: Path, workload: Workload) -> DataFrame:
+    """Spark's own windows over the bids."""
+    return spark_windows(read(spark, folder), workload)
+
+
+def spark_windows(rows: DataFrame, workload: Workload) -> DataFrame:
+    """Spark's own windows."""
+    grouped = rows.withWatermark("ts", LAG).groupBy(workload.native().alias("window"), "auction")
+    return grouped.agg(
+        sql.count("*").alias("bids"), sql.sum("price").alias("total"), sql.max("price").alias("best")
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run took and where its rows are."""
+
+    batches: list[float]
+    output: Path
+    memory: Memory
+
+    @property
+    def seconds(self) -> float:
+        """Of a batch, in the mean: what a stream has to pay in the long run."""
+        return mean(self.batches)
+
+    def rows(self) -> pl.DataFrame:
+        """The results, in one order."""
+        frame = pl.read_parquet(self.output / "*.parquet")
+        flat = frame.select("auction", pl.col("window").struct.field("start"), "bids", "total", "best")
+        return flat.sort("auction", "start")
+
+
+def settled(make: Callable[[], DataFrame], work: Path, name: str) -> Run:
+    """A run after which nothing is compiled any more."""
+    run = execute(make, work, name)
+    return execute(make, work, f"{name}-again") if sum(run.batches) < SHORT else run
+
+
+def execute(make: Callable[[], DataFrame], work: Path, name: str) -> Run:
+    """Write the stream until its files are read."""
+    output = work / f"{name}-out"
+    with MemoryWatch() as watch:
+        query = (
+            make()
+            .writeStream.option("checkpointLocation", str(work / f"{name}-checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(output), format="parquet")
+        )
+        query.awaitTermination()
+    progress = [entry for entry in query.recentProgress if entry.numInputRows >= BATCH]
+    took = [entry.durationMs["triggerExecution"] / 1000 for entry in progress]
+    assert len(took) == BATCHES, f"{name}: {len(took)} batches"
+    return Run(took[WARM:], output, watch.peak)
+
+
+@contextmanager
+def store(spark: SparkSession, name: str) -> Iterator[None]:
+    """Queries that are started inside use this state store."""
+    before = str(spark.conf.get(PROVIDER))
+    spark.conf.set(PROVIDER, STORES[name])
+    yield
+    spark.conf.set(PROVIDER, before)
+
+
+def check(workload: Workload, results: pl.DataFrame, others: dict[str, pl.DataFrame]) -> None:
+    """Every row of Spark's own windows is ours too, with the same values."""
+    for name, theirs in others.items():
+        shared = results.join(theirs.select("auction", "start"), on=["auction", "start"], how="semi")
+        mine = shared.sort("auction", "start")
+        assert theirs.height > 0, f"{workload.name}: {name} gave nothing"
+        assert mine.cast(theirs.schema).equals(theirs), (
+            f"{workload.name}, {workload.keys} keys: {name} differs"
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A workload that everybody has run, with the same results."""
+
+    workload: Workload
+    mine: Run
+    theirs: dict[str, Run]
+
+    def times(self, store: str) -> float:
+        """How many times faster than Spark on this store."""
+        return self.theirs[store].seconds / self.mine.seconds
+
+
+def compare(spark: SparkSession, workload: Workload) -> Comparison:
+    """Run a workload three ways."""
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
+        work = Path(name)
+        folder = bids(work / "in", workload.keys)
+        mine = settled(lambda: ours(spark, folder, workload), work, "ours")
+        theirs: dict[str, Run] = {}
+        for kind in STORES:
+            with store(spark, kind):
+                theirs[kind] = settled(lambda: native(spark, folder, workload), work, kind)
+        check(workload, mine.rows(), {kind: one.rows() for kind, one in theirs.items()})
+    return Comparison(workload, mine, theirs)
+
+
+def run(report: Report) -> None:
+    """All workloads."""
+    spark = sw.session(
+        config={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "6g",
+        }
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    _windows(report, [compare(spark, workload) for workload in WORKLOADS])
+    _nothing(report, spark)
+
+
+def _windows(report: Report, comparisons: Sequence[Comparison]) -> None:
+    section = report.section(
+        "On Spark: against Spark's own windows",
+        f"{BATCHES} micro-batches of {BATCH:,} bids, {BIDS_A_SECOND:,} a second of event time, watermark "
+        f"{LAG} behind, count, sum and maximum, Parquet in and out, the same columns written. Seconds a "
+        f"batch (mean, without the first {WARM}), results equal before anything is compared. Memory is "
+        f"the most that JVM and Python workers held.",
+        (
+            "workload",
+            "keys",
+            "Slackwater",
+            "Spark, RocksDB",
+            "Spark, default store",
+            "times RocksDB",
+            "times default",
+            "memory, Slackwater",
+            "memory, RocksDB",
+        ),
+    )
+    for each in comparisons:
+        section.row(
+            each.workload.name,
+            each.workload.keys,
+            f"{each.mine.seconds:.2f}",
+            *(f"{each.theirs[kind].seconds:.2f}" for kind in STORES),
+            *(f"{each.times(kind):.1f}" for kind in STORES),
+            each.mine.memory,
+            each.theirs["RocksDB"].memory,
+        )
+        for kind, aim in each.workload.aims.items():
+            verdict = "met" if each.times(kind) >= aim else "MISSED"
+            section.verdict(
+                f"{each.workload.name}, {each.workload.keys:,} keys: {each.times(kind):.1f} times Spark on "
+                f"{kind} (aim {aim:g}: {verdict})"
+            )
+    draw(
+        PICTURE,
+        [f"{each.workload.name}\n{each.workload.keys:,} keys" for each in comparisons],
+        {
+            "Slackwater": [each.mine.seconds for each in comparisons],
+            **{f"Spark, {kind}": [each.theirs[kind].seconds for each in comparisons] for kind in STORES},
+        },
+        title=f"A micro-batch of {BATCH:,} bids",
+    )
+    section.picture = f"images/{PICTURE.name}"
+    report.show(section)
+
+
+def _nothing(report: Report, spark: SparkSession) -> None:
+    section = report.section(
+        "On Spark: a batch without rows",
+        "What a query costs before it does anything: median of the batches that have no rows.",
+        ("query", "seconds a batch"),
+    )
+    workload = WORKLOADS[0]
+    schema = pa.schema(
+        [
+            ("auction", pa.int64()),
+            ("bidder", pa.int64()),
+            ("price", pa.int64()),
+            ("ts", pa.timestamp("us", "UTC")),
+        ]
+    )
+    queries: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "Slackwater": lambda rows: windows(rows, workload),
+        "Spark, RocksDB": lambda rows: spark_windows(rows, workload),
+    }
+    for name, build in queries.items():
+        with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+            section.row(name, f"{empty_batch_seconds(spark, build, schema, Path(folder)):.2f}")
+    report.show(section)
