@@ -100,6 +100,7 @@ from slackwater.windows import (
 )
 
 if TYPE_CHECKING:
+    from slackwater.spark.reading import headers, ingestion_time
     from slackwater.spark.reports import why
     from slackwater.spark.session import session
     from slackwater.spark.stream import stream
@@ -108,6 +109,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ON_SPARK = {
+    "headers": "slackwater.spark.reading",
+    "ingestion_time": "slackwater.spark.reading",
     "session": "slackwater.spark.session",
     "stream": "slackwater.spark.stream",
     "upsert_once": "slackwater.spark.upsert",
@@ -201,6 +204,8 @@ __all__ = [
     "format_duration",
     "format_instant",
     "global_window",
+    "headers",
+    "ingestion_time",
     "inherited",
     "instant",
     "lag",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slackwater.errors import ProgressError
 from slackwater.progress.numbering import Rechunker
 from slackwater.progress.tracker import ProgressTracker
-from slackwater.progress.values import BufferHeader, Emission, Origin
+from slackwater.progress.values import BufferHeader, Emission, Origin, Watermark
 from tests.model.tracking import Refused, TrackerModel
 
 ORIGINS: tuple[Origin, ...] = ("a", "b", 7)
@@ -70,6 +70,32 @@ def test_tracker_equals_the_model(
         assert tracker.complete(origin) == model.complete(origin)
         for key in ("default", "order_time"):
             assert tracker.local(origin, key) == model.local(origin, key)
+
+
+@given(st.lists(buffers(), max_size=25))
+def test_buffers_that_come_together_end_where_they_would_one_by_one(headers: list[BufferHeader]) -> None:
+    """With declared origins that never idle the order in which they are heard cannot matter."""
+    one_by_one, together = ProgressTracker(ORIGINS), ProgressTracker(ORIGINS)
+    taken: list[BufferHeader] = []
+    duplicates: list[bool] = []
+    for header in headers:
+        try:
+            duplicates.append(one_by_one.observe(header).duplicate)
+        except ProgressError:
+            continue
+        taken.append(header)
+    observed = together.observe_all(taken)
+    assert observed.duplicates == duplicates
+    assert together.save() == one_by_one.save()
+
+
+def test_an_idle_origin_is_awake_before_a_faster_one_moves_the_watermark() -> None:
+    tracker = ProgressTracker(["a", "b"])
+    for origin in ("a", "b"):
+        tracker.observe(BufferHeader(origin, 1, watermarks={"default": 5}))
+    tracker.idle("b")
+    both = [BufferHeader(origin, 2, watermarks={"default": at}) for origin, at in (("a", 90), ("b", 8))]
+    assert tracker.observe_all(both).emitted == (Watermark(8),)
 
 
 def _must_refuse(tracker: ProgressTracker, step: BufferHeader | tuple[str, Origin]) -> None:

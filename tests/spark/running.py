@@ -21,7 +21,7 @@ from pyspark.sql import Row as SparkRow
 from slackwater import windows
 from slackwater.progress.generator import Lag, WatermarkPolicy
 from slackwater.spark.clock import Ticks
-from slackwater.spark.stream import Panes, stream
+from slackwater.spark.stream import Panes, Stream, stream
 from slackwater.time import END_OF_TIME, SECOND, instant
 from tests.model.windows import Pane, Row
 from tests.support.windowed import ModelSubject, Observed, Options
@@ -40,6 +40,12 @@ class Batch:
     now: int
     watermark: int | None
     """In seconds; what the stream's watermark is after these rows."""
+    counted: Sequence[tuple[Any, ...]] | None = None
+    """The rows that count, where not all do."""
+
+    @property
+    def elements(self) -> Sequence[tuple[Any, ...]]:
+        return self.rows if self.counted is None else self.counted
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,17 @@ class Scenario:
     batches: Sequence[Batch]
     policy: WatermarkPolicy = field(default_factory=lambda: Lag(0))
     stream_options: dict[str, Any] = field(default_factory=dict)
+    schema: pa.Schema = SCHEMA
+
+    def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
+        return stream(
+            df, event_time="at", watermark=self.policy, clock=Ticks(tuple(times)), **self.stream_options
+        )
 
     def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
         options = self.options
         windowed = (
-            stream(
-                df, event_time="at", watermark=self.policy, clock=Ticks(tuple(times)), **self.stream_options
-            )
+            self.stream(df, times)
             .key_by(*options.key)
             .window(options.window)
             .trigger(options.trigger, allow_data_loss=True)
@@ -82,7 +92,7 @@ def expected(
     model = ModelSubject(scenario.options)
     observed: list[Observed] = []
     for portion in portions:
-        rows = [model_row(row) for batch in portion for row in batch.rows if row[1] is not None]
+        rows = [model_row(row) for batch in portion for row in batch.elements if row[1] is not None]
         last = portion[-1].watermark
         watermark = END_OF_TIME if bounded else None if last is None else last * SECOND
         observed.append(model.step(rows, watermark, portion[-1].now * SECOND))
@@ -100,7 +110,7 @@ def model_row(row: tuple[Any, ...]) -> Row:
 
 def as_batch(spark: SparkSession, scenario: Scenario, folder: Path) -> list[list[SparkRow]]:
     for number, batch in enumerate(scenario.batches):
-        write(folder / "in", number, batch)
+        write(folder / "in", number, batch, scenario.schema)
     df = spark.read.parquet(str(folder / "in"))
     return [scenario.build(df, ()).to_df().collect()]
 
@@ -121,7 +131,7 @@ def as_stream(
     for until in runs:
         for number in range(written, until):
             rows = [row for batch in portions[number] for row in batch.rows]
-            write(folder / "in", number, Batch(rows, 0, None))
+            write(folder / "in", number, Batch(rows, 0, None), scenario.schema)
         written = until
         ends = until == len(portions)
         schema = spark.read.parquet(str(folder / "in")).schema
@@ -143,15 +153,17 @@ def as_stream(
     return [collected[number] for number in sorted(collected)]
 
 
-def write(folder: Path, number: int, batch: Batch) -> None:
-    """A file of rows; files are read in the order of their modification times."""
+def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -> None:
+    """A file of rows, times in seconds; files are read in the order of their modification times."""
     folder.mkdir(parents=True, exist_ok=True)
-    full = [(*row, "only")[:4] for row in batch.rows]
-    columns = [list(column) for column in zip(*full, strict=True)] if full else [[], [], [], []]
-    columns[1] = [None if second is None else second * SECOND for second in columns[1]]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    full = [(*row, "only")[: len(schema)] for row in batch.rows]
+    columns = [list(column) for column in zip(*full, strict=True)] if full else [[] for _ in schema]
+    for place, kind in enumerate(schema.types):
+        if pa.types.is_timestamp(kind):
+            columns[place] = [None if second is None else second * SECOND for second in columns[place]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     path = folder / f"{number:05}.parquet"
-    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 

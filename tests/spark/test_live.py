@@ -120,7 +120,8 @@ def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -
     assert report.open_windows == 1
     assert report.totals == {
         "early": report.totals["early"], "on_time": 0, "late": 0, "retractions": 0,
-        "dropped_late": 0, "dropped_closed": 0, "invalid": 1, "ahead": 0,
+        "dropped_late": 0, "dropped_closed": 0, "dropped_duplicate": 0, "invalid": 1, "ahead": 0,
+        "duplicates": 0,
     }  # fmt: skip
     assert said.state_bytes > 0
     assert report.lag is not None

@@ -158,7 +158,7 @@ def check(rows: list[list[Any]], model: list[Observed], scenario: Scenario) -> N
 
 
 def invalid(batches: Sequence[Batch]) -> list[Any]:
-    rows = [(row[0], None, [row[2]]) for batch in batches for row in batch.rows if row[1] is None]
+    rows = [(row[0], None, [row[2]]) for batch in batches for row in batch.elements if row[1] is None]
     return sorted(rows, key=repr)
 
 

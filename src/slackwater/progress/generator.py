@@ -239,6 +239,18 @@ class WatermarkGenerator:
             )
         return self._evaluate(now, limit=timestamp)
 
+    def hear(self, partition: Origin, *, now: int) -> None:
+        """Something has come from a partition that tells no time: it is not silent, and nothing moves by it.
+
+        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
+        >>> generator.hear("a", now=9)
+        >>> generator.tick(now=10)
+        ()
+        """
+        slot = self._slot(partition)
+        self._now = now = check_int64(now, "now")
+        self._hear(slot, now)
+
     def tick(self, *, now: int) -> tuple[Emission, ...]:
         """Time has passed and nothing has come."""
         self._now = now = check_int64(now, "now")

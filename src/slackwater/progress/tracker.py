@@ -10,7 +10,14 @@ from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.frontier import Frontier, SavedFrontier, Status
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.progress.sequences import Marks, SavedSequences, Sequences
-from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Emission, Origin, check_origin
+from slackwater.progress.values import (
+    DEFAULT_KEY,
+    NO_WATERMARKS,
+    BufferHeader,
+    Emission,
+    Origin,
+    check_origin,
+)
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, check_now
 
 
@@ -22,6 +29,17 @@ class Observed(NamedTuple):
     """
 
     duplicate: bool
+    emitted: tuple[Emission, ...]
+
+
+class ObservedAll(NamedTuple):
+    """What several buffers led to: which of them were there before, and what is emitted because of all.
+
+    >>> ProgressTracker().observe_all([BufferHeader("a", 1), BufferHeader("a", 1)]).duplicates
+    [False, True]
+    """
+
+    duplicates: list[bool]
     emitted: tuple[Emission, ...]
 
 
@@ -83,32 +101,46 @@ class ProgressTracker:
 
     def observe(self, header: BufferHeader, *, now: int | None = None) -> Observed:
         """A buffer has come. A duplicate has no effect but to be counted (S5)."""
-        origin, sequence, chunk, last, marks = header
-        if now is not None and now.__class__ is not int:
-            now = check_now(now)
-        slot = self._slots.get(origin)
-        if slot is None:
-            return self._observe_new_origin(header, now)
-        sequences = self._sequences[slot]
-        if sequence.__class__ is not int or chunk.__class__ is not int:
-            sequence, chunk = check_int64(sequence, "sequence"), check_int64(chunk, "chunk")
-        in_order = sequence == sequences.complete + 1 and chunk == 1 and last and not sequences.out_of_order
-        if not in_order and sequences.is_duplicate(sequence, chunk, last):
-            sequences.duplicates += 1
+        grown = self._take(header, now)
+        if grown is None:
             return _DUPLICATE
-        status = self._frontier.status(slot)
-        if status is Status.DONE:
-            raise AfterDone(f"origin {origin!r}", f"a new buffer (sequence {sequence}, chunk {chunk})")
-        marks = self._checked(marks)
-        if status is Status.IDLE:
-            self._frontier.wake(slot, now)
-        grown = sequences.accept(sequence, chunk, last, marks, now)
         if not grown:
             return _NOTHING
-        for key, value in grown.items():
-            self._frontier.raise_to(slot, key, value, now)
         emitted = self._frontier.emit(grown)
         return Observed(_NEW, emitted) if emitted else _NOTHING
+
+    def observe_all(self, headers: Iterable[BufferHeader], *, now: int | None = None) -> ObservedAll:
+        """Buffers have come together: all of their origins are heard before anything is emitted.
+
+        So a fast origin does not move the watermark past one that is first heard of, or wakes up, in
+        the same moment. What came before a buffer that is refused has been taken.
+
+        >>> tracker = ProgressTracker()
+        >>> fast, slow = (BufferHeader(*said) for said in [("a", 1), ("b", 1)])
+        >>> marked = [fast._replace(watermarks={"default": 90}), slow._replace(watermarks={"default": 7})]
+        >>> tracker.observe_all([*marked, slow])
+        ObservedAll(duplicates=[False, False, True], emitted=(Watermark(value=7, key='default'),))
+        """
+        duplicates: list[bool] = []
+        keys: dict[str, None] = {}
+        for header in headers:
+            grown = self._take(header, now)
+            duplicates.append(grown is None)
+            if grown:
+                keys.update(dict.fromkeys(grown))
+        return ObservedAll(duplicates, self._frontier.emit(keys))
+
+    def add(self, origin: Origin, *, now: int | None = None) -> None:
+        """One more origin is declared; it holds the watermark back until it speaks.
+
+        >>> tracker = ProgressTracker(["a"])
+        >>> tracker.add("b")
+        >>> tracker.origins
+        ('a', 'b')
+        """
+        if origin in self._slots:
+            raise InvalidArgument("origin", origin, "is there already", fix="add every origin once")
+        self._learn(origin, check_now(now), Status.ACTIVE)
 
     def idle(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """The origin has nothing to send for now; any new buffer wakes it (S7)."""
@@ -211,14 +243,42 @@ class ProgressTracker:
 
     # ---- the rules
 
-    def _observe_new_origin(self, header: BufferHeader, now: int | None) -> Observed:
+    def _take(self, header: BufferHeader, now: int | None) -> Marks | None:
+        """Take a buffer in: the watermarks by which its origin has risen, or None for a duplicate."""
+        origin, sequence, chunk, last, marks = header
+        if now is not None and now.__class__ is not int:
+            now = check_now(now)
+        slot = self._slots.get(origin)
+        if slot is None:
+            return self._take_of_new_origin(header, now)
+        sequences = self._sequences[slot]
+        if sequence.__class__ is not int or chunk.__class__ is not int:
+            sequence, chunk = check_int64(sequence, "sequence"), check_int64(chunk, "chunk")
+        in_order = sequence == sequences.complete + 1 and chunk == 1 and last and not sequences.out_of_order
+        if not in_order and sequences.is_duplicate(sequence, chunk, last):
+            sequences.duplicates += 1
+            return None
+        status = self._frontier.status(slot)
+        if status is Status.DONE:
+            raise AfterDone(f"origin {origin!r}", f"a new buffer (sequence {sequence}, chunk {chunk})")
+        marks = self._checked(marks)
+        if status is Status.IDLE:
+            self._frontier.wake(slot, now)
+        grown = sequences.accept(sequence, chunk, last, marks, now)
+        if not grown:
+            return NO_WATERMARKS
+        for key, value in grown.items():
+            self._frontier.raise_to(slot, key, value, now)
+        return grown
+
+    def _take_of_new_origin(self, header: BufferHeader, now: int | None) -> Marks | None:
         origin = self._admit(header.origin)
         # Everything that can be wrong with the buffer is found before the origin is learned.
         sequence, chunk = check_int64(header.sequence, "sequence"), check_int64(header.chunk, "chunk")
         Sequences(origin).is_duplicate(sequence, chunk, header.last_chunk)
         self._checked(header.watermarks)
         self._learn(origin, now, Status.ACTIVE)
-        return self.observe(header, now=now)
+        return self._take(header, now)
 
     def _admit(self, origin: Origin) -> Origin:
         if self._declared:

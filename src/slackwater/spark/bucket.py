@@ -16,9 +16,13 @@ import polars as pl
 from slackwater.errors import CorruptState
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.spark.buffers import Rejects, Result, Shipment, Tick, in_order, read_header
+from slackwater.spark.chunks import fresh_rows, with_chunks
 from slackwater.spark.hosts import Host, Taken
-from slackwater.spark.inputs import Heard, InputRules, Inputs, SavedInputs
-from slackwater.spark.reports import BucketReport
+from slackwater.spark.inputs import Heard, InputRules, Inputs, Judged, SavedInputs
+from slackwater.spark.numbered import NumberedRules
+from slackwater.spark.progress import SourceRules
+from slackwater.spark.reports import BucketReport, KeyReport
+from slackwater.spark.shipping import TIME
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.blobs import BlobStore
@@ -34,10 +38,14 @@ class Totals(Saved):
     retractions: int = 0
     dropped_late: int = 0
     dropped_closed: int = 0
+    dropped_duplicate: int = 0
+    """Rows of numbered buffers that came again."""
     invalid: int = 0
-    """Rows without a usable event time, of all buckets."""
+    """Rows without a usable event time or header, of all buckets."""
     ahead: int = 0
     """Rows too far ahead of the clock to move the watermark, of all buckets."""
+    duplicates: int = 0
+    """Numbered buffers that came again, of all buckets."""
 
 
 class SavedBucket(Saved):
@@ -91,15 +99,19 @@ class OperatorPlan:
             inputs = Inputs(self.inputs, before.now, before.inputs)
             state, totals = self.host.load(before.operator, blobs), before.totals
         restarted = before is not None and run != before.run
-        totals.ahead += inputs.advance(batch.heard, now, restarted=restarted)
-        totals.invalid += batch.invalid
+        judged = inputs.advance(batch.heard, now, restarted=restarted)
+        taken = batch.taken(self.inputs, judged, now)
+        totals.ahead += judged.ahead
+        totals.invalid += taken.invalid
+        totals.dropped_duplicate += taken.dropped
+        totals.duplicates = inputs.duplicates
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
         edges = [END_OF_TIME] * len(self.inputs) if ended else inputs.edges
         watermark = END_OF_TIME if ended else inputs.watermark
-        state, output = self.host.step(state, batch.taken, edges, watermark, now)
+        state, output = self.host.step(state, taken.inputs, edges, watermark, now)
         for name, count in output.counts.items():
             setattr(totals, name, getattr(totals, name) + count)
-        rows = output.rows + [self.host.invalid(rejects) for rejects in batch.rejects]
+        rows = output.rows + [self.host.invalid(rejects) for rejects in taken.rejects]
         why = inputs.why()
         report = BucketReport(
             bucket=bucket,
@@ -112,6 +124,7 @@ class OperatorPlan:
             open_windows=output.open_windows,
             ended=ended,
             totals=msgspec.structs.asdict(totals),
+            keys=() if ended else _keys(inputs),
         )
         return BucketOutput(
             rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
@@ -130,25 +143,57 @@ class OperatorPlan:
         return self.now, 0
 
 
+def _keys(inputs: Inputs) -> tuple[KeyReport, ...]:
+    """How far each key is, where there are several."""
+    if len(inputs.watermarks) < 2:
+        return ()
+    reasons = {key: inputs.why(key) for key in inputs.watermarks}
+    return tuple(
+        KeyReport(
+            key, at, reasons[key].text, reasons[key].held_by, reasons[key].since, reasons[key].reason.value
+        )
+        for key, at in inputs.watermarks.items()
+    )
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What of a batch an operator gets."""
+
+    inputs: list[Taken]
+    rejects: list[pl.DataFrame]
+    invalid: int
+    dropped: int
+
+
 @dataclass(frozen=True)
 class _Batch:
     """The buffers of a micro-batch, sorted out."""
 
     ticks: Sequence[Tick | Result]
-    heard: list[Heard]
-    taken: list[Taken]
-    rejects: list[pl.DataFrame]
-    invalid: int
+    shipments: list[list[tuple[Shipment, bytes | None]]]
+    rejects: list[list[tuple[Rejects, bytes]]]
 
     @property
     def ends(self) -> bool:
         return any(tick.end for tick in self.ticks)
 
+    @property
+    def heard(self) -> list[Heard]:
+        return [
+            Heard(
+                [seen for shipment, _ in several for seen in shipment.observations],
+                [result for shipment, _ in several for result in shipment.results],
+                [chunk for shipment, _ in several for chunk in shipment.chunks],
+            )
+            for several in self.shipments
+        ]
+
     @classmethod
     def of(cls, buffers: Iterable[tuple[bytes, bytes | None]], inputs: int) -> _Batch:
         ticks: list[Tick | Result] = []
         shipments: list[list[tuple[Shipment, bytes | None]]] = [[] for _ in range(inputs)]
-        rejects: list[tuple[Rejects, bytes]] = []
+        rejects: list[list[tuple[Rejects, bytes]]] = [[] for _ in range(inputs)]
         for data, payload in buffers:
             match read_header(data):
                 case Tick() as tick:
@@ -157,20 +202,33 @@ class _Batch:
                     shipments[shipment.input].append((shipment, payload))
                     ticks += shipment.results
                 case Rejects() as header if payload is not None:
-                    rejects.append((header, payload))
-        return cls(
-            ticks=ticks,
-            heard=[
-                Heard(
-                    [seen for shipment, _ in several for seen in shipment.observations],
-                    [result for shipment, _ in several for result in shipment.results],
-                )
-                for several in shipments
-            ],
-            taken=[_taken(several) for several in shipments],
-            rejects=[frame for _, frame in in_order(rejects)],
-            invalid=sum(shipment.invalid for several in shipments for shipment, _ in several),
-        )
+                    rejects[header.input].append((header, payload))
+        return cls(ticks, shipments, rejects)
+
+    def taken(self, inputs: Sequence[InputRules], judged: Judged, now: int) -> _Taken:
+        """The rows of each input, and those without a usable time, given what was found of the batch."""
+        several: list[Taken] = []
+        rejects: list[pl.DataFrame] = []
+        invalid = dropped = 0
+        for place, rules in enumerate(inputs):
+            headers = [shipment for shipment, _ in self.shipments[place]]
+            invalid += sum(header.invalid for header in headers)
+            if isinstance(rules, NumberedRules):
+                again = judged.repeated[place]
+                chunks = [chunk for header in headers for chunk in header.chunks]
+                invalid += sum(chunk.invalid for chunk in chunks if chunk.number not in again)
+                frame, out = fresh_rows(with_chunks(self.shipments[place], headers), again)
+                taken = Taken(frame)
+                rejected, _ = fresh_rows(with_chunks(self.rejects[place], headers), again)
+                rejects += [] if rejected is None else [rejected]
+                dropped += out
+            else:
+                taken = _taken(self.shipments[place])
+                rejects += [frame for _, frame in in_order(self.rejects[place])]
+            if taken.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
+                taken = Taken(taken.rows.with_columns(pl.lit(now, pl.Int64).alias(TIME)))
+            several.append(taken)
+        return _Taken(several, rejects, invalid, dropped)
 
 
 def _taken(shipments: list[tuple[Shipment, bytes | None]]) -> Taken:

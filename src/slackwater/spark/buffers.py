@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from slackwater.progress.values import Origin
+from slackwater.progress.values import DEFAULT_KEY, Origin
 
 BUFFER: Final = StructType(
     [
@@ -46,10 +46,31 @@ class Peak(msgspec.Struct, array_like=True):
 
 
 class Observation(msgspec.Struct, array_like=True):
-    """What a map task saw of one origin, highest times first; never empty."""
+    """What a map task saw of one origin, highest times first; empty if it told no time of this key."""
 
     origin: Origin
     peaks: list[Peak]
+    key: str = DEFAULT_KEY
+
+
+class Chunk(msgspec.Struct, array_like=True, frozen=True):
+    """What a map task saw of a buffer that its producer numbered."""
+
+    origin: Origin
+    sequence: int
+    chunk: int
+    last: bool
+    watermark: int | None
+    invalid: int
+    """How many of its rows had no usable event time."""
+
+    @property
+    def number(self) -> Number:
+        """What tells it from all others."""
+        return self.origin, self.sequence, self.chunk, self.last
+
+
+Number = tuple[Origin, int, int, bool]
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
@@ -86,7 +107,9 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     results: list[Result]
     """What the buckets of an operator say that comes before this one."""
     invalid: int
-    """How many rows of the task, for all buckets, had no usable event time."""
+    """How many rows of the task, for all buckets, had no usable event time or header."""
+    chunks: list[Chunk] = []
+    """The buffers to which the rows belong, where producers numbered them."""
     kinds: dict[str, str] | None = None
     """What the columns held, if the payload are partials that the task folded, not rows."""
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from slackwater.progress.values import DEFAULT_KEY
 from slackwater.spark.panes import each_alone
 from slackwater.spark.shipping import TIME
 from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
@@ -132,7 +131,7 @@ class WindowHost(Host):
         if batch is not None and self.can_fold:
             folded.append(self.operator.fold(batch))
             batch = None
-        watermarks = {} if watermark is None else {DEFAULT_KEY: watermark}
+        watermarks = {} if watermark is None else {self.operator.watermark_key: watermark}
         state, output = self.operator.step(state, batch, watermarks, now, folded=folded)
         rows = _panes(output)
         if output.late is not None and output.late.height:

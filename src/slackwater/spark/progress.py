@@ -18,9 +18,22 @@ from slackwater.spark.buffers import Observation
 from slackwater.time import END_OF_TIME
 
 
+def own_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
+    """How much of the time between two batches was our own doing, and nobody's silence.
+
+    >>> own_pause(100, 109, 10, restarted=False), own_pause(100, 109, 10, restarted=True)
+    (4, 9)
+    """
+    if restarted:
+        return max(0, now - before)
+    return 0 if idle_after is None else max(0, now - before - idle_after // 2)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRules:
     """How the watermark of a stream is made. ``origins`` are those declared; None learns them.
+
+    With ``arrival`` the rows carry no time: it is that of the batch in which they arrive.
 
     >>> from slackwater.progress.generator import lag
     >>> SourceRules(lag("5 seconds")).idle_after is None
@@ -32,6 +45,7 @@ class SourceRules:
     max_ahead: int | None = None
     origins: tuple[Origin, ...] | None = None
     key: str = DEFAULT_KEY
+    arrival: bool = False
 
     def generator(self, now: int) -> WatermarkGenerator:
         """A generator that has seen nothing yet."""
@@ -71,6 +85,11 @@ class SourceProgress:
         return self._generator.current
 
     @property
+    def watermarks(self) -> dict[str, int | None]:
+        """The last watermark by its key."""
+        return {self._rules.key: self.watermark}
+
+    @property
     def idle(self) -> bool:
         """Whether every origin has fallen silent; one that never spoke is waited for."""
         why = self._generator.why()
@@ -81,31 +100,29 @@ class SourceProgress:
         ahead = 0
         peaks: dict[Origin, int] = {}
         for observation in observations:
-            skipped, time = self._admissible(observation, now)
+            skipped, time = (0, now) if self._rules.arrival else self._admissible(observation, now)
             ahead += skipped
             if time is not None:
                 peaks[observation.origin] = max(time, peaks.get(observation.origin, time))
-        for observation in observations:
-            # One whose rows all lie too far ahead is heard, and the generator passes their time over.
-            peaks.setdefault(observation.origin, observation.peaks[-1].time)
-        self._pause(now, restarted)
+        # One whose rows tell no time, or all lie too far ahead, is heard all the same.
+        heard = {observation.origin for observation in observations}
+        if pause := own_pause(self._now, now, self._rules.idle_after, restarted=restarted):
+            self._now += pause
+            self._generator.resume(now=self._now)
         known = set(self._generator.partitions)
-        for origin in peaks.keys() - known if self._rules.origins is None else ():
+        for origin in sorted(heard - known, key=str) if self._rules.origins is None else ():
             self._generator.add(origin, now=self._now)
-        # The slowest first: who has been idle is awake again before a faster one is taken to be the only one.
-        ascending = sorted(peaks.items(), key=lambda peak: (peak[1], str(peak[0])))
-        if self._rules.idle_after is not None:
-            # Everybody is heard at the time of the last batch, when nobody can become idle by that,
-            # and then again at the time of this one.
-            for origin, time in ascending:
-                self._generator.observe(origin, time, now=self._now)
-        for origin, time in ascending:
+        # Everybody is heard before anybody is found to be silent, and idle ones are awake before a faster one
+        # is taken to be the only one.
+        for origin in sorted(heard, key=str):
+            self._generator.hear(origin, now=now)
+        for origin, time in sorted(peaks.items(), key=lambda peak: (peak[1], str(peak[0]))):
             self._generator.observe(origin, time, now=now)
         self._generator.tick(now=now)
         self._now = now
         return ahead
 
-    def why(self) -> Explanation:
+    def why(self, key: str | None = None) -> Explanation:
         """Who holds the watermark back, since when, and why."""
         return self._generator.why()
 
@@ -129,7 +146,7 @@ class SourceProgress:
     def _admissible(self, observation: Observation, now: int) -> tuple[int, int | None]:
         """How many rows lie too far ahead of the clock, and the highest time that does not."""
         if self._rules.max_ahead is None:
-            return 0, observation.peaks[0].time
+            return 0, observation.peaks[0].time if observation.peaks else None
         limit = min(now + self._rules.max_ahead, END_OF_TIME)
         skipped = 0
         for peak in observation.peaks:
@@ -137,14 +154,3 @@ class SourceProgress:
                 return skipped, peak.time
             skipped += peak.rows
         return skipped, None
-
-    def _pause(self, now: int, restarted: bool) -> None:
-        if restarted:
-            pause = now - self._now
-        elif self._rules.idle_after is not None:
-            pause = now - self._now - self._rules.idle_after // 2
-        else:
-            return
-        if pause > 0:
-            self._now += pause
-            self._generator.resume(now=self._now)

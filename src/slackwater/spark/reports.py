@@ -22,6 +22,17 @@ METRIC: Final = "slackwater"
 _COLUMN: Final = "bucket_"
 
 
+class KeyReport(msgspec.Struct, frozen=True):
+    """How far one of several watermark keys is."""
+
+    key: str
+    watermark: int | None
+    why: str
+    held_by: str | None
+    since: int | None
+    reason: str
+
+
 class BucketReport(msgspec.Struct, frozen=True):
     """How far one bucket is after a batch."""
 
@@ -37,7 +48,9 @@ class BucketReport(msgspec.Struct, frozen=True):
     ended: bool
     totals: dict[str, int]
     """Since the query began: panes by timing, retractions, rows dropped as late or closed, and, counted
-    over all buckets, rows that were invalid or too far ahead of the clock."""
+    over all buckets, rows that were invalid or too far ahead of the clock, and buffers that came again."""
+    keys: tuple[KeyReport, ...] = ()
+    """Where a stream has several event times: each of them."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
@@ -80,12 +93,26 @@ class OperatorReport(msgspec.Struct, frozen=True):
         first = self.buckets[0].totals
         totals = {name: sum(bucket.totals[name] for bucket in self.buckets) for name in first}
         # Every bucket hears of all these rows.
-        return totals | {name: first[name] for name in ("invalid", "ahead") if name in first}
+        told_to_all = ("invalid", "ahead", "duplicates")
+        return totals | {name: first[name] for name in told_to_all if name in first}
+
+    @property
+    def keys(self) -> dict[str, KeyReport]:
+        """Where a stream has several event times, how far each is: that of the bucket furthest behind."""
+        slowest: dict[str, KeyReport] = {}
+        for report in (report for bucket in self.buckets for report in bucket.keys):
+            known = slowest.setdefault(report.key, report)
+            if known.watermark is not None and (
+                report.watermark is None or report.watermark < known.watermark
+            ):
+                slowest[report.key] = report
+        return slowest
 
     def __str__(self) -> str:
         lag = "" if self.lag is None else f"{format_duration(self.lag)} behind the clock, "
         counted = (f", {name.replace('_', ' ')} {value}" for name, value in self.totals.items() if value)
-        return f"{self.slowest.why}\n  {lag}{self.open_windows} open windows{''.join(counted)}"
+        keys = "".join(f"\n  {report.why}" for report in self.keys.values())
+        return f"{self.slowest.why}\n  {lag}{self.open_windows} open windows{''.join(counted)}{keys}"
 
 
 class QueryReport(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 Runs in `mapInArrow`, before any filter of the operator. Each task tells *every* bucket the highest event
 times of the origins it saw, whether or not the bucket gets rows: all buckets of a query know the same
-watermark, and none waits for a key of its own.
+watermark, and none waits for a key of its own. Where producers numbered their buffers, the headers of
+these are told instead.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import pyarrow as pa
 from polars import selectors
 from pyspark import TaskContext
 
-from slackwater.progress.values import Origin
+from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.buffers import (
+    Chunk,
     Header,
     Observation,
     Peak,
@@ -29,6 +31,8 @@ from slackwater.spark.buffers import (
     pack,
     read_result,
 )
+from slackwater.spark.chunks import PLACE as CHUNK_PLACE
+from slackwater.spark.chunks import SEQUENCE, headed
 from slackwater.time import SECOND
 from slackwater.windows import Folded
 
@@ -51,8 +55,9 @@ class Shipper:
     """Turns the rows of a map task into buffers.
 
     ``columns`` are the names of the numbered columns, ``origin`` is the name of a source that has no column
-    of origins. With ``peaks`` an observation has up to a hundred times, so that whoever knows the clock can
-    pass over those that lie too far ahead of it.
+    of origins. ``times`` are the columns that tell an event time, by the watermark key of each; the one that
+    drives the operator is `TIME`. With ``peaks`` an observation has up to a hundred times, so that whoever
+    knows the clock can pass over those that lie too far ahead of it.
     """
 
     buckets: tuple[int, ...]
@@ -61,6 +66,7 @@ class Shipper:
     origin: Origin | None
     peaks: bool
     emit_invalid: bool
+    times: tuple[tuple[str, str], ...] = ((DEFAULT_KEY, TIME),)
     fold: Callable[[pl.DataFrame], Folded | None] | None = None
     """Folds rows before they are sent, where the operator can take them so and it is worth it."""
 
@@ -82,12 +88,19 @@ class Shipper:
             control = frame[CONTROL]
             results = [read_result(data) for data in control.drop_nulls()]
             frame = frame.filter(control.is_null()).drop(CONTROL)
-        usable = pl.col(TIME).is_between(-FURTHEST, FURTHEST).fill_null(value=False)
+        usable = _usable(TIME)
+        chunks: list[Chunk] = []
+        if SEQUENCE in frame.columns:
+            frame, chunks = headed(frame, usable)
+            usable = usable & pl.col(CHUNK_PLACE).is_not_null()
+        observations = self.observations(frame) if is_source else []
+        frame = frame.drop(column for _, column in self.times if column != TIME)
         rejects = frame.filter(~usable)
         if rejects.height:
             frame = frame.filter(usable)
-        observations = self.observations(frame) if is_source else []
-        header = Shipment(self.input, task, part, observations, results, rejects.height)
+        # Rows that belong to a numbered buffer are counted with it, because it may have come before.
+        invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
+        header = Shipment(self.input, task, part, observations, results, invalid, chunks)
         parts = _by_place(frame)
         for place, bucket in enumerate(self.buckets):
             yield bucket, *self._sent(header, parts.get(place))
@@ -105,26 +118,36 @@ class Shipper:
         return msgspec.structs.replace(header, kinds=dict(folded.kinds)), pack(folded.partials)
 
     def observations(self, frame: pl.DataFrame) -> list[Observation]:
-        """The highest event times of each origin."""
+        """The highest event times of each origin, by key."""
+        return [seen for key, column in self.times for seen in self._observed(frame, key, column)]
+
+    def _observed(self, frame: pl.DataFrame, key: str, column: str) -> list[Observation]:
+        named = [] if self.origin is not None else [ORIGIN]
+        frame = frame.select(column, *named).filter(_usable(column))
         if frame.is_empty():
             return []
-        time, rows = pl.col(TIME).max(), pl.len().alias("rows")
+        time, rows = pl.col(column).max(), pl.len().alias("rows")
         if not self.peaks:
             if self.origin is not None:
-                return [Observation(self.origin, [Peak(frame.select(time).item(), frame.height)])]
+                return [Observation(self.origin, [Peak(frame.select(time).item(), frame.height)], key)]
             highest = frame.group_by(ORIGIN).agg(time, rows).sort(ORIGIN)
-            return [Observation(name, [Peak(at, count)]) for name, at, count in highest.rows()]
-        named = frame if self.origin is None else frame.with_columns(pl.lit(self.origin).alias(ORIGIN))
-        seconds = named.group_by(ORIGIN, (pl.col(TIME) // SECOND).alias("second")).agg(time, rows)
-        ranked = seconds.sort(ORIGIN, TIME, descending=[False, True])
+            return [Observation(name, [Peak(at, count)], key) for name, at, count in highest.rows()]
+        if self.origin is not None:
+            frame = frame.with_columns(pl.lit(self.origin).alias(ORIGIN))
+        seconds = frame.group_by(ORIGIN, (pl.col(column) // SECOND).alias("second")).agg(time, rows)
+        ranked = seconds.sort(ORIGIN, column, descending=[False, True])
         observations: list[Observation] = []
         for (name,), mine in ranked.group_by(ORIGIN, maintain_order=True):
-            peaks = [Peak(at, count) for at, count in mine.select(TIME, "rows").head(_PEAKS).rows()]
+            peaks = [Peak(at, count) for at, count in mine.select(column, "rows").head(_PEAKS).rows()]
             rest = mine.slice(_PEAKS)
             if rest.height:
-                peaks.append(Peak(rest[TIME][0], int(rest["rows"].sum())))
-            observations.append(Observation(name, peaks))
+                peaks.append(Peak(rest[column][0], int(rest["rows"].sum())))
+            observations.append(Observation(name, peaks, key))
         return observations
+
+
+def _usable(column: str) -> pl.Expr:
+    return pl.col(column).is_between(-FURTHEST, FURTHEST).fill_null(value=False)
 
 
 def numbered(place: int) -> str:

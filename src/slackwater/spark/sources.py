@@ -8,8 +8,8 @@ equal keys of several inputs meet.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -24,8 +24,10 @@ from slackwater.progress.values import Origin
 from slackwater.spark.buffers import BUFFER, unpack
 from slackwater.spark.clock import Clocking
 from slackwater.spark.inputs import InputRules, UpstreamRules
+from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, PLACE, TIME, Shipper, numbered
+from slackwater.spark.times import TimesRules
 from slackwater.windows import Folded
 
 if TYPE_CHECKING:
@@ -69,6 +71,19 @@ class Source(ABC):
     def retracts(self) -> bool:
         """Whether rows may take others back."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether all about a row is known before the shuffle: only then may rows be folded there."""
+        return True
+
+    def by(self, key: str) -> Source:
+        """The same rows, with the event time of this watermark key as the one that drives an operator."""
+        if key != self.rules.key:
+            raise InvalidArgument(
+                "by", key, "is not a watermark key of the input", fix=f"use {self.rules.key!r}"
+            )
+        return self
+
     @abstractmethod
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The rows, and the columns that drive an operator; if ``signed``, also which rows take back."""
@@ -107,25 +122,32 @@ class Source(ABC):
             input=number,
             columns=tuple(columns),
             origin=self._only_origin(),
-            peaks=isinstance(self.rules, SourceRules) and self.rules.max_ahead is not None,
+            peaks=isinstance(self.rules, SourceRules | TimesRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
-            fold=fold,
+            times=self._times(),
+            fold=fold if self.settled else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 
     def _only_origin(self) -> Origin | None:
         return None
 
+    def _times(self) -> tuple[tuple[str, str], ...]:
+        """The columns that tell an event time, by the watermark key of each."""
+        return ()
+
 
 @dataclass(frozen=True)
 class RowSource(Source):
-    """The rows of a DataFrame."""
+    """The rows of a DataFrame, with their event times by watermark key."""
 
     df: DataFrame
-    event_time: Column
+    event_times: Mapping[str, Column]
     origin: Column | None
-    source_rules: SourceRules
+    source_rules: SourceRules | TimesRules | NumberedRules
     source_clock: Clocking
+    header: Mapping[str, Column] = field(default_factory=dict)
+    """The columns of the header of the buffer that a row belongs to, where producers number them."""
 
     @property
     def schema(self) -> StructType:
@@ -157,18 +179,48 @@ class RowSource(Source):
         """Rows of a DataFrame are what they are."""
         return False
 
+    @property
+    def settled(self) -> bool:
+        """Not if a bucket has to tell which rows count, or what time it is."""
+        rules = self.source_rules
+        return not (isinstance(rules, NumberedRules) or (isinstance(rules, SourceRules) and rules.arrival))
+
+    def by(self, key: str) -> Source:
+        """The same rows, driven by another of their event times."""
+        if key not in self.event_times:
+            raise InvalidArgument(
+                "by",
+                key,
+                "is not a watermark key of the input",
+                fix=f"use one of {', '.join(self.event_times)}, or add it to event_times",
+            )
+        if isinstance(self.source_rules, TimesRules):
+            return replace(self, source_rules=replace(self.source_rules, key=key))
+        return self
+
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
-        """The rows with their time and origin."""
-        driving = [sql.unix_micros(self.event_time).alias(TIME)]
+        """The rows with their times, and their origin or header."""
+        columns = {key: column for key, column in self._times() if column != TIME}
+        driving = [sql.unix_micros(self.event_times[self.rules.key]).alias(TIME)]
         if signed:
             driving.append(sql.lit(0).cast("boolean").alias(RETRACTION))
+        driving += [sql.unix_micros(self.event_times[key]).alias(name) for key, name in columns.items()]
         if self.origin is not None:
             named = sql.coalesce(self.origin.cast("string"), sql.lit("null"))
             driving.append(named.alias(ORIGIN))
+        driving += [column.alias(name) for name, column in self.header.items()]
         return self.df, driving
 
     def _only_origin(self) -> Origin | None:
         return ONLY_ORIGIN if self.origin is None else None
+
+    def _times(self) -> tuple[tuple[str, str], ...]:
+        if self.header:
+            return ()
+        return tuple(
+            (key, TIME if key == self.rules.key else f"{TIME}:{place}")
+            for place, key in enumerate(self.event_times)
+        )
 
 
 @dataclass(frozen=True)
@@ -196,7 +248,7 @@ class PaneSource(Source):
     @property
     def rules(self) -> InputRules:
         """Watermarks from the buckets of the operator."""
-        return UpstreamRules(self.panes.buckets)
+        return UpstreamRules(self.panes.buckets, self.panes.watermark_key)
 
     @property
     def clock(self) -> Clocking | None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType, TimestampType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import WatermarkPolicy
@@ -22,10 +22,10 @@ from slackwater.spark.hosts import MergeHost, WindowHost
 from slackwater.spark.joins import Joined, check_sides, joined
 from slackwater.spark.operators import Keep, Operated
 from slackwater.spark.panes import STRUCTURES, UNBOUNDED, PaneReader, pane_schema, value_types
-from slackwater.spark.progress import SourceRules
+from slackwater.spark.reading import ColumnLike, Headers, IngestionTime, Reading
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
-from slackwater.spark.sources import RETRACTION, PaneSource, RowSource, Source, quoted
+from slackwater.spark.sources import RETRACTION, PaneSource, RowSource, Source
 from slackwater.time import DurationLike, duration
 from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
 from slackwater.windows.merge import How
@@ -34,9 +34,11 @@ from slackwater.windows.merge import How
 def stream(
     df: DataFrame,
     *,
-    event_time: str | Column,
-    watermark: WatermarkPolicy,
-    origin: str | Column | None = None,
+    event_time: ColumnLike | IngestionTime | None = None,
+    watermark: WatermarkPolicy | None = None,
+    event_times: Mapping[str, WatermarkPolicy] | None = None,
+    headers: Headers | None = None,
+    origin: ColumnLike | None = None,
     origins: Sequence[str] | None = None,
     idle_after: DurationLike | None = None,
     max_ahead: DurationLike | None = None,
@@ -45,13 +47,17 @@ def stream(
 ) -> Stream:
     """A DataFrame, streaming or batch, with its event time and its watermark.
 
-    ``event_time`` is a timestamp column, or an expression that gives one. ``origin`` says who sent a row
-    (a partition, a device); each has its own watermark, and the stream's is the lowest of them. Name them
-    in ``origins`` where they are known, so that one that has not spoken yet is waited for. An origin that
-    was silent for ``idle_after`` is left out until it speaks again; without, nobody ever is. A row further
-    than ``max_ahead`` in the future of the clock does not move the watermark. ``clock`` is how often time
-    passes when nothing arrives, ``buckets`` into how many parts the keys are divided: fixed at the first
-    start of a query, one a shuffle partition unless told otherwise.
+    ``event_time`` is a timestamp column, an expression that gives one, or `ingestion_time` for rows that
+    carry none. How far the rows are is told in one of three ways: by a ``watermark`` policy; by a policy
+    for each of several columns in ``event_times``, of which the first drives the windows unless they say
+    ``by=``; or by `headers`, in which the producers say it themselves.
+
+    ``origin`` says who sent a row (a partition, a device); each has its own watermark, and the stream's is
+    the lowest of them. Name them in ``origins`` where they are known, so that one that has not spoken yet
+    is waited for. An origin that was silent for ``idle_after`` is left out until it speaks again; without,
+    nobody ever is. A row further than ``max_ahead`` in the future of the clock does not move the
+    watermark. ``clock`` is how often time passes when nothing arrives, ``buckets`` into how many parts the
+    keys are divided: fixed at the first start of a query, one a shuffle partition unless told otherwise.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -70,21 +76,18 @@ def stream(
             f"is not a multiple of {PARTITIONS} ({partitions})",
             fix=f"write buckets={partitions}",
         )
-    rules = SourceRules(
-        policy=watermark,
+    reading = Reading(
+        df=df,
+        event_time=event_time,
+        event_times=event_times,
+        watermark=watermark,
+        headers=headers,
+        origin=origin,
+        origins=origins,
         idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
-        origins=_checked_origins(origin, origins),
     )
-    rules.generator(now=0)  # whatever it refuses is refused here
-    source = RowSource(
-        df=df,
-        event_time=_timestamp(df, event_time),
-        origin=None if origin is None else _column(df, "origin", origin),
-        source_rules=rules,
-        source_clock=clocking(clock),
-    )
-    return Stream((source,), bucket_ids(count, partitions))
+    return Stream((reading.source(clocking(clock)),), bucket_ids(count, partitions))
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,15 @@ class Stream:
             self.field("key_by", name)
         return replace(self, key=tuple(columns))
 
+    def by(self, key: str) -> Stream:
+        """The same rows, driven by this one of their event times: a name of ``event_times``."""
+        return replace(self, sources=tuple(source.by(key) for source in self.sources))
+
+    @property
+    def watermark_key(self) -> str:
+        """The key of the watermark that drives what follows."""
+        return self.sources[0].rules.key
+
     def union(self, *others: Stream) -> Stream:
         """The rows of all these streams; the slowest that is not idle holds the watermark.
 
@@ -128,6 +140,13 @@ class Stream:
             if other.buckets != self.buckets:
                 raise InvalidArgument(
                     "others", len(other.buckets), "has another number of buckets", fix="give all the same"
+                )
+            if other.watermark_key != self.watermark_key:
+                raise InvalidArgument(
+                    "others",
+                    other.watermark_key,
+                    f"drives it, but {self.watermark_key!r} drives this stream, and keys do not mix",
+                    fix="unite streams that are driven by one key: rename the column, or call by(…)",
                 )
         return replace(self, sources=tuple(source for each in (self, *others) for source in each.sources))
 
@@ -161,8 +180,10 @@ class Stream:
             ),
         )
 
-    def window(self, window: Window) -> Windowed:
-        """Divide event time into windows."""
+    def window(self, window: Window, *, by: str | None = None) -> Windowed:
+        """Divide event time into windows; ``by`` says which, if the stream has several event times."""
+        if by is not None:
+            return self.by(by).window(window)
         if not isinstance(window, Window):
             raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
         if isinstance(window, Inherited) and any(isinstance(source, RowSource) for source in self.sources):
@@ -172,7 +193,8 @@ class Stream:
                 "rows of a DataFrame have no window to inherit",
                 fix='write fixed("10 seconds")',
             )
-        return Windowed(self, {"window": window, "key": self.key})
+        options = {"window": window, "key": self.key, "watermark_key": self.watermark_key}
+        return Windowed(self, options)
 
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
         """Accumulate panes in the windows that they have."""
@@ -348,6 +370,12 @@ class Panes(Operated):
     """Key columns, ``window{start,end}``, values, ``pane{timing, index, …, kind}``."""
 
     @property
+    def watermark_key(self) -> str:
+        """The key of the watermark that goes on with the panes: the one that drove the windows."""
+        key: str = self.host.options["watermark_key"]
+        return key
+
+    @property
     def retracts(self) -> bool:
         """Whether panes are taken back."""
         return self.host.options.get("mode") == "accumulating_and_retracting"
@@ -393,40 +421,3 @@ class Panes(Operated):
 
 def _distinct(*names: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
-
-
-def _column(df: DataFrame, argument: str, value: str | Column) -> Column:
-    if isinstance(value, str):
-        if value not in df.columns:
-            raise InvalidArgument(
-                argument, value, "is not a column of the input", fix=f"use one of {', '.join(df.columns)}"
-            )
-        return quoted(value)
-    if not isinstance(value, Column):
-        raise InvalidArgument(
-            argument, value, "is neither a column nor the name of one", fix=f'write {argument}="name"'
-        )
-    return value
-
-
-def _timestamp(df: DataFrame, value: str | Column) -> Column:
-    column = _column(df, "event_time", value)
-    kind = df.select(column).schema[0].dataType
-    if not isinstance(kind, TimestampType):
-        raise InvalidArgument(
-            "event_time",
-            value,
-            f"is of type {kind.simpleString()}, not a timestamp",
-            fix="give an expression of type timestamp, like timestamp_millis(…) or to_timestamp(…)",
-        )
-    return column
-
-
-def _checked_origins(origin: str | Column | None, origins: Sequence[str] | None) -> tuple[str, ...] | None:
-    if origins is None:
-        return None
-    if origin is None:
-        raise InvalidArgument("origins", origins, "there is no column of origins", fix='add origin="name"')
-    if isinstance(origins, str):
-        raise InvalidArgument("origins", origins, "is a single text", fix=f"write [{origins!r}]")
-    return tuple(origins)
