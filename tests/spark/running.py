@@ -21,8 +21,8 @@ from pyspark.sql import Row as SparkRow
 from slackwater import windows
 from slackwater.progress.generator import Lag, WatermarkPolicy
 from slackwater.spark.clock import Ticks
-from slackwater.spark.stream import Panes, Stream, stream
-from slackwater.time import END_OF_TIME, SECOND, instant
+from slackwater.spark.stream import Panes, Stream, Windowed, stream
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND, instant
 from tests.model.windows import Pane, Row
 from tests.support.windowed import ModelSubject, Observed, Options
 
@@ -63,7 +63,7 @@ class Scenario:
             df, event_time="at", watermark=self.policy, clock=Ticks(tuple(times)), **self.stream_options
         )
 
-    def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
+    def windowed(self, df: DataFrame, times: Sequence[int]) -> Windowed:
         options = self.options
         windowed = (
             self.stream(df, times)
@@ -76,13 +76,18 @@ class Scenario:
         )
         lateness = options.allowed_lateness
         windowed = windowed.allowed_lateness(None if lateness is None else f"{lateness} microseconds")
+        if options.only_updated:
+            windowed = windowed.only_updated()
         mode = {
             "discarding": windowed.discarding,
             "accumulating": windowed.accumulating,
             "accumulating_and_retracting": windowed.accumulating_and_retracting,
         }[options.mode]
-        shown = {name: ACCUMULATIONS[name] for name in options.accumulations}
-        return mode().agg(late="emit", invalid="emit", **shown)
+        return mode()
+
+    def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
+        shown = {name: ACCUMULATIONS[name] for name in self.options.accumulations}
+        return self.windowed(df, times).agg(late="emit", invalid="emit", **shown)
 
 
 def expected(
@@ -175,8 +180,8 @@ def panes_of(rows: Sequence[SparkRow], options: Options) -> list[Pane]:
     return [
         Pane(
             key=tuple(row[name] for name in options.key),
-            start=micros(row["window"]["start"]),
-            end=micros(row["window"]["end"]),
+            start=BEGINNING_OF_TIME if row["window"]["start"] is None else micros(row["window"]["start"]),
+            end=END_OF_TIME if row["window"]["end"] is None else micros(row["window"]["end"]),
             values={
                 name: sorted(row[name]) if isinstance(row[name], list) else row[name]
                 for name in options.accumulations

@@ -17,7 +17,7 @@ from slackwater.spark.clock import Ticks
 from slackwater.spark.stream import Panes, stream
 from slackwater.time import END_OF_TIME, SECOND
 from tests.model.windows import Row
-from tests.spark.running import Batch, Scenario, as_batch, as_stream, model_row, write
+from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected, model_row, write
 from tests.spark.test_runs import EARLY_AND_LATE, check, following
 from tests.support.windowed import ModelSubject, Observed, Options
 
@@ -123,21 +123,31 @@ def test_a_chain_in_micro_batches(spark: SparkSession, tmp_path: Path, restart_a
 
 @dataclass(frozen=True)
 class Union(Scenario):
-    """The rows of a folder, and those of the folder beside it, with a lag of their own."""
+    """The rows of a folder, and those of the folder beside it, with a lag of their own.
+
+    The folder beside grows as time goes on, so that a restart finds only what had come by then.
+    """
 
     spark: SparkSession | None = None
-    beside: Path | None = None
+    folder: Path | None = None
+    there: Sequence[Sequence[tuple[Any, ...]]] = ()
 
     def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
         assert self.spark is not None
+        assert self.folder is not None
+        beside = self.folder / "beside"
+        come = len(times) if df.isStreaming else len(self.there)
+        for number, rows in enumerate(self.there[:come]):
+            if not (beside / f"{number:05}.parquet").exists():
+                write(beside, number, Batch(rows, 0, None))
         if df.isStreaming:
             reader = self.spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1)
-            other = reader.parquet(str(self.beside))
+            other = reader.parquet(str(beside))
         else:
-            other = self.spark.read.parquet(str(self.beside))
+            other = self.spark.read.parquet(str(beside))
         clock = Ticks(tuple(times))
         one = stream(df, event_time="at", watermark=self.policy, clock=clock)
-        two = stream(other, event_time="at", watermark=lag("2 seconds"), clock=clock)
+        two = stream(other, event_time="at", watermark=lag("2 seconds"), clock=clock, **self.stream_options)
         return (
             one.union(two)
             .key_by("key")
@@ -148,35 +158,65 @@ class Union(Scenario):
         )
 
 
-UNION = (
-    ([("a", 1, 1), ("b", 31, 2)], [("a", 4, 10)], 2),
-    ([("a", 33, 3)], [("b", 16, 20), ("a", 3, 30)], 14),
-    ([("a", 8, 4)], [("b", 47, 40)], 28),
+Steps = Sequence[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], int, int]]
+
+UNION: Steps = (
+    ([("a", 1, 1), ("b", 31, 2)], [("a", 4, 10)], 1000, 2),
+    ([("a", 33, 3)], [("b", 16, 20), ("a", 3, 30)], 1001, 14),
+    ([("a", 8, 4)], [("b", 47, 40)], 1002, 28),
 )
-"""Rows here, rows there, and the watermark: the lower of (highest here - 5) and (highest there - 2)."""
+"""Rows here, rows there, the clock, and the watermark: the lower of (highest here - 5), (there - 2)."""
+
+IDLE_UNION: Steps = (
+    ([("a", 31, 1)], [("a", 4, 10)], 1000, 2),
+    ([("a", 36, 2)], [], 1004, 2),
+    ([("b", 41, 3)], [], 1008, 2),
+    ([("a", 45, 4)], [], 1010, 40),
+    ([("b", 58, 5)], [], 1014, 53),
+    ([("a", 61, 6)], [("b", 57, 20)], 1018, 55),
+)
+"""The same with a side that is idle after ten seconds of silence, also over a restart, until it speaks."""
 
 
-def test_the_slower_of_two_streams_decides(spark: SparkSession, tmp_path: Path) -> None:
-    batches = [
-        Batch([*here, *there], 1000 + number, watermark)
-        for number, (here, there, watermark) in enumerate(UNION)
-    ]
-    for number, (_, there, _) in enumerate(UNION):
-        write(tmp_path / "beside", number, Batch(there, 0, None))
+@pytest.mark.parametrize(
+    ("steps", "options", "restart_after"),
+    [
+        (UNION, {}, None),
+        (UNION, {}, 1),
+        (UNION, {}, 2),
+        (IDLE_UNION, {"idle_after": "10 seconds"}, 4),
+    ],
+    ids=["slower side", "restart", "another restart", "idle side and restart"],
+)
+def test_the_slower_of_two_streams_decides(
+    spark: SparkSession, tmp_path: Path, steps: Steps, options: dict[str, Any], restart_after: int | None
+) -> None:
     scenario = Union(
-        Options(windows.Fixed(10 * SECOND)), batches, Lag(5 * SECOND), spark=spark, beside=tmp_path / "beside"
+        Options(windows.Fixed(10 * SECOND)),
+        [Batch([*here, *there], now, watermark) for here, there, now, watermark in steps],
+        Lag(5 * SECOND),
+        options,
+        spark=spark,
+        folder=tmp_path,
+        there=[there for _, there, _, _ in steps],
     )
-    here = [[Batch(rows, 1000 + number, None)] for number, (rows, _, _) in enumerate(UNION)]
-    rows = as_stream(spark, scenario, tmp_path, here, None)
-    model = ModelSubject(scenario.options)
-    said = [
-        model.step(
-            [model_row(row) for row in batch.rows], (batch.watermark or 0) * SECOND, batch.now * SECOND
-        )
-        for batch in batches
-    ]
-    said.append(model.step([], END_OF_TIME, 2000 * SECOND))
-    check(rows, said, scenario)
+    here = [[Batch(rows, now, None)] for rows, _, now, _ in steps]
+    rows = as_stream(spark, scenario, tmp_path, here, restart_after)
+    check(rows, expected(scenario, [[batch] for batch in scenario.batches]), scenario)
+
+
+def test_a_union_of_batches_fires_everything(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = Union(
+        Options(windows.Fixed(10 * SECOND)),
+        [Batch(here, now, None) for here, _, now, _ in UNION],
+        Lag(5 * SECOND),
+        spark=spark,
+        folder=tmp_path,
+        there=[there for _, there, _, _ in UNION],
+    )
+    both = [Batch([*here, *there], now, None) for here, there, now, _ in UNION]
+    rows = as_batch(spark, scenario, tmp_path)
+    check(rows, expected(scenario, [both], bounded=True), scenario)
 
 
 def test_dropped_rows_do_not_go_on(spark: SparkSession) -> None:

@@ -149,7 +149,7 @@ def test_a_silent_origin_is_left_out_and_a_copy_does_not_wake_it(spark: SparkSes
         stream_options={"origins": ["north", "south"], "idle_after": "10 seconds"},
     )
     portions = [[batch] for batch in scenario.batches]
-    check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
+    check(as_stream(spark, scenario, tmp_path, portions, 4), expected(scenario, portions), scenario)
 
 
 def started(spark: SparkSession, folder: Path, rows: Sequence[tuple[Any, ...]], **options: Any) -> Any:

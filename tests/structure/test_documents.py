@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SESSION = ">>> spark = "
+"""A document whose examples start Spark has this line."""
 
 
 def examples(text: str, name: str) -> doctest.DocTest:
@@ -27,7 +29,13 @@ def failures(test: doctest.DocTest) -> tuple[int, str]:
     return failed, "".join(said)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def marked(document: Path) -> pytest.ParameterSet:
+    needs_spark = SESSION in document.read_text(encoding="utf-8")
+    marks = [pytest.mark.spark] if needs_spark else []
+    return pytest.param(document, id=str(document.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("document", [marked(document) for document in DOCUMENTS])
 def test_the_examples_run(document: Path) -> None:
     failed, said = failures(examples(document.read_text(encoding="utf-8"), document.name))
     assert failed == 0, said

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from slackwater.windows.blobs import BlobStore
 PANE_KIND: Final = "pane"
 LATE_KIND: Final = "late"
 INVALID_KIND: Final = "invalid"
+APPLIED: Final = "apply:rows"
+"""The name of the one accumulation of an `ApplyHost`: a list of rows."""
 
 Edges = Sequence[int | None]
 
@@ -156,6 +158,19 @@ class WindowHost(Host):
         ]
         kept = rows.select(*self.operator.key, *bounds, pl.col(TIME).alias("timestamp"))
         return kept.hstack(values).with_columns(*nothing, pl.lit(kind).alias("kind"))
+
+
+class ApplyHost(WindowHost):
+    """A windowed operator whose panes are the rows that a function made of them."""
+
+    def step(
+        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+    ) -> tuple[Any, HostOutput]:
+        """A row for each row of the function, with what the pane says of itself."""
+        state, output = super().step(state, taken, edges, watermark, now)
+        rows = [panes.filter(pl.col(APPLIED).list.len() > 0) for panes in output.rows]
+        made = [panes.explode(APPLIED).unnest(APPLIED) for panes in rows if panes.height]
+        return state, replace(output, rows=made)
 
 
 class MergeHost(Host):

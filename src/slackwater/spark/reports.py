@@ -16,6 +16,7 @@ from slackwater.time import END_OF_TIME, format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 METRIC: Final = "slackwater"
@@ -161,16 +162,29 @@ def why(query: StreamingQuery) -> QueryReport:
     if not hasattr(query, "recentProgress"):
         raise InvalidArgument("query", query, "is not a streaming query", fix="give what start() returned")
     for progress in reversed(query.recentProgress):
-        names = sorted(name for name in progress.observedMetrics if name.startswith(METRIC))
-        operators = [found for name in names if (found := _operator(progress.observedMetrics[name])).buckets]
-        if operators:
-            return QueryReport(tuple(operators), sum(map(_state_bytes, progress.stateOperators)))
+        report = reported(progress)
+        if report is not None:
+            return report
     raise InvalidArgument(
         "query",
         query.name or str(query.id),
         "has reported nothing yet",
         fix="wait for its first batch, and see that it writes a DataFrame of panes",
     )
+
+
+def reported(progress: StreamingQueryProgress) -> QueryReport | None:
+    """What a batch reported; None if no operator took part in it.
+
+    >>> from types import SimpleNamespace
+    >>> reported(SimpleNamespace(observedMetrics={}, stateOperators=[])) is None
+    True
+    """
+    names = sorted(name for name in progress.observedMetrics if name.startswith(METRIC))
+    operators = [found for name in names if (found := _operator(progress.observedMetrics[name])).buckets]
+    if not operators:
+        return None
+    return QueryReport(tuple(operators), sum(map(_state_bytes, progress.stateOperators)))
 
 
 def _operator(metric: Any) -> OperatorReport:

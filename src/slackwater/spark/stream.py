@@ -6,7 +6,7 @@ makes it, not in a worker. Nothing runs until the DataFrame that `Panes.to_df` r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -18,17 +18,26 @@ from slackwater.progress.generator import WatermarkPolicy
 from slackwater.spark.buffers import bucket_ids
 from slackwater.spark.clock import Clocking, clocking
 from slackwater.spark.flat import FlatRows
-from slackwater.spark.hosts import MergeHost, WindowHost
+from slackwater.spark.hosts import APPLIED, ApplyHost, MergeHost, WindowHost
 from slackwater.spark.joins import Joined, check_sides, joined
 from slackwater.spark.operators import Keep, Operated
-from slackwater.spark.panes import STRUCTURES, UNBOUNDED, PaneReader, pane_schema, value_types
+from slackwater.spark.panes import (
+    STRUCTURES,
+    UNBOUNDED,
+    PaneReader,
+    empty_frame,
+    pane_schema,
+    value_types,
+)
 from slackwater.spark.reading import ColumnLike, Headers, IngestionTime, Reading
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
 from slackwater.spark.sources import RETRACTION, PaneSource, RowSource, Source
-from slackwater.time import DurationLike, duration
+from slackwater.time import DurationLike, Range, duration
 from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
+from slackwater.windows.applied import Applied
 from slackwater.windows.merge import How
+from slackwater.windows.operator import PANE_COLUMNS
 
 
 def stream(
@@ -283,9 +292,7 @@ class Windowed:
             for column in accumulation.inputs:
                 self.stream.field(name, column)
         self._check_names([*self.stream.key, *accumulations])
-        retracts = any(source.retracts for source in self.stream.sources)
-        options = {**self.options, "accumulations": accumulations, "late": late}
-        host = WindowHost(options | ({"retractions": RETRACTION} if retracts else {}))
+        host = WindowHost({**self.options, "accumulations": accumulations, "late": late, **self._signed()})
         operator = host.operator  # whatever it refuses is refused here
         used = [name for each in operator.accumulations.values() for name in each.inputs]
         columns = tuple(dict.fromkeys([*self.stream.key, *used]))
@@ -299,6 +306,70 @@ class Windowed:
             columns=(columns,) * len(self.stream.sources),
             schema=pane_schema(keys, value_types(inputs, operator.accumulations)),
             invalid=invalid,
+        )
+
+    def apply(
+        self,
+        function: Callable[[dict[str, Any], Range, Any], Any],
+        schema: StructType | str,
+        *,
+        columns: Sequence[str] | None = None,
+        frame: Literal["polars", "pandas"] = "polars",
+    ) -> Panes:
+        """Panes whose rows a function makes of all rows that the pane holds. **The slow path.**
+
+        ``function(key, window, rows)`` gets the key as a dictionary, the window as a `Range` of
+        microseconds, and the rows as a DataFrame of Polars (or pandas, with ``frame="pandas"``) in the
+        order of their event times, with the ``columns`` named here, or all but the key. It returns a
+        DataFrame of either kind, or a list of dictionaries, with the columns of ``schema`` (a StructType,
+        or as in ``"best bigint, bidder string"``); no rows are allowed.
+
+        Every row is kept until its window closes, and every pane is a call in Python: use `agg` for what
+        an accumulation can do. A retraction takes back what the function returned, not what it would
+        return now. Rows that come too late are counted.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> from slackwater.windows import fixed
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+        >>> windowed = stream(bids, event_time="at", watermark=lag("5 seconds")).window(fixed("10 seconds"))
+        >>> def spread(key, window, rows):
+        ...     return [{"spread": rows["price"].max() - rows["price"].min()}]
+        >>> windowed.apply(spread, "spread int").schema.names
+        ['window', 'spread', 'pane']
+        """
+        mine = self.stream
+        made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        if not isinstance(made, StructType):
+            raise InvalidArgument("schema", schema, "is no schema", fix='write "best bigint, bidder string"')
+        seen = [name for name in mine.sources[0].schema.names if name not in mine.key]
+        seen = seen if columns is None else list(columns)
+        fields = [mine.field("columns", name) for name in seen]
+        self._check_names([*mine.key, *made.names])
+        for name in made.names:
+            if name in (*mine.key, *PANE_COLUMNS, "kind"):
+                raise InvalidArgument("schema", name, "is used twice in the panes", fix="rename the column")
+        applied = Applied(
+            function=function,
+            columns=tuple(one.name for one in fields),
+            schema=dict(empty_frame(made).schema),
+            key=mine.key,
+            frame=frame,
+        )
+        host = ApplyHost({**self.options, "accumulations": {APPLIED: applied}, **self._signed()})
+        _ = host.operator  # whatever it refuses is refused here
+        return Panes(
+            sources=mine.sources,
+            buckets=mine.buckets,
+            key=mine.key,
+            host=host,
+            columns=(_distinct(*mine.key, *seen),) * len(mine.sources),
+            schema=pane_schema(
+                [mine.field("key_by", name) for name in mine.key],
+                {one.name: one.dataType for one in made},
+            ),
+            invalid="count",
         )
 
     def cogroup(
@@ -337,6 +408,11 @@ class Windowed:
             schema=pane_schema([mine.field("key_by", name) for name in mine.key], values),
             invalid="count",
         )
+
+    def _signed(self) -> dict[str, Any]:
+        """The option of an operator whose elements may be taken back."""
+        retracts = any(source.retracts for source in self.stream.sources)
+        return {"retractions": RETRACTION} if retracts else {}
 
     def _check_names(self, names: Sequence[str]) -> None:
         for name in names:

@@ -122,7 +122,8 @@ def _check_words(case: Case) -> None:
             raise Difference(f"{name}: {case[name]!r} is none of {', '.join(words)}")
 
 
-def _options(case: Case) -> Options:
+def options_of(case: Case) -> Options:
+    """How the operator of a case is set up."""
     window, trigger = (
         expressions.evaluate(case.get(name, default), known) for name, default, known in _EXPRESSIONS
     )
@@ -144,9 +145,22 @@ def _options(case: Case) -> Options:
 # ---- playing it
 
 
-def _play(case: Case, make: Callable[[Options], Subject]) -> None:
-    subject = make(_options(case))
+def steps_of(case: Case) -> list[tuple[list[dict[str, Any]], int | None, int]]:
+    """The actions of a case: rows, a watermark or none, and the time on the clock."""
+    steps: list[tuple[list[dict[str, Any]], int | None, int]] = []
     clock = 0
+    for line in case["transcript"]:
+        [(name, value)] = line.items()
+        if name in ACTIONS:
+            clock = value if name == "clock" else clock
+            rows = [_row(element) for element in value] if name == "input" else []
+            steps.append((rows, _instant(value) if name == "watermark" else None, clock))
+    return steps
+
+
+def _play(case: Case, make: Callable[[Options], Subject]) -> None:
+    subject = make(options_of(case))
+    steps = iter(steps_of(case))
     dropped = {"dropped_late": 0, "dropped_closed": 0}
     pending: list[Pane] = []
     lines = case["transcript"]
@@ -155,11 +169,8 @@ def _play(case: Case, make: Callable[[Options], Subject]) -> None:
         where = f"line {number} of {len(lines)}: {line!r}"
         if name in ACTIONS:
             _nothing_left(pending, f"before {where}")
-            rows = [_row(element) for element in value] if name == "input" else []
-            watermark = _instant(value) if name == "watermark" else None
-            clock = value if name == "clock" else clock
             try:
-                observed = subject.step(rows, watermark, clock)
+                observed = subject.step(*next(steps))
                 blocks(observed.panes)
             except AssertionError as difference:
                 raise Difference(f"{where}\n{difference}") from difference

@@ -1,0 +1,114 @@
+"""Rows that carry no time have that of the batch in which they arrive, also when the batch is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
+
+from slackwater import time, windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import lag
+from slackwater.spark.clock import Ticks
+from slackwater.spark.reading import ingestion_time
+from slackwater.spark.stream import Stream, stream
+from slackwater.time import SECOND
+from tests.spark.running import Batch, Scenario, as_stream, expected, micros, write
+from tests.spark.test_runs import EARLY_AND_LATE, check
+from tests.support.windowed import Options
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True)
+class Arriving(Scenario):
+    """What the rows say of time is not looked at."""
+
+    def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
+        made = stream(df, event_time=ingestion_time(), clock=Ticks(tuple(times)), **self.stream_options)
+        assert not made.sources[0].settled
+        return made
+
+
+def arriving(now: int, *rows: tuple[str, int]) -> Batch:
+    """Rows (key, value) that arrive at a second; the watermark is that second."""
+    return Batch(
+        [(key, None, value) for key, value in rows], now, now, [(key, now, value) for key, value in rows]
+    )
+
+
+SCENARIO = Arriving(
+    Options(windows.Fixed(10 * SECOND), EARLY_AND_LATE, mode="accumulating_and_retracting"),
+    [
+        arriving(1001, ("a", 1), ("b", 2)),
+        arriving(1008, ("a", 3), ("a", 4)),
+        arriving(1010, ("b", 5)),
+        arriving(1025, ("a", 6)),
+    ],
+)
+
+
+@pytest.mark.parametrize("restart_after", [None, 2])
+def test_rows_have_the_time_of_their_batch(
+    spark: SparkSession, tmp_path: Path, restart_after: int | None
+) -> None:
+    portions = [[batch] for batch in SCENARIO.batches]
+    rows = as_stream(spark, SCENARIO, tmp_path, portions, restart_after)
+    check(rows, expected(SCENARIO, portions), SCENARIO)
+
+
+def test_a_batch_has_the_time_of_its_run(spark: SparkSession) -> None:
+    df = spark.sql("select 'a' as key union all select 'b'")
+    before = time.now()
+    windowed = stream(df, event_time=ingestion_time()).window(windows.fixed("1 second"))
+    (row,) = windowed.agg(n=windows.count()).to_df().collect()
+    assert row["n"] == 2
+    assert before - SECOND < micros(row["window"]["start"]) <= time.now()
+
+
+def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The sink fails in the second batch; when it is repeated, the clock would say something else."""
+    options = Options(windows.Fixed(10 * SECOND), EARLY_AND_LATE)
+    collected: dict[int, list[SparkRow]] = {}
+
+    def run(times: tuple[int, ...], failing: int | None) -> None:
+        schema = spark.read.parquet(str(tmp_path / "in")).schema
+        df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+        panes = Arriving(options, []).build(df, [at * SECOND for at in times])
+
+        def collect(frame: DataFrame, number: int) -> None:
+            collected[number] = frame.collect()
+            if number == failing:
+                raise RuntimeError("the sink is gone")
+
+        query = (
+            panes.to_df()
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for number, value in enumerate((1, 2, 3)):
+        write(tmp_path / "in", number, Batch([("a", None, value), ("a", None, value)], 0, None))
+    with pytest.raises(StreamingQueryException, match="the sink is gone"):
+        run((1001, 1012), failing=1)
+    first_attempt = collected.pop(1)
+    run((5000, 6000, 7000), failing=None)
+    assert collected[1] == first_attempt
+    assert [micros(row["window"]["start"]) // SECOND for row in collected[1]] == [1000, 1010]
+    assert micros(collected[2][-1]["window"]["start"]) // SECOND == 7000
+
+
+def test_ingestion_time_that_cannot_be(spark: SparkSession) -> None:
+    df = spark.sql("select 'a' as key")
+    with pytest.raises(InvalidArgument, match=r"max_ahead = .*no row lies ahead of the clock"):
+        stream(df, event_time=ingestion_time(), watermark=lag("1 second"), max_ahead="1 second")

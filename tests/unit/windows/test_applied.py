@@ -1,0 +1,110 @@
+"""A function over the rows of a pane, on columns: what it sees, what it may return, what is taken back."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.time import Range
+from slackwater.windows.applied import Applied, Frame
+
+ROWS = pl.DataFrame({"key": ["a", "a", "b"], "ts": [7, 3, 4], "value": [70, 30, 40]})
+EARLY = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
+
+
+def operator(function: Any, frame: Frame = "polars", **options: Any) -> windows.WindowedOperator:
+    applied = Applied(function, ("value",), {"n": pl.Int64(), "text": pl.String()}, ("key",), frame)
+    given = {"window": windows.Fixed(10), "key": ("key",), **options}
+    return windows.WindowedOperator(accumulations={"made": applied}, event_time="ts", **given)
+
+
+def made(operator: windows.WindowedOperator, rows: pl.DataFrame | None = ROWS) -> list[Any]:
+    _, output = operator.step(operator.initial_state(), rows, {"default": 10})
+    return sorted(output.panes.select("key", "made").rows())
+
+
+def test_it_sees_the_rows_in_the_order_of_their_times() -> None:
+    seen: list[Any] = []
+
+    def look(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> list[Any]:
+        seen.append((key, window, rows["value"].to_list()))
+        return []
+
+    assert made(operator(look)) == [("a", []), ("b", [])]
+    assert sorted(seen, key=str) == [
+        ({"key": "a"}, Range(0, 10), [30, 70]),
+        ({"key": "b"}, Range(0, 10), [40]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda rows: pl.DataFrame({"text": ["x"], "n": [rows.height]}),
+        lambda rows: pd.DataFrame({"text": ["x"], "n": [rows.height]}),
+        lambda rows: [{"text": "x", "n": rows.height}],
+        lambda rows: ({"text": "x", "n": rows.height} for _ in range(1)),
+    ],
+    ids=["polars", "pandas", "list", "generator"],
+)
+def test_rows_may_be_returned_in_several_forms(answer: Any) -> None:
+    assert made(operator(lambda key, window, rows: answer(rows))) == [
+        ("a", [{"n": 2, "text": "x"}]),
+        ("b", [{"n": 1, "text": "x"}]),
+    ]
+
+
+def test_pandas_gets_pandas() -> None:
+    def look(key: dict[str, Any], window: Range, rows: Any) -> list[Any]:
+        assert isinstance(rows, pd.DataFrame)
+        return [{"n": int(rows["value"].sum()), "text": None}]
+
+    assert made(operator(look, "pandas"))[0] == ("a", [{"n": 100, "text": None}])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (5, "returned int, not rows"),
+        ({"n": 1, "text": "x"}, "returned dict, not rows"),
+        ([{"n": 1}], "returned columns that the schema does not name"),
+        ([{"n": "many", "text": "x"}], "returned values of other types"),
+    ],
+)
+def test_what_is_no_answer_is_named(answer: Any, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        made(operator(lambda key, window, rows: answer))
+
+
+def test_what_was_returned_is_taken_back_whatever_would_be_returned_now() -> None:
+    calls = count()
+    once = operator(
+        lambda key, window, rows: [{"n": next(calls), "text": "call"}],
+        trigger=EARLY,
+        mode="accumulating_and_retracting",
+        allowed_lateness=100,
+    )
+    state = once.initial_state()
+    state, first = once.step(state, ROWS[:1], {"default": 0})
+    state = once.load(once.save(state), dict(state.blobs))
+    state, second = once.step(state, ROWS[1:2], {"default": 0})
+    (said,) = first.panes["made"].to_list()
+    taken_back, now = second.panes.select("retraction", "made").rows()
+    assert taken_back == (True, said)
+    assert now[1] != said
+
+
+def test_an_empty_pane_is_a_call_with_no_rows() -> None:
+    def look(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> list[Any]:
+        assert rows.schema == {"value": pl.Int64()}
+        return [{"n": rows.height, "text": "x"}]
+
+    always = operator(look, mode="discarding", closing="always", allowed_lateness=5)
+    state, _ = always.step(always.initial_state(), ROWS, {"default": 10})
+    _, last = always.step(state, None, {"default": 15})
+    assert [rows[0]["n"] for rows in last.panes["made"].to_list()] == [0, 0]
