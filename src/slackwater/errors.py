@@ -164,3 +164,13 @@ class AsyncItemFailed(SlackwaterError):
         self.reason = reason
         tried = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         super().__init__(f"item with key {key!r} failed after {tried}: {reason}")
+
+
+# ---- functions of the user
+
+
+class FunctionFailed(SlackwaterError):
+    """A function over the rows of a pane failed, or returned what it had not promised.
+
+    Carries its message alone: it comes out of compiled code, which makes it again from its text.
+    """

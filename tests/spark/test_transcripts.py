@@ -38,7 +38,6 @@ SAMPLE = (
     "apex_early_time_retracting",
     "apex_unchanged_pane_only_updated_retracting",
     "apex_session_extend_and_merge_retracting",
-    "apex_on_time_and_purge_boundaries",
     "apex_drop_by_element",
     "apex_late_count_counts_late_elements",
     "apex_session_late_extension_of_a_complete_session",

@@ -10,6 +10,7 @@ from slackwater.errors import (
     AfterDone,
     AsyncItemFailed,
     CorruptState,
+    FunctionFailed,
     InvalidArgument,
     InvalidDuration,
     SequenceConflict,
@@ -29,6 +30,7 @@ EXAMPLES: list[SlackwaterError] = [
     CorruptState("coalescer", "it has only 3 bytes"),
     UnsupportedStateVersion("coalescer", 9, (1,)),
     AsyncItemFailed(4711, 3, "no answer in time"),
+    FunctionFailed("spread() failed"),
 ]
 
 

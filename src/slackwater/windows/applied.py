@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import FunctionFailed, InvalidArgument
 from slackwater.time import Range
 from slackwater.windows.accumulations.base import (
     TIME,
@@ -105,30 +105,25 @@ class Applied(ColumnarAccumulation):
         seen = rows.struct.unnest().sort(TIME, maintain_order=True)
         frame = seen.select(pl.col(value_name(name)).alias(name) for name in self.columns)
         given = frame if self.frame == "polars" else frame.to_pandas()
-        return self._checked(self.function(key, window, given)).to_struct()
+        try:
+            return self._checked(self.function(key, window, given)).to_struct()
+        except Exception as error:
+            name = getattr(self.function, "__name__", repr(self.function))
+            cause = str(error) if isinstance(error, FunctionFailed) else f"{type(error).__name__}: {error}"
+            raise FunctionFailed(f"{name}() failed on key {key} in window {window}: {cause}") from error
 
     def _checked(self, answer: Any) -> pl.DataFrame:
         """The answer with the columns and types that were promised."""
-        made: pl.DataFrame
-        fix = f"return a DataFrame or a list of dictionaries with {', '.join(self.schema)}"
+        promised = f"return a DataFrame or a list of dictionaries with {', '.join(self.schema)}"
         if type(answer).__module__.partition(".")[0] == "pandas":
-            made = pl.from_pandas(answer)
+            made: pl.DataFrame = pl.from_pandas(answer)
         elif isinstance(answer, pl.DataFrame):
             made = answer
+        elif not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
+            raise FunctionFailed(f"it returned {type(answer).__name__}, not rows; {promised}")
         else:
-            if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
-                raise InvalidArgument(
-                    "function", answer, f"returned {type(answer).__name__}, not rows", fix=fix
-                )
             rows = list(answer)
             made = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=self.schema)
         if set(made.columns) != set(self.schema):
-            raise InvalidArgument(
-                "function", made.columns, "returned columns that the schema does not name", fix=fix
-            )
-        try:
-            return made.select(pl.col(name).cast(kind) for name, kind in self.schema.items())
-        except pl.exceptions.PolarsError as error:
-            raise InvalidArgument(
-                "function", dict(made.schema), f"returned values of other types ({error})", fix=fix
-            ) from error
+            raise FunctionFailed(f"it returned the columns {', '.join(made.columns)}; {promised}")
+        return made.select(pl.col(name).cast(kind) for name, kind in self.schema.items())

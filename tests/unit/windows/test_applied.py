@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from slackwater import windows
+from slackwater.errors import FunctionFailed
 from slackwater.time import Range
 from slackwater.windows.applied import Applied, Frame
 
@@ -72,13 +73,26 @@ def test_pandas_gets_pandas() -> None:
     [
         (5, "returned int, not rows"),
         ({"n": 1, "text": "x"}, "returned dict, not rows"),
-        ([{"n": 1}], "returned columns that the schema does not name"),
-        ([{"n": "many", "text": "x"}], "returned values of other types"),
+        ([{"n": 1}], "returned the columns n; return a DataFrame or a list of dictionaries with n, text"),
+        ([{"n": "many", "text": "x"}], "conversion from `str` to `i64` failed"),
     ],
 )
 def test_what_is_no_answer_is_named(answer: Any, message: str) -> None:
-    with pytest.raises(Exception, match=message):
-        made(operator(lambda key, window, rows: answer))
+    def odd(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> Any:
+        return answer
+
+    with pytest.raises(FunctionFailed, match=message):
+        made(operator(odd))
+
+
+def test_a_function_that_fails_is_named_with_the_key_and_the_window() -> None:
+    def odd(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> Any:
+        return b"\xff".decode()
+
+    with pytest.raises(
+        FunctionFailed, match=r"odd\(\) failed on key {'key': 'a'} in window .*UnicodeDecodeError"
+    ):
+        made(operator(odd), ROWS[:1])
 
 
 def test_what_was_returned_is_taken_back_whatever_would_be_returned_now() -> None:
