@@ -1,1 +1,1 @@
-"""Streams: a durable, partitioned log whose writers note time and whose readers know where in time they stand."""
+"""Streams: a durable log whose writers note time, and whose readers know where in time they stand."""

@@ -11,12 +11,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 from slackwater.errors import InvalidArgument
+from slackwater.time import check_int64
 
 KEY_SPACE: Final = 2**62
-"""The number of points of the key space: a range is ``[low, high)`` with ``0 ≤ low < high ≤ KEY_SPACE``."""
+"""The points of the key space; a range is ``[low, high)`` with ``0 ≤ low < high ≤ KEY_SPACE``."""
 
 _NUMBERS: Final = 2**32
 _EPOCHS: Final = 2**31
@@ -46,7 +48,7 @@ def even_ranges(count: int) -> list[KeyRange]:
     >>> [(low / KEY_SPACE, high / KEY_SPACE) for low, high in even_ranges(2)]
     [(0.0, 0.5), (0.5, 1.0)]
     """
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < _NUMBERS:
+    if not 1 <= check_int64(count, "segments") < _NUMBERS:
         raise InvalidArgument("segments", count, "is not a number of segments", fix="give 1 or more")
     return split_range((0, KEY_SPACE), count)
 
@@ -59,7 +61,7 @@ def split_range(whole: KeyRange, parts: int) -> list[KeyRange]:
     """
     low, high = whole
     bounds = [low + (high - low) * part // parts for part in range(parts + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 @dataclass(frozen=True, slots=True)

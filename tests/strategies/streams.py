@@ -1,0 +1,40 @@
+"""Random histories of segments, and positions in them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from slackwater.streams.positions import Position
+from slackwater.streams.segments import KEY_SPACE, Epochs, Segment
+
+_STEPS = 8
+"""Boundaries lie on eighths: few enough that ranges often share one."""
+_EIGHTH = KEY_SPACE // _STEPS
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Epochs:
+    """A stream that was scaled up to five times, always by replacing neighbours by other ranges."""
+    epochs = Epochs([[Segment(n, 0, low, high) for n, (low, high) in enumerate(draw(partitions(0, _STEPS)))]])
+    for _ in range(draw(st.integers(0, 5))):
+        first = draw(st.integers(0, len(epochs.active) - 1))
+        last = draw(st.integers(first, min(first + 2, len(epochs.active) - 1)))
+        sealed = epochs.active[first : last + 1]
+        ranges = draw(partitions(sealed[0].low // _EIGHTH, sealed[-1].high // _EIGHTH))
+        epochs = epochs.scale([segment.id for segment in sealed], ranges)
+    return epochs
+
+
+@st.composite
+def partitions(draw: st.DrawFn, low: int, high: int) -> list[tuple[int, int]]:
+    """``[low, high)``, in eighths, cut at random boundaries."""
+    inner = draw(st.sets(st.integers(low + 1, high - 1), max_size=3)) if high - low > 1 else set()
+    bounds = [bound * _EIGHTH for bound in (low, *sorted(inner), high)]
+    return list(pairwise(bounds))
+
+
+def positions(epochs: Epochs) -> st.SearchStrategy[Position]:
+    """Any segments of the history with small offsets."""
+    return st.dictionaries(st.sampled_from(sorted(epochs.segments)), st.integers(-1, 5)).map(Position.of)
