@@ -9,7 +9,8 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from slackwater.spark.tables import WINDOW_COLUMNS, connected, database
+from slackwater._database import database
+from slackwater.spark.tables import WINDOW_COLUMNS, connected
 from slackwater.time import instant
 from tests.support.windowed import Observed
 

@@ -13,9 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
+from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
-from slackwater.spark.tables import TableDoesNotFit, connected, database
+from slackwater.spark.tables import TableDoesNotFit, connected
 from slackwater.spark.upsert import upsert_once, upsert_to
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of

@@ -22,14 +22,15 @@ _HOSTED: Final = _CORE | {"spark", "metadata", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_text": set(),
+    "_database": {"errors"},
     "errors": {"_text"},
     "time": {"_text", "errors"},
     "progress": _BASE,
     "windows": _BASE | {"progress"},
-    "spark": _CORE,
-    "metadata": _BASE,
+    "spark": _CORE | {"_database"},
+    "metadata": _BASE | {"_database"},
     "streams": _CORE | {"spark", "metadata"},
-    "ingest": _CORE | {"spark", "metadata", "streams"},
+    "ingest": _CORE | {"_database", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
     "demo": _HOSTED | {FACE},

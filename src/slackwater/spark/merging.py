@@ -92,7 +92,8 @@ def apply_batch(
     not looked up in the ledger.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.spark.tables import Column, connected, database
+    >>> from slackwater._database import database
+    >>> from slackwater.spark.tables import Column, connected
     >>> with TemporaryDirectory() as folder:
     ...     url = database(f"sqlite:///{folder}/example.db")
     ...     target = Target(
@@ -115,7 +116,8 @@ def stage(connection: Connection, target: Target, batches: Iterable[pa.RecordBat
     """Loads rows in bulk into the staging table; they change nothing until they are merged.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.spark.tables import connected, database
+    >>> from slackwater._database import database
+    >>> from slackwater.spark.tables import connected
     >>> rows = pa.record_batch({"n": [1, 2], "pane_index": [0, 0], "retraction": [False, False]})
     >>> with TemporaryDirectory() as folder:
     ...     url = database(f"sqlite:///{folder}/a.db")
@@ -157,7 +159,8 @@ def merge(
     """Folds what was staged, unless the ledger knows the batch, in which case False.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.spark.tables import connected, database
+    >>> from slackwater._database import database
+    >>> from slackwater.spark.tables import connected
     >>> rows = pa.record_batch({"n": [1, 2], "pane_index": [0, 0], "retraction": [False, False]})
     >>> with TemporaryDirectory() as folder:
     ...     url = database(f"sqlite:///{folder}/a.db")
@@ -197,7 +200,8 @@ def discard(connection: Connection, target: Target, identity: str) -> None:
     """Removes what was staged under ``identity`` and not folded.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.spark.tables import connected, database
+    >>> from slackwater._database import database
+    >>> from slackwater.spark.tables import connected
     >>> rows = pa.record_batch({"n": [1, 2], "pane_index": [0, 0], "retraction": [False, False]})
     >>> with TemporaryDirectory() as folder:
     ...     url = database(f"sqlite:///{folder}/a.db")

@@ -14,24 +14,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
 from sqlalchemy import types
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from slackwater._database import DRIVERS, engine_of, shown
 from slackwater.errors import InvalidArgument
 
 Fold = Literal["sum", "min", "max"]
 """How a delta is folded into the value that stands."""
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
-_DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 _LEDGER: Final = "slackwater_upserts"
 _LONGEST_NAME: Final = 63
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -309,43 +307,6 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
             )  # fmt: skip
 
 
-def database(url: str | URL) -> URL:
-    """The address of a database that can be written to, with the driver that is used.
-
-    >>> database("postgresql://app:secret@db.example/shop")
-    postgresql+psycopg://app:***@db.example/shop
-    >>> database("mysql://app:secret@db.example/shop")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: url = 'mysql://app@db.example/shop': is neither PostgreSQL nor \
-SQLite; write it like postgresql://user:password@host/database or sqlite:////folder/file.db
-    """
-    fix = "write it like postgresql://user:password@host/database or sqlite:////folder/file.db"
-    try:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
-    except (ArgumentError, ValueError):
-        # what cannot be read may still hold a password
-        raise InvalidArgument("url", "…", "cannot be read", fix=fix) from None
-    if backend not in _DRIVERS:
-        raise InvalidArgument("url", shown(parsed), "is neither PostgreSQL nor SQLite", fix=fix)
-    if backend == "sqlite":
-        if not parsed.database or parsed.database == ":memory:":
-            reason = "is a database in memory, which ends with its process"
-            raise InvalidArgument("url", shown(parsed), reason, fix="name a file: sqlite:////folder/file.db")
-        # batches are committed in a process with a folder of its own
-        parsed = parsed.set(database=str(Path(parsed.database).absolute()))
-    return parsed.set(drivername=_DRIVERS[backend])
-
-
-def shown(url: URL) -> str:
-    """The address as it may be shown: without password and options, which may hold one.
-
-    >>> shown(make_url("postgresql://app:secret@db.example:5432/shop?password=secret"))
-    'postgresql://app@db.example:5432/shop'
-    """
-    return str(url.set(drivername=url.get_backend_name(), query={})._replace(password=None))
-
-
 @contextmanager
 def connected(url: URL) -> Iterator[Engine]:
     """An engine for one piece of work: no connection outlives it, and no parameter is ever shown.
@@ -354,22 +315,8 @@ def connected(url: URL) -> Iterator[Engine]:
     ...     engine.hide_parameters
     True
     """
-    embedded = url.get_backend_name() == "sqlite"
     # rows whose whole key is null are matched without naming the batch's columns, which looks like a slip
-    options: dict[str, Any] = {"poolclass": NullPool, "hide_parameters": True, "enable_from_linting": False}
-    if embedded:
-        options["connect_args"] = {"timeout": 60}
-    try:
-        engine = sql.create_engine(url, **options)
-    except ModuleNotFoundError as missing:
-        reason = f"needs {missing.name}, which is not installed"
-        raise InvalidArgument("url", shown(url), reason, fix='install "slackwater[postgres]"') from None
-    if embedded:
-        # the driver would begin only at the first write, after what was read could have changed
-        sql.event.listen(
-            engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None)
-        )
-        sql.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    engine = engine_of(url, poolclass=NullPool, enable_from_linting=False)
     try:
         yield engine
     finally:
@@ -392,7 +339,7 @@ def lock(connection: Connection, table: str) -> None:
 
 
 def _dialect(name: str) -> Any:
-    return make_url(f"{_DRIVERS[name]}://").get_dialect()()
+    return make_url(f"{DRIVERS[name]}://").get_dialect()()
 
 
 def _check_name(what: str, name: str) -> None:

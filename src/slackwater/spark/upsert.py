@@ -30,9 +30,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from slackwater._database import database, shown
 from slackwater.errors import InvalidArgument
 from slackwater.spark.merging import PANE_INDEX, RETRACTION, Staged, apply_batch, discard, merge, stage
-from slackwater.spark.tables import WINDOW_COLUMNS, Column, Fold, Target, connected, database, shown
+from slackwater.spark.tables import WINDOW_COLUMNS, Column, Fold, Target, connected
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +138,8 @@ def upsert_once(
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.stream import stream
-    >>> from slackwater.spark.tables import connected, database
+    >>> from slackwater._database import database
+    >>> from slackwater.spark.tables import connected
     >>> from slackwater.windows import fixed, sum
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rows = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30L as price")
