@@ -1,9 +1,32 @@
-"""What holds for all tests."""
+"""What holds for all tests, and the databases that several folders of them use."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from tests.spark.postgres import Server, running_server
 
 # How long one example may take depends on who else uses the machine; the suite has its own limits.
 settings.register_profile("slackwater", deadline=None, print_blob=True)
 settings.load_profile("slackwater")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One PostgreSQL for the whole run; each test makes a database of its own in it."""
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty metadata store, of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    server: Server = request.getfixturevalue("server")
+    return server.create_database(f"store_{time.monotonic_ns()}")

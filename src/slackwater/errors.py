@@ -174,3 +174,35 @@ class FunctionFailed(SlackwaterError):
 
     Carries its message alone: it comes out of compiled code, which makes it again from its text.
     """
+
+
+# ---- the metadata store
+
+
+class MetadataError(SlackwaterError):
+    """The metadata store cannot do what it was asked for; no work was done in part."""
+
+
+class StoreUnavailable(MetadataError):
+    """The database does not answer, has no room, or is kept busy by others."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(
+            f"the metadata store at {url} is not available: {reason}; see that the database can be "
+            f"reached and written to, and try again"
+        )
+
+
+class UnknownSchemaVersion(MetadataError):
+    """The store was made by a newer release."""
+
+    def __init__(self, url: str, version: str, known: Iterable[str]) -> None:
+        self.url = url
+        self.version = version
+        self.known = tuple(known)
+        super().__init__(
+            f"the metadata store at {url} has version {version}, this release knows {', '.join(self.known)}; "
+            f"install the release that made it, or a newer one"
+        )

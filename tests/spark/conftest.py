@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.spark.session import session
-from tests.spark.postgres import Server, running_server
+from tests.spark.postgres import Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,12 +37,6 @@ def spark() -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

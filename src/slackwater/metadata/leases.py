@@ -1,0 +1,116 @@
+"""Leases: who does a piece of work at the moment, until when, and how it is taken over.
+
+A lease is a hint that keeps two processes from doing the same work, not a proof: a process can stand still
+beyond its end and go on. Whatever must not happen twice is guarded where it is written, by the version of
+the lease or of the record itself. The clocks of the hosts should agree better than leases are long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from slackwater.errors import InvalidArgument
+from slackwater.metadata.schema import leases
+from slackwater.metadata.store import MetadataStore
+from slackwater.time import now as wall_clock
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Work of this name belongs to ``owner`` until ``expires_at``; each change has a higher version.
+
+    >>> Lease("bucket 7", "controller-a", 10_000_000, 1).expires_at
+    10000000
+    """
+
+    name: str
+    owner: str
+    expires_at: int
+    version: int
+
+
+class Leases:
+    """The leases of a store.
+
+    At exactly its end a lease has expired.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     at_zero, later = Leases(store, clock=lambda: 0), Leases(store, clock=lambda: 10)
+    ...     mine = at_zero.acquire("job", "a", lasting=10)
+    ...     print(at_zero.acquire("job", "b", lasting=10), later.acquire("job", "b", lasting=10))
+    ...     print(later.renew(mine, lasting=10))
+    None Lease(name='job', owner='b', expires_at=20, version=2)
+    None
+    """
+
+    def __init__(self, store: MetadataStore, *, clock: Callable[[], int] = wall_clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def acquire(self, name: str, owner: str, *, lasting: int) -> Lease | None:
+        """The lease, if it is free, has expired, or is held by ``owner`` already; else None."""
+        until = self._clock() + _checked(lasting)
+
+        def work(connection: Connection) -> Lease | None:
+            found = connection.execute(
+                sql.select(leases).where(leases.c.name == name).with_for_update()
+            ).one_or_none()
+            if found is None:
+                connection.execute(
+                    leases.insert().values(name=name, owner=owner, expires_at=until, version=1)
+                )
+                return Lease(name, owner, until, 1)
+            if found.owner != owner and found.expires_at > self._clock():
+                return None
+            return _changed(connection, Lease(name, owner, until, found.version))
+
+        try:
+            return self._store.write(work)
+        except IntegrityError:
+            # somebody else was the first to take it, between our look and our entry
+            return self._store.write(work)
+
+    def renew(self, lease: Lease, *, lasting: int) -> Lease | None:
+        """The lease with a later end; None if somebody else has it, or took it meanwhile."""
+        until = self._clock() + _checked(lasting)
+        wanted = Lease(lease.name, lease.owner, until, lease.version)
+        return self._store.write(lambda connection: _changed(connection, wanted))
+
+    def release(self, lease: Lease) -> bool:
+        """Gives the lease back, so that others need not wait for its end; False if it was lost before."""
+        given = leases.delete().where(leases.c.name == lease.name, leases.c.version == lease.version)
+        given = given.where(leases.c.owner == lease.owner)
+        return self._store.write(lambda connection: connection.execute(given).rowcount == 1)
+
+    def held(self, prefix: str = "") -> list[Lease]:
+        """The leases that have not expired and whose names begin with ``prefix``, by name."""
+        query = sql.select(leases).where(
+            leases.c.name.startswith(prefix, autoescape=True), leases.c.expires_at > self._clock()
+        )
+        rows = self._store.read(lambda connection: connection.execute(query.order_by(leases.c.name)).all())
+        return [Lease(row.name, row.owner, row.expires_at, row.version) for row in rows]
+
+
+def _changed(connection: Connection, wanted: Lease) -> Lease | None:
+    """``wanted`` in place of the version that it names, as its next one; None if that is gone."""
+    change = (
+        leases.update()
+        .where(leases.c.name == wanted.name, leases.c.version == wanted.version)
+        .values(owner=wanted.owner, expires_at=wanted.expires_at, version=wanted.version + 1)
+    )
+    if connection.execute(change).rowcount == 0:
+        return None
+    return Lease(wanted.name, wanted.owner, wanted.expires_at, wanted.version + 1)
+
+
+def _checked(lasting: int) -> int:
+    if lasting <= 0:
+        raise InvalidArgument("lasting", lasting, "must be greater than zero", fix="give microseconds")
+    return lasting

@@ -1,0 +1,51 @@
+"""How the store of every earlier version becomes the newest one, by Alembic.
+
+A migration that was released is never changed: it is written out in full and does not use `schema`,
+which goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sql
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def known() -> list[str]:
+    """The versions of the store that this release can read, the oldest first.
+
+    >>> known()[0]
+    '0001'
+    """
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
+
+
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """Bring the store up to date, inside the transaction of ``connection``.
+
+    >>> from slackwater._database import database, engine_of
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with engine_of(database(f"sqlite:///{folder}/store.db")).begin() as connection:
+    ...         upgrade(connection)
+    ...         sql.inspect(connection).has_table("slackwater_leases")
+    True
+    """
+    if connection.dialect.name == "postgresql":
+        # two processes that open a new store at once take turns; the second finds nothing to do
+        number = sql.func.hashtextextended("slackwater migrations", 0)
+        connection.execute(sql.select(sql.func.pg_advisory_xact_lock(number)))
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, to)

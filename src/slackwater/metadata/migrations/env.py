@@ -1,0 +1,17 @@
+"""What Alembic runs: the migrations, in the transaction that the store has begun."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from slackwater.metadata import schema
+
+# without a configuration somebody only reads this module
+if hasattr(context, "config"):
+    context.configure(
+        connection=context.config.attributes["connection"],
+        target_metadata=schema.TABLES,
+        version_table=schema.VERSION_TABLE,
+        transactional_ddl=True,  # SQLite too: the store begins its transactions itself
+    )
+    context.run_migrations()

@@ -1,0 +1,203 @@
+"""The tables of the metadata store, as the newest migration leaves them.
+
+Every name begins with ``slackwater_``, because the store may share a database with others. Times are
+integers of microseconds, as everywhere; positions and cuts are bytes. A record that several processes write
+has a version, or is only changed under the lock of one that has.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+NEWEST: Final = "0002"
+"""The migration that leads to these tables."""
+
+VERSION_TABLE: Final = "slackwater_version"
+
+TABLES: Final = MetaData()
+
+leases: Final = Table(
+    "slackwater_leases",
+    TABLES,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+streams: Final = Table(
+    "slackwater_streams",
+    TABLES,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("columns", LargeBinary, nullable=False),  # the schema of its events, as Arrow writes it
+    Column("data", Text),  # where its files are; none: beside the database
+    Column("settings", Text, nullable=False),
+    Column("bucket", Integer, nullable=False),  # the controllers divide the buckets among themselves
+    Column("epoch", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("first_noted_at", BigInteger),
+    Column("first_mark", BigInteger, nullable=False),  # marks with a smaller number went with the head
+    Column("collected_before", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    UniqueConstraint("scope", "name", name="slackwater_streams_by_name"),
+)
+
+
+def _of_stream() -> Column[int]:
+    owner = ForeignKey("slackwater_streams.id", ondelete="CASCADE")
+    return Column("stream", BigInteger, owner, primary_key=True)
+
+
+segments: Final = Table(
+    "slackwater_segments",
+    TABLES,
+    _of_stream(),
+    Column("id", BigInteger, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("low", BigInteger, nullable=False),
+    Column("high", BigInteger, nullable=False),
+    Column("sealed_epoch", BigInteger),  # the epoch that replaced it
+    Column("start", BigInteger, nullable=False),
+    Column("length", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("sealed_at", BigInteger),
+)
+
+appends: Final = Table(
+    "slackwater_appends",
+    TABLES,
+    _of_stream(),
+    Column("segment", BigInteger, primary_key=True),
+    Column("first_offset", BigInteger, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index("slackwater_appends_by_file", "stream", "file"),
+)
+
+writers: Final = Table(
+    "slackwater_writers",
+    TABLES,
+    _of_stream(),
+    Column("writer", Text, primary_key=True),
+    Column("session", BigInteger, nullable=False),
+    Column("last_event_number", BigInteger, nullable=False),
+    Column("position", LargeBinary, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+writer_marks: Final = Table(
+    "slackwater_writer_marks",
+    TABLES,
+    _of_stream(),
+    Column("writer", Text, primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("position", LargeBinary, nullable=False),
+    Column("closed", Boolean, nullable=False),
+    Column("behind_since", BigInteger),
+    Column("version", BigInteger, nullable=False),
+)
+
+marks: Final = Table(
+    "slackwater_marks",
+    TABLES,
+    _of_stream(),
+    Column("number", BigInteger, primary_key=True),
+    Column("lower", BigInteger, nullable=False),
+    Column("upper", BigInteger, nullable=False),
+    Column("cut", LargeBinary, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+transactions: Final = Table(
+    "slackwater_transactions",
+    TABLES,
+    _of_stream(),
+    Column("id", Text, primary_key=True),
+    Column("writer", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+transaction_appends: Final = Table(
+    "slackwater_transaction_appends",
+    TABLES,
+    _of_stream(),
+    Column("transaction", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("segment", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+    ForeignKeyConstraint(
+        ["stream", "transaction"],
+        ["slackwater_transactions.stream", "slackwater_transactions.id"],
+        ondelete="CASCADE",
+    ),
+    Index("slackwater_transaction_appends_by_file", "stream", "file"),
+)
+
+groups: Final = Table(
+    "slackwater_groups",
+    TABLES,
+    _of_stream(),
+    Column("name", Text, primary_key=True),
+    Column("lower", BigInteger),  # of the newest mark that the whole group has passed
+    Column("created_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+
+def _of_group() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["stream", "group"], ["slackwater_groups.stream", "slackwater_groups.name"], ondelete="CASCADE"
+    )
+
+
+group_readers: Final = Table(
+    "slackwater_group_readers",
+    TABLES,
+    _of_stream(),
+    Column("group", Text, primary_key=True),
+    Column("reader", Text, primary_key=True),
+    Column("session", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    _of_group(),
+)
+
+group_segments: Final = Table(
+    "slackwater_group_segments",
+    TABLES,
+    _of_stream(),
+    Column("group", Text, primary_key=True),
+    Column("segment", BigInteger, primary_key=True),
+    Column("offset", BigInteger, nullable=False),
+    Column("finished", Boolean, nullable=False),
+    Column("reader", Text),  # nobody: it waits for one
+    _of_group(),
+)

@@ -1,0 +1,167 @@
+"""Opening the metadata store, and running transactions in it.
+
+Work on the store is a function of a connection. It is run in one transaction, and run again where the
+database asked for that: a lock that was not to be had, a deadlock, a lost connection. SQLite takes its
+write lock at the beginning (one writer at a time); on PostgreSQL work locks the rows it depends on.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sql
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
+
+from slackwater._database import READ_ONLY, database, engine_of, shown
+from slackwater.errors import StoreUnavailable, UnknownSchemaVersion
+from slackwater.metadata import schema
+
+Result = TypeVar("Result")
+
+_ATTEMPTS: Final = 12
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 1.0
+_BUSY_SECONDS: Final = 30
+_CONFLICTS: Final = {"40001", "40P01", "55P03"}
+"""PostgreSQL: the transaction lost against another one, and changed nothing."""
+_SQLITE_BUSY: Final = {5, 6}
+
+
+class MetadataStore:
+    """The store behind one address; safe to use from several threads.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     store.read(lambda connection: connection.execute(sql.select(schema.leases)).all())
+    []
+    """
+
+    def __init__(self, url: URL, engine: Engine) -> None:
+        self.url = url
+        self._engine = engine
+        self._reading = engine.execution_options(**{READ_ONLY: True})
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the store is a file of this machine."""
+        return self.url.get_backend_name() == "sqlite"
+
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of ``work``, which changes nothing."""
+        return self._repeated(self._reading, work, repeat_lost=True)
+
+    def write(self, work: Callable[[Connection], Result], *, repeatable: bool = False) -> Result:
+        """The result of ``work``, once its transaction is committed; an error undoes all of it.
+
+        A connection that is lost leaves open whether the transaction was committed. Work that finds out by
+        itself, and then does nothing, is ``repeatable``; other work fails with `StoreUnavailable`.
+        """
+        return self._repeated(self._engine, work, repeat_lost=repeatable)
+
+    def _repeated(self, engine: Engine, work: Callable[[Connection], Result], *, repeat_lost: bool) -> Result:
+        pause = _FIRST_PAUSE
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with engine.begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                again = _is_conflict(error) or (repeat_lost and _is_lost(error))
+                if not again or attempt == _ATTEMPTS:
+                    # a file that is no database is a DatabaseError and nothing more special
+                    if again or isinstance(error, OperationalError) or type(error) is DatabaseError:
+                        raise StoreUnavailable(shown(self.url), _reason(error)) from None
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only spreads the attempts
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Closes its connections; the store can be used again, and opens new ones then."""
+        self._engine.dispose()
+
+    def __enter__(self) -> MetadataStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"MetadataStore({shown(self.url)!r})"
+
+
+def open_store(url: str | URL) -> MetadataStore:
+    """The store at an address, its tables created or brought up to date.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     store.is_embedded
+    True
+    """
+    address = database(url)
+    store = MetadataStore(address, _engine(address))
+    try:
+        found = store.read(schema_version)
+        if found != schema.NEWEST:
+            from slackwater.metadata import migrations
+
+            if found is not None and found not in migrations.known():
+                raise UnknownSchemaVersion(shown(address), found, migrations.known())
+            store.write(migrations.upgrade)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def schema_version(connection: Connection) -> str | None:
+    """The migration that the database is at; None if it holds no store.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     store.read(schema_version) == schema.NEWEST
+    True
+    """
+    if not sql.inspect(connection).has_table(schema.VERSION_TABLE):
+        return None
+    version = sql.table(schema.VERSION_TABLE, sql.column("version_num"))
+    found: str | None = connection.execute(sql.select(version.c.version_num)).scalar()
+    return found
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return engine_of(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
+    engine = engine_of(url, connect_args={"timeout": _BUSY_SECONDS})
+
+    def prepare(connection: Any, _: object) -> None:
+        for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {setting}").close()
+
+    sql.event.listen(engine, "connect", prepare)
+    return engine
+
+
+def _is_conflict(error: DBAPIError) -> bool:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _SQLITE_BUSY
+    return getattr(error.orig, "sqlstate", None) in _CONFLICTS
+
+
+def _is_lost(error: DBAPIError) -> bool:
+    state = getattr(error.orig, "sqlstate", None)
+    closed = isinstance(state, str) and (state.startswith("08") or state in {"57P01", "57P02", "57P03"})
+    return error.connection_invalidated or closed
+
+
+def _reason(error: DBAPIError) -> str:
+    # the first line: what follows may be the statement
+    lines = str(error.orig).strip().splitlines()
+    return lines[0] if lines else type(error.orig).__name__

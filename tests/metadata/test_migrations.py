@@ -1,0 +1,107 @@
+"""Every version of the store, from the first one on, becomes the newest with its records intact."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import sqlalchemy as sql
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.engine import Connection, Engine
+
+from slackwater._database import database, engine_of
+from slackwater.errors import UnknownSchemaVersion
+from slackwater.metadata import migrations, schema
+from slackwater.metadata.store import open_store, schema_version
+
+LEASE = {"name": "bucket 7", "owner": "a", "expires_at": 2**62, "version": 3}
+
+
+def at_version(engine: Engine, version: str) -> None:
+    with engine.begin() as connection:
+        migrations.upgrade(connection, version)
+
+
+def differences(connection: Connection) -> list[object]:
+    def ours(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or name != schema.VERSION_TABLE
+
+    context = MigrationContext.configure(
+        connection,
+        opts={"include_name": ours, "version_table": schema.VERSION_TABLE, "compare_type": True},
+    )
+    return list(compare_metadata(context, schema.TABLES))
+
+
+def test_the_newest_migration_is_the_one_the_tables_say() -> None:
+    assert migrations.known()[-1] == schema.NEWEST
+
+
+@pytest.mark.parametrize("version", migrations.known())
+def test_every_version_is_brought_up_to_date_with_its_records(store_url: str, version: str) -> None:
+    engine = engine_of(database(store_url))
+    at_version(engine, version)
+    with engine.begin() as connection:
+        connection.execute(schema.leases.insert().values(LEASE))
+    engine.dispose()
+    with open_store(store_url) as store:
+        assert store.read(schema_version) == schema.NEWEST
+        assert store.read(lambda c: [dict(row._mapping) for row in c.execute(sql.select(schema.leases))]) == [
+            LEASE
+        ]
+        assert store.read(differences) == []
+
+
+def test_the_migrations_lead_to_the_tables_that_the_code_uses(store_url: str) -> None:
+    with open_store(store_url) as store:
+        assert store.read(differences) == []
+
+
+def test_a_difference_is_found(store_url: str) -> None:
+    with open_store(store_url) as store:
+        store.write(lambda c: c.exec_driver_sql("ALTER TABLE slackwater_leases ADD COLUMN more INTEGER"))
+        assert len(store.read(differences)) == 1
+
+
+def test_a_store_of_a_newer_release_is_refused_and_left_alone(store_url: str) -> None:
+    with open_store(store_url) as store:
+        store.write(lambda c: c.exec_driver_sql("UPDATE slackwater_version SET version_num = '9999'"))
+    with pytest.raises(UnknownSchemaVersion, match="has version 9999, this release knows 0001") as caught:
+        open_store(store_url)
+    assert "p4ss" not in str(caught.value)
+    engine = engine_of(database(store_url))
+    with engine.begin() as connection:
+        assert schema_version(connection) == "9999"
+    engine.dispose()
+
+
+def test_processes_that_open_a_new_store_at_once_take_turns(store_url: str) -> None:
+    failed: list[BaseException] = []
+
+    def opened() -> None:
+        try:
+            open_store(store_url).close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=opened) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    with open_store(store_url) as store:
+        assert store.read(differences) == []
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(store_url: str) -> None:
+    engine = engine_of(database(store_url))
+    with engine.begin() as connection:
+        # in the way of the second migration
+        connection.exec_driver_sql("CREATE TABLE slackwater_segments (x INTEGER)")
+    with pytest.raises(sql.exc.DBAPIError), engine.begin() as connection:
+        migrations.upgrade(connection)
+    with engine.begin() as connection:
+        assert sql.inspect(connection).get_table_names() == ["slackwater_segments"]
+    engine.dispose()
