@@ -206,3 +206,111 @@ class UnknownSchemaVersion(MetadataError):
             f"the metadata store at {url} has version {version}, this release knows {', '.join(self.known)}; "
             f"install the release that made it, or a newer one"
         )
+
+
+# ---- streams
+
+
+class StreamError(SlackwaterError):
+    """Something about a stream, its writers or its readers; what was acknowledged before is safe."""
+
+
+class UnknownStream(StreamError):
+    """A stream that does not exist, or no longer."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no stream {name!r}; create it, or list the streams that there are")
+
+
+class StreamExists(StreamError):
+    """A stream of that name is there already."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is a stream {name!r} already; open it, or choose another name")
+
+
+class WriterReplaced(StreamError):
+    """Another process has opened a writer with the same id; this one may not go on."""
+
+    def __init__(self, stream: str, writer: str) -> None:
+        self.stream = stream
+        self.writer = writer
+        super().__init__(
+            f"writer {writer!r} of stream {stream!r} was opened again elsewhere; give every process an id of "
+            f"its own, or close this writer"
+        )
+
+
+class WriterClosed(StreamError):
+    """Something was asked of a writer that is closed."""
+
+    def __init__(self, writer: str) -> None:
+        self.writer = writer
+        super().__init__(f"writer {writer!r} is closed; open a new one")
+
+
+class WriteFailed(StreamError):
+    """Events could not be stored: those after number ``acknowledged``. The cause is chained."""
+
+    def __init__(self, writer: str, acknowledged: int, reason: str) -> None:
+        self.writer = writer
+        self.acknowledged = acknowledged
+        self.reason = reason
+        super().__init__(
+            f"writer {writer!r} could not store its events after number {acknowledged}: {reason}; open the "
+            f"writer again with the same id and write them again from there"
+        )
+
+
+class TransactionEnded(StreamError):
+    """A transaction that was committed, aborted, or not used in time."""
+
+    def __init__(self, transaction: str, state: str) -> None:
+        self.transaction = transaction
+        self.state = state
+        super().__init__(
+            f"transaction {transaction!r} is {state}; begin a new one and write its events again"
+        )
+
+
+class ReaderReplaced(StreamError):
+    """A reader was silent for too long, and others of its group read its segments now."""
+
+    def __init__(self, group: str, reader: str) -> None:
+        self.group = group
+        self.reader = reader
+        super().__init__(
+            f"reader {reader!r} of group {group!r} was taken for dead and others read its segments; open it "
+            f"again, read from there, and call checkpoint() more often than its lease is long"
+        )
+
+
+class EventsGone(StreamError):
+    """Events that a reader asked for were removed by retention."""
+
+    def __init__(self, stream: str, segment: int, offset: int, start: int) -> None:
+        self.stream = stream
+        self.segment = segment
+        self.offset = offset
+        self.start = start
+        super().__init__(
+            f"stream {stream!r}, segment {segment}: the events from {offset} on were removed up to {start}; "
+            f"start at the head of the stream, or keep events for longer"
+        )
+
+
+class CorruptSegment(StreamError):
+    """Stored events that are missing, cut short, or not what was written."""
+
+    def __init__(self, stream: str, segment: int, offset: int, file: str, reason: str) -> None:
+        self.stream = stream
+        self.segment = segment
+        self.offset = offset
+        self.file = file
+        self.reason = reason
+        super().__init__(
+            f"stream {stream!r}, segment {segment}: cannot read the events from {offset} on: {file} {reason}; "
+            f"restore that file, or truncate the stream behind it"
+        )

@@ -52,6 +52,7 @@ streams: Final = Table(
     Column("bucket", Integer, nullable=False),  # the controllers divide the buckets among themselves
     Column("epoch", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("head", LargeBinary, nullable=False),  # the cut at which what is kept begins
     Column("first_noted_at", BigInteger),
     Column("first_mark", BigInteger, nullable=False),  # marks with a smaller number went with the head
     Column("collected_before", BigInteger, nullable=False),

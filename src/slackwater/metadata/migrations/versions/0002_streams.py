@@ -22,6 +22,7 @@ def upgrade() -> None:
         sql.Column("bucket", sql.Integer, nullable=False),
         sql.Column("epoch", sql.BigInteger, nullable=False),
         sql.Column("created_at", sql.BigInteger, nullable=False),
+        sql.Column("head", sql.LargeBinary, nullable=False),
         sql.Column("first_noted_at", sql.BigInteger),
         sql.Column("first_mark", sql.BigInteger, nullable=False),
         sql.Column("collected_before", sql.BigInteger, nullable=False),
