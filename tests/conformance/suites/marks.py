@@ -1,12 +1,19 @@
-"""Noting time and the controller's cycle (N1–N5, M1–M5, M7): against the rules alone."""
+"""Noting time and the controller's cycle (N1–N5, M1–M5, M7): against the rules alone, and with a store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
+from sqlalchemy.engine import Connection
+
+from slackwater.metadata import schema
+from slackwater.streams import notes
+from slackwater.streams.catalog import Streams
+from slackwater.streams.cycles import CycleRunner
 from slackwater.streams.marks import (
     Mark,
     MarkSettings,
@@ -18,6 +25,7 @@ from slackwater.streams.marks import (
 )
 from slackwater.streams.positions import Position
 from slackwater.streams.segments import Epochs
+from slackwater.streams.settings import StreamSettings
 from slackwater.time import SECOND
 from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named
@@ -45,6 +53,8 @@ class Subject(Protocol):
     def cycle(self, now: int) -> Mark | None: ...
 
     def writers(self) -> list[str]: ...
+
+    def end(self) -> None: ...
 
 
 class RulesSubject:
@@ -97,6 +107,84 @@ class RulesSubject:
     def writers(self) -> list[str]:
         return sorted(self._records)
 
+    def end(self) -> None:
+        """Nothing is open."""
+
+
+class StoreSubject:
+    """A stream in a metadata store, and a controller that shares nothing with its successor but the store."""
+
+    def __init__(self, epochs: Epochs, timeout: int, *, url: str, data: str | None, name: str) -> None:
+        self._now = 0
+        settings = StreamSettings(marks=MarkSettings(timeout=timeout))
+        self._streams = Streams.open(url, clock=lambda: self._now)
+        self._stream = self._streams.create(name, settings=settings.save(), data=data)
+        self._streams.store.write(lambda connection: replace_segments(connection, self._stream.id, epochs))
+        self._runner = CycleRunner(self._streams.store, lambda: self._now)
+
+    def note(self, writer: str, time: int, position: Position, now: int) -> str:
+        return self._streams.store.write(
+            lambda connection: notes.note(connection, self._stream.id, writer, time, position, now)
+        ).value
+
+    def close(self, writer: str) -> str:
+        work = partial(notes.close_writer, stream=self._stream.id, writer=writer)
+        return "ok" if self._streams.store.write(work) else "unknown_writer"
+
+    def restart(self) -> None:
+        self._runner = CycleRunner(self._streams.store, lambda: self._now)
+
+    def cycle(self, now: int) -> Mark | None:
+        self._now = now
+        cycle = self._runner.run(self._stream.id)
+        assert cycle is not None, "nobody else was there"
+        newest = self._streams.store.read(partial(notes.newest_mark, stream=self._stream.id))
+        if cycle.mark is not None:
+            equal("newest mark in the store", cycle.mark, newest and newest[1])
+        return cycle.mark
+
+    def writers(self) -> list[str]:
+        found = self._streams.store.read(partial(notes.writer_marks, stream=self._stream.id))
+        return sorted(record.writer for record in found)
+
+    def end(self) -> None:
+        self._streams.close()
+
+
+def replace_segments(connection: Connection, stream: int, epochs: Epochs) -> None:
+    """Gives a stream any history of segments."""
+    segments = schema.segments
+    connection.execute(segments.delete().where(segments.c.stream == stream))
+    for segment in epochs.segments.values():
+        last = max(number for number in range(len(epochs)) if segment in epochs[number])
+        connection.execute(
+            segments.insert().values(
+                stream=stream,
+                id=segment.id,
+                number=segment.number,
+                epoch=segment.epoch,
+                low=segment.low,
+                high=segment.high,
+                sealed_epoch=last + 1 if last + 1 < len(epochs) else None,
+                start=0,
+                length=0,
+                bytes=0,
+                created_at=0,
+            )
+        )
+    streams = schema.streams
+    connection.execute(streams.update().where(streams.c.id == stream).values(epoch=len(epochs) - 1))
+
+
+def run_with_store(case: Case, url: str, data: str | None = None) -> None:
+    """Runs a case with a stream in the store at ``url``, whose files would be in the folder ``data``."""
+    _run(case, partial(StoreSubject, url=url, data=data, name=f"cases/{case['id']}"))
+
+
+def _with_sqlite(case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        run_with_store(case, f"sqlite:///{folder}/store.db")
+
 
 def _run(case: Case, make: Callable[[Epochs, int], Subject]) -> None:
     named = Named(case)
@@ -127,7 +215,11 @@ def _run(case: Case, make: Callable[[Epochs, int], Subject]) -> None:
             if "writers" in step:
                 equal("writers", step["writers"], subject.writers())
 
-    run_steps(case["steps"], perform)
+    try:
+        run_steps(case["steps"], perform)
+    finally:
+        if made.cache_info().currsize:
+            made().end()
 
 
-SUBJECTS = {"rules": partial(_run, make=RulesSubject)}
+SUBJECTS = {"rules": partial(_run, make=RulesSubject), "sqlite": _with_sqlite}
