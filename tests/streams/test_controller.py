@@ -1,0 +1,299 @@
+"""Controllers with a real store: shares, take-over, who is faster, housekeeping; time is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from slackwater.errors import InvalidArgument
+from slackwater.metadata import schema
+from slackwater.streams import notes
+from slackwater.streams.catalog import BUCKETS, Stream, Streams
+from slackwater.streams.controller import Controller
+from slackwater.streams.cycles import CycleRunner
+from slackwater.streams.housekeeping import forget, scale_by_rate
+from slackwater.streams.marks import Cycle, Mark, MarkSettings, WriterMark
+from slackwater.streams.positions import Position
+from slackwater.streams.retention import Retention
+from slackwater.streams.scaling import ScalingPolicy
+from slackwater.streams.segments import KEY_SPACE, split_range
+from slackwater.streams.settings import StreamSettings
+from slackwater.streams.writer import Writer
+from slackwater.time import MINUTE, SECOND
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def streams(store_url: str, tmp_path: Path, clock: Clock) -> Iterator[Streams]:
+    with Streams.open(store_url, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bids(streams: Streams, tmp_path: Path) -> Stream:
+    return streams.create("shop/bids", segments=2, data=str(tmp_path / "data"))
+
+
+def marks_of(stream: Stream) -> list[Mark]:
+    return list(stream.store.read(partial(notes.marks, stream=stream.id)).values())
+
+
+def note(stream: Stream, writer: str, time: int, offset: int = 0) -> None:
+    position = Position.of({0: offset})
+    stream.store.write(lambda c: notes.note(c, stream.id, writer, time, position, stream.clock()))
+
+
+# ---- marks
+
+
+def test_what_writers_note_becomes_marks_period_by_period(
+    streams: Streams, bids: Stream, clock: Clock
+) -> None:
+    controller = Controller(streams)
+    with Writer(bids, "a") as first, Writer(bids, "b") as second:
+        first.write(b"x", key="k")
+        first.note_time(100)
+        second.note_time(90)
+        assert controller.step().cycles[bids.id].mark is None
+        clock.now += 10 * SECOND
+        assert controller.step().cycles[bids.id].mark == marks_of(bids)[-1]
+        assert [(mark.lower, mark.upper) for mark in marks_of(bids)] == [(90, 100)]
+        assert sum(offset for _, offset in marks_of(bids)[0].cut.items()) == 1
+        # not due before the period is over
+        second.note_time(95)
+        clock.now += 10 * SECOND - 1
+        assert controller.step().cycles == {}
+        clock.now += 1
+        assert controller.step().cycles[bids.id].mark == Mark(95, 100, marks_of(bids)[0].cut)
+
+
+def test_a_stream_without_notes_is_not_scheduled(streams: Streams, bids: Stream, clock: Clock) -> None:
+    controller = Controller(streams)
+    assert controller.step().cycles == {}
+    note(bids, "a", 5)
+    bids.store.write(partial(notes.close_writer, stream=bids.id, writer="a"))
+    for _ in range(4):
+        clock.now += 10 * SECOND
+        controller.step()
+    assert [mark.lower for mark in marks_of(bids)] == [5]
+    clock.now += 10 * SECOND
+    assert controller.step().cycles == {}
+    note(bids, "a", 6)
+    assert controller.step().cycles[bids.id].mark == Mark(6, 6, marks_of(bids)[0].cut)
+
+
+def test_the_period_of_a_stream_is_its_own(streams: Streams, tmp_path: Path, clock: Clock) -> None:
+    settings = StreamSettings(marks=MarkSettings(period=2 * SECOND))
+    quick = streams.create("shop/quick", settings=settings.save(), data=str(tmp_path))
+    note(quick, "a", 1)
+    clock.now += 2 * SECOND
+    assert Controller(streams).step().cycles[quick.id].mark == Mark(1, 1, Position.of({0: 0}))
+
+
+# ---- several controllers (M5, M6)
+
+
+def test_of_two_controllers_only_the_faster_one_appends(bids: Stream, clock: Clock) -> None:
+    """Both have read the same state; the second write finds that its mark is not the next one any more."""
+    note(bids, "a", 5)
+    clock.now += 10 * SECOND
+    cycle = Cycle(mark=Mark(5, 5, Position.of({0: 0, 1: 0})))
+    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, cycle, clock()))
+    gone = WriterMark("a", 5, Position.of({0: 0}), version=1)
+    late = Cycle(mark=Mark(6, 6, Position.of({0: 0, 1: 0})), delete=(gone,))
+    assert not bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, late, clock()))
+    assert not bids.store.write(
+        lambda c: notes.apply_cycle(c, bids.id, None, Cycle(delete=late.delete), clock())
+    )
+    assert [mark.lower for mark in marks_of(bids)] == [5]
+    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
+
+
+def test_a_record_that_changed_since_is_not_deleted(bids: Stream, clock: Clock) -> None:
+    note(bids, "a", 5)
+    [seen] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
+    note(bids, "a", 5)
+    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, Cycle(delete=(seen,)), clock()))
+    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
+
+
+def test_controllers_that_race_append_every_lower_bound_once(bids: Stream, clock: Clock) -> None:
+    note(bids, "a", 0)
+    clock.now += 10 * SECOND
+    runners = [CycleRunner(bids.store, clock) for _ in range(4)]
+    for time in range(1, 6):
+        note(bids, "a", time)
+        together = threading.Barrier(len(runners))
+
+        def race(runner: CycleRunner, together: threading.Barrier = together) -> None:
+            together.wait()
+            runner.run(bids.id)
+
+        threads = [threading.Thread(target=race, args=(runner,)) for runner in runners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [mark.lower for mark in marks_of(bids)] == [1, 2, 3, 4, 5]
+
+
+def test_concurrent_notes_of_one_writer_are_never_lost(bids: Stream) -> None:
+    """N6: whatever the order, the highest time stays."""
+    together = threading.Barrier(8)
+
+    def noting(first: int) -> None:
+        together.wait()
+        for time in range(first, 200, 8):
+            note(bids, "a", time)
+
+    threads = [threading.Thread(target=noting, args=(first,)) for first in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [record] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
+    assert record.time == 199
+
+
+def test_shares_cover_all_buckets_and_differ_by_at_most_one(streams: Streams, clock: Clock) -> None:
+    controllers = [Controller(streams, name=name) for name in ("a", "b", "c")]
+    for controller in controllers:
+        controller.step()
+    shares = [set(controller.step().buckets) for controller in controllers]
+    assert sorted(bucket for share in shares for bucket in share) == list(range(BUCKETS))
+    assert {len(share) for share in shares} == {42, 43}
+
+
+def test_the_buckets_of_a_dead_controller_are_taken_over(streams: Streams, clock: Clock) -> None:
+    first, second = Controller(streams, lease="15 seconds"), Controller(streams, lease="15 seconds")
+    first.step()
+    assert len(second.step().buckets) == BUCKETS // 2
+    clock.now += 15 * SECOND - 1
+    assert len(second.step().buckets) == BUCKETS // 2
+    clock.now += 1
+    assert len(second.step().buckets) == BUCKETS
+    # it was only slow: it comes back
+    assert len(first.step().buckets) == BUCKETS // 2
+
+
+def test_a_controller_that_stops_leaves_its_buckets_at_once(streams: Streams) -> None:
+    with Controller(streams, poll="1 millisecond").running():
+        pass
+    assert len(Controller(streams).step().buckets) == BUCKETS
+
+
+def test_one_stream_in_trouble_does_not_hold_up_the_others(
+    streams: Streams, bids: Stream, tmp_path: Path, clock: Clock
+) -> None:
+    other = streams.create("shop/other", data=str(tmp_path / "other"))
+    for stream in (bids, other):
+        note(stream, "a", 1)
+    broken = schema.writer_marks
+    bids.store.write(
+        lambda c: c.execute(broken.update().where(broken.c.stream == bids.id).values(position=b"?"))
+    )
+    clock.now += 10 * SECOND
+    assert list(Controller(streams).step().cycles) == [other.id]
+
+
+@pytest.mark.parametrize("option", ["lease", "poll", "housekeeping"])
+def test_durations_must_be_above_zero(option: str) -> None:
+    with Streams.temporary() as streams, pytest.raises(InvalidArgument, match=option):
+        Controller(streams, **{option: "0 seconds"})
+
+
+# ---- scaling and retention
+
+
+def fill(stream: Stream, events: int, key: str | None = None) -> None:
+    with Writer(stream) as writer:
+        for number in range(events):
+            writer.write(b"x" * 100, key=key or f"key {number}")
+
+
+def test_a_hot_segment_is_split_and_cold_ones_are_merged(bids: Stream, clock: Clock) -> None:
+    policy = ScalingPolicy(rate=1, window=MINUTE)
+    fill(bids, 400)
+    assert scale_by_rate(bids, policy) == [], "too young to be judged"
+    clock.now += MINUTE - 1
+    fill(bids, 400)
+    clock.now += 1
+    done = scale_by_rate(bids, policy)
+    assert [scaling.seal for scaling in done] == [(0,), (1,)] or [s.seal for s in done] == [(1,), (0,)]
+    assert len(bids.epochs().active) > 4
+    clock.now += 3 * MINUTE
+    while scale_by_rate(bids, policy):
+        clock.now += MINUTE
+    assert len(bids.epochs().active) == 1
+
+
+def test_scaling_that_somebody_else_did_meanwhile_is_left_alone(
+    bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.now += 5 * MINUTE
+    stale = bids.segments()
+    bids.scale([0, 1], [(0, KEY_SPACE)])
+    with monkeypatch.context() as seen:
+        seen.setattr(bids, "segments", lambda: stale)
+        assert scale_by_rate(bids, ScalingPolicy(rate=10)) == []
+    assert len(bids.epochs()) == 2
+
+
+def test_events_older_than_the_age_are_forgotten_over_a_scaling(bids: Stream, clock: Clock) -> None:
+    fill(bids, 10)
+    clock.now += MINUTE
+    bids.scale([0], split_range((0, KEY_SPACE // 2), 2))
+    fill(bids, 10)
+    before = bids.tail()
+    clock.now += MINUTE
+    assert forget(bids, Retention(age=3 * MINUTE)) == Position.of({0: 0, 1: 0})
+    head = forget(bids, Retention(age=90 * SECOND))
+    assert 0 not in dict(head.items()), "its successors have taken its place"
+    clock.now += MINUTE
+    assert forget(bids, Retention(age=MINUTE)) == before
+    assert sum(state.bytes for state in bids.segments()) == 0
+
+
+def test_at_most_so_many_bytes_are_kept(bids: Stream, clock: Clock) -> None:
+    for _ in range(5):
+        fill(bids, 50)
+        clock.now += SECOND
+    total = sum(state.bytes for state in bids.segments())
+    forget(bids, Retention(size=total))
+    assert sum(state.bytes for state in bids.segments()) == total
+    forget(bids, Retention(size=total // 2))
+    assert 0 < sum(state.bytes for state in bids.segments()) <= total // 2
+
+
+def test_the_controller_scales_and_forgets_as_the_stream_is_set(
+    streams: Streams, tmp_path: Path, clock: Clock
+) -> None:
+    settings = StreamSettings(retention=Retention(age=MINUTE), scaling=ScalingPolicy(rate=1, window=MINUTE))
+    stream = streams.create("shop/set", settings=settings.save(), data=str(tmp_path))
+    clock.now += MINUTE
+    fill(stream, 300)
+    controller = Controller(streams, housekeeping="30 seconds")
+    controller.step()
+    assert len(stream.epochs().active) == 5
+    clock.now += 2 * MINUTE
+    controller.step()
+    assert sum(state.bytes for state in stream.segments()) == 0
+    assert dict(stream.head().items()).keys() == {segment.id for segment in stream.epochs().active}
