@@ -132,37 +132,6 @@ marks: Final = Table(
     Column("at", BigInteger, nullable=False),
 )
 
-transactions: Final = Table(
-    "slackwater_transactions",
-    TABLES,
-    _of_stream(),
-    Column("id", Text, primary_key=True),
-    Column("writer", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
-    Column("version", BigInteger, nullable=False),
-)
-
-transaction_appends: Final = Table(
-    "slackwater_transaction_appends",
-    TABLES,
-    _of_stream(),
-    Column("transaction", Text, primary_key=True),
-    Column("number", BigInteger, primary_key=True),
-    Column("segment", BigInteger, nullable=False),
-    Column("events", BigInteger, nullable=False),
-    Column("file", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-    ForeignKeyConstraint(
-        ["stream", "transaction"],
-        ["slackwater_transactions.stream", "slackwater_transactions.id"],
-        ondelete="CASCADE",
-    ),
-    Index("slackwater_transaction_appends_by_file", "stream", "file"),
-)
-
 groups: Final = Table(
     "slackwater_groups",
     TABLES,

@@ -123,7 +123,7 @@ def append(
         return known
     if made_before((part.file for _, part in parts), row.collected_before):
         raise FilesCollected
-    ends = add_parts(connection, stream, parts, at=at)
+    ends = add_parts(connection, stream, parts, at=at) if parts else {}
     position = extended(known.position, ends, epochs)
     save_session(connection, stream, session, last_event_number, position, at=at)
     return Session(session.writer, session.number, last_event_number, position)

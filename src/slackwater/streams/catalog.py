@@ -25,9 +25,12 @@ from slackwater.metadata import schema
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.streams.cuts import Standing, check_cut, check_not_before, compare
 from slackwater.streams.data import DataFolder, check_columns, open_folder
+from slackwater.streams.marks import Mark
+from slackwater.streams.notes import marks
 from slackwater.streams.positions import Position
 from slackwater.streams.segments import Epochs, KeyRange, Segment, even_ranges
-from slackwater.time import BEGINNING_OF_TIME
+from slackwater.streams.time_windows import mark_at
+from slackwater.time import BEGINNING_OF_TIME, InstantLike, check_int64, instant
 from slackwater.time import now as wall_clock
 
 BUCKETS: Final = 128
@@ -219,11 +222,7 @@ class Stream:
 
     def refreshed(self) -> StreamRecord:
         """What is on record now."""
-        query = sql.select(schema.streams).where(schema.streams.c.id == self.id)
-        row = self.store.read(lambda connection: connection.execute(query).one_or_none())
-        if row is None:
-            raise UnknownStream(self.name)
-        return _record(row)
+        return self.store.read(lambda connection: read_stream(connection, self))
 
     def segments(self) -> list[SegmentState]:
         """Every segment it ever had, by id."""
@@ -244,6 +243,21 @@ class Stream:
         )
         rows = self.store.read(lambda connection: connection.execute(query).all())
         return Position.of({row.id: row.length for row in rows})
+
+    def marks(self) -> list[Mark]:
+        """Its watermarks that lie at or behind the head, ascending."""
+
+        def work(connection: Connection) -> list[Mark]:
+            first = read_stream(connection, self).first_mark
+            return list(marks(connection, self.id, first=first).values())
+
+        return self.store.read(work)
+
+    def cut_at(self, time: int | InstantLike) -> Position:
+        """Where to start reading to miss nothing that was noted at or after a time."""
+        at = check_int64(time, "time") if isinstance(time, int) else instant(time, name="time")
+        mark = mark_at(self.marks(), at)
+        return self.head() if mark is None else mark.cut
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Replaces the settings of the stream."""
@@ -348,6 +362,21 @@ def lock_stream(connection: Connection, stream: Stream, *, alone: bool) -> Row[A
     if row is None:
         raise UnknownStream(stream.name)
     return row
+
+
+def read_stream(connection: Connection, stream: Stream) -> StreamRecord:
+    """The record of a stream as it is now; it may change at any moment.
+
+    >>> with Streams.temporary() as streams:
+    ...     bids = streams.create("shop/bids")
+    ...     bids.store.read(lambda connection: read_stream(connection, bids)).epoch
+    0
+    """
+    query = sql.select(schema.streams).where(schema.streams.c.id == stream.id)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise UnknownStream(stream.name)
+    return _record(row)
 
 
 def segment_states(connection: Connection, stream: int) -> list[SegmentState]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -125,12 +125,10 @@ class DataFolder:
             raise Damaged(f"holds {batch.num_rows} events instead of {part.events}")
         return batch
 
-    def collect(self, *, before: int, live: Collection[str]) -> list[str]:
-        """Removes files that were made before a time and are not ``live``; their names."""
-        gone = [name for name in self.files(before=before) if name not in live]
-        for name in gone:
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Removes files that are there."""
+        for name in names:
             self._filesystem.delete_file(f"{self._path}/{name}")
-        return gone
 
     def files(self, *, before: int) -> list[str]:
         """The files that were made before a time, by the clock of whoever made them."""

@@ -30,7 +30,7 @@ from slackwater.streams.appending import (
     open_session,
 )
 from slackwater.streams.catalog import Stream
-from slackwater.streams.data import Part
+from slackwater.streams.data import POINT, Part
 from slackwater.streams.events import Event, Events, Keys, as_batch, as_points, as_row
 from slackwater.streams.marks import NoteResult, check_writer_id
 from slackwater.streams.notes import close_writer, note
@@ -122,6 +122,8 @@ def write_parts(
 ) -> list[tuple[int, Part]]:
     """Writes a file with a part for each segment that gets events of the batch.
 
+    The file of a transaction keeps the points, because it may have to be routed again.
+
     >>> from slackwater.streams.catalog import VALUE, Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids", segments=2)
@@ -130,6 +132,8 @@ def write_parts(
     ...     [(segment, part.events) for segment, part in parts]
     [(0, 1), (1, 1)]
     """
+    if transaction:
+        batch = batch.append_column(POINT, pa.array(points))
     split = routing.split(points)
     whole = len(split) == 1
     batches = [batch if whole else batch.take(pa.array(rows)) for _, rows in split]

@@ -1,4 +1,4 @@
-"""Streams: segments, appends, writers, marks, transactions and reader groups."""
+"""Streams: segments, appends, writers, marks and reader groups."""
 
 from __future__ import annotations
 
@@ -95,20 +95,6 @@ def upgrade() -> None:
         sql.Column("sealed_at", sql.BigInteger),
     )
     op.create_table(
-        "slackwater_transactions",
-        sql.Column(
-            "stream",
-            sql.BigInteger,
-            sql.ForeignKey("slackwater_streams.id", ondelete="CASCADE"),
-            primary_key=True,
-        ),
-        sql.Column("id", sql.Text, primary_key=True),
-        sql.Column("writer", sql.Text, nullable=False),
-        sql.Column("state", sql.Text, nullable=False),
-        sql.Column("expires_at", sql.BigInteger, nullable=False),
-        sql.Column("version", sql.BigInteger, nullable=False),
-    )
-    op.create_table(
         "slackwater_writer_marks",
         sql.Column(
             "stream",
@@ -169,29 +155,4 @@ def upgrade() -> None:
         sql.ForeignKeyConstraint(
             ["stream", "group"], ["slackwater_groups.stream", "slackwater_groups.name"], ondelete="CASCADE"
         ),
-    )
-    op.create_table(
-        "slackwater_transaction_appends",
-        sql.Column(
-            "stream",
-            sql.BigInteger,
-            sql.ForeignKey("slackwater_streams.id", ondelete="CASCADE"),
-            primary_key=True,
-        ),
-        sql.Column("transaction", sql.Text, primary_key=True),
-        sql.Column("number", sql.BigInteger, primary_key=True),
-        sql.Column("segment", sql.BigInteger, nullable=False),
-        sql.Column("events", sql.BigInteger, nullable=False),
-        sql.Column("file", sql.Text, nullable=False),
-        sql.Column("place", sql.BigInteger, nullable=False),
-        sql.Column("size", sql.BigInteger, nullable=False),
-        sql.Column("checksum", sql.BigInteger, nullable=False),
-        sql.ForeignKeyConstraint(
-            ["stream", "transaction"],
-            ["slackwater_transactions.stream", "slackwater_transactions.id"],
-            ondelete="CASCADE",
-        ),
-    )
-    op.create_index(
-        "slackwater_transaction_appends_by_file", "slackwater_transaction_appends", ["stream", "file"]
     )
