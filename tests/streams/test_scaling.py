@@ -59,7 +59,7 @@ def test_a_retention_cut_is_a_cut_between_the_head_and_what_is_kept(data: st.Dat
     epochs = data.draw(histories())
     lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
     kept_from = {
-        identity: data.draw(st.integers(0, length))
+        identity: data.draw(st.integers(0, length - 1))
         for identity, length in lengths.items()
         if length and data.draw(st.booleans())
     }

@@ -19,6 +19,7 @@ from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.metadata.leases import Lease, Leases
 from slackwater.streams import notes
 from slackwater.streams.catalog import BUCKETS, Stream, Streams
+from slackwater.streams.collecting import collect_orphans
 from slackwater.streams.cycles import CycleRunner
 from slackwater.streams.housekeeping import forget, scale_by_rate
 from slackwater.streams.marks import Cycle, check_writer_id
@@ -142,6 +143,7 @@ class Controller:
                     if settings.scaling is not None:
                         scale_by_rate(stream, settings.scaling)
                     forget(stream, settings.retention)
+                    collect_orphans(stream)
 
     @contextmanager
     def _one_stream(self, stream: object) -> Iterator[None]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from slackwater.errors import CorruptState
+from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.time import check_int64
 
 _INTEGERS: Final = np.dtype("<i8")
@@ -29,8 +30,10 @@ class Position:
     >>> position = Position.of({7: 12, 3: -1})
     >>> position
     Position({3: 0, 7: 12})
-    >>> Position.load(position.save()) == position
+    >>> Position.load(position.save()) == Position.parse(position.as_text()) == position
     True
+    >>> position.as_text()
+    '{"3": 0, "7": 12}'
     """
 
     __slots__ = ("ids", "offsets")
@@ -67,6 +70,19 @@ class Position:
     def items(self) -> Iterator[tuple[int, int]]:
         """Pairs of id and offset, ascending by id."""
         return zip(self.ids.tolist(), self.offsets.tolist(), strict=True)
+
+    def as_text(self) -> str:
+        """The position as JSON, always the same for the same one."""
+        return "{" + ", ".join(f'"{identity}": {offset}' for identity, offset in self.items()) + "}"
+
+    @classmethod
+    def parse(cls, text: str, name: str = "cut") -> Position:
+        """The position that `as_text` wrote."""
+        try:
+            return cls.of(msgspec.json.decode(text, type=dict[int, int]))
+        except msgspec.MsgspecError as error:
+            fix = 'write it like {"0": 12, "1": 7}: segment id, offset'
+            raise InvalidArgument(name, text, f"is no cut: {error}", fix=fix) from None
 
     def goes_back_from(self, last: Position) -> bool:
         """Whether the offset of a segment that both have is lower here (N2)."""

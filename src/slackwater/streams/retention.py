@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slackwater.errors import InvalidArgument
 from slackwater.streams.positions import Position
-from slackwater.streams.segments import Epochs, Segment
+from slackwater.streams.segments import Epochs
+from slackwater.streams.walking import settled
 from slackwater.time import check_int64
 
 
@@ -38,6 +39,7 @@ def retention_cut(
     ``kept_from`` has the first offset to keep of each segment that has one; of the others nothing is kept.
     What follows a sealed segment comes into the cut once all that it replaced is empty.
 
+    >>> from slackwater.streams.segments import Segment
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**62)]]).scale([0], [(0, 2**61), (2**61, 2**62)])
     >>> left, right = (segment.id for segment in epochs.active)
     >>> lengths = {0: 20, left: 5, right: 5}
@@ -46,29 +48,6 @@ def retention_cut(
     >>> retention_cut(epochs, Position.of({0: 3}), {left: 2}, lengths) == Position.of({left: 2, right: 5})
     True
     """
-    cut = {i: max(offset, kept_from.get(i, lengths[i])) for i, offset in head.items()}
-
-    def is_empty(identity: int) -> bool:
-        return identity in cut and epochs.is_sealed(identity) and cut[identity] >= lengths[identity]
-
-    while replaced := next(filter(None, (_replaced(epochs, i, is_empty) for i in sorted(cut))), None):
-        old, new = replaced
-        for segment in old:
-            del cut[segment.id]
-        for segment in new:
-            cut[segment.id] = kept_from.get(segment.id, lengths[segment.id])
-    return Position.of(cut)
-
-
-def _replaced(
-    epochs: Epochs, identity: int, is_empty: Callable[[int], bool]
-) -> tuple[set[Segment], set[Segment]] | None:
-    """The segments that were replaced together with this one, and by which; None if not all are empty."""
-    old, new = {epochs.segment(identity)}, set[Segment]()
-    while all(is_empty(segment.id) for segment in old):
-        followers = {follower for segment in old for follower in epochs.successors(segment.id)}
-        before = {earlier for follower in followers for earlier in epochs.predecessors(follower.id)}
-        if before == old and followers == new:
-            return old, new
-        old, new = before, followers
-    return None
+    kept = {identity: kept_from.get(identity, length) for identity, length in lengths.items()}
+    cut = Position.of({identity: max(offset, kept[identity]) for identity, offset in head.items()})
+    return settled(epochs, cut, lengths, entered=kept)

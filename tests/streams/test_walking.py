@@ -1,0 +1,50 @@
+"""Moving along random histories: nothing is missed, nothing comes twice, and the end is reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.streams.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.positions import Position
+from slackwater.streams.walking import advanced, between, readable
+from tests.strategies.streams import histories, positions
+
+
+@given(st.data())
+def test_any_steps_read_every_event_once_and_end_at_the_tail(data: st.DataObject) -> None:
+    epochs = data.draw(histories())
+    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
+    head = Position.of({segment.id: 0 for segment in epochs[0]})
+    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    limit = data.draw(st.integers(1, 7))
+    read: Counter[tuple[int, int]] = Counter()
+    cut = head
+    while (end := advanced(epochs, cut, lengths, limit)) != cut:
+        check_cut(epochs, end)
+        assert compare(end, cut, epochs.segments) is Standing.PASSED
+        spans = between(epochs, cut, end, lengths)
+        assert sum(span.events for span in spans) <= limit
+        read.update((span.segment, offset) for span in spans for offset in range(span.start, span.end))
+        cut = end
+    assert cut == tail == advanced(epochs, head, lengths)
+    assert read == Counter((i, offset) for i, length in lengths.items() for offset in range(length))
+
+
+@given(st.data())
+def test_from_any_cut_the_tail_is_reached_and_nothing_after_the_cut_is_missed(data: st.DataObject) -> None:
+    epochs = data.draw(histories())
+    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
+    given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
+    cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
+    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    start = readable(epochs, cut, lengths)
+    check_cut(epochs, start)
+    assert advanced(epochs, start, lengths) == tail
+    asked = between(epochs, cut, tail, lengths)
+    got = {span.segment: span for span in between(epochs, start, tail, lengths)}
+    for span in asked:
+        assert got[span.segment].start <= span.start
+        assert got[span.segment].end == span.end
