@@ -14,8 +14,8 @@ import pytest
 
 import slackwater as sw
 
-PROGRAMS = {"slackwater.demo"}
-"""Modules that are run, not called."""
+PROGRAMS = ("slackwater.cli", "slackwater.demo")
+"""Modules and packages that are run, not called; the docstring of a command is its help."""
 
 
 def public_modules(package: types.ModuleType) -> Iterator[types.ModuleType]:
@@ -23,7 +23,8 @@ def public_modules(package: types.ModuleType) -> Iterator[types.ModuleType]:
     yield package
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         hidden = any(part.startswith("_") for part in found.name.split("."))
-        if not hidden and found.name not in PROGRAMS:
+        is_program = f"{found.name}.".startswith(tuple(f"{program}." for program in PROGRAMS))
+        if not hidden and not is_program:
             yield importlib.import_module(found.name)
 
 

@@ -78,6 +78,20 @@ def to_lines(events: pa.RecordBatch) -> Iterator[str]:
         yield msgspec.json.encode(dict(zip(events.schema.names, values, strict=True))).decode()
 
 
+def routing_keys(events: pa.RecordBatch, column: str) -> pa.Array:
+    """The routing keys in a column of any simple type, as text.
+
+    >>> routing_keys(pa.record_batch({"auction": [7]}), "auction").to_pylist()
+    ['7']
+    """
+    if column not in events.schema.names:
+        fix = f"name one of {', '.join(events.schema.names)}"
+        raise InvalidArgument("key", column, "is no column of the stream", fix=fix)
+    found = events.column(column)
+    is_bytes = pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type)
+    return found if is_bytes else found.cast(pa.string())
+
+
 def _row(line: str, number: int, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
     where = f"line {number}"
     try:

@@ -1,0 +1,108 @@
+"""How every command speaks: tables for people, JSON for programs, one line for an error.
+
+Exit code 2 says that the command was used wrongly, 1 that it failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.streams.catalog import Streams
+
+WRONG_USE = 2
+FAILED = 1
+
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar="SLACKWATER_STORE",
+        help="Where the metadata is: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.",
+        show_default=True,
+        show_envvar=True,
+    ),
+]
+DEFAULT_STORE = "sqlite:///slackwater.db"
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+
+
+class Group(TyperGroup):
+    """A group of commands whose expected errors are one line, never a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # typer's own click is private
+        """Runs the command; an error that Slackwater raises on purpose becomes a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except InvalidArgument as error:
+            complain(str(error))
+            raise typer.Exit(WRONG_USE) from None
+        except SlackwaterError as error:
+            complain(str(error))
+            raise typer.Exit(FAILED) from None
+        except BrokenPipeError:
+            # whoever read our output has read enough; what is left must not be written at the exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+
+def complain(message: str) -> None:
+    """One line on standard error.
+
+    >>> complain("nothing of this is on standard output")
+    """
+    Console(stderr=True).print(
+        f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+def say(message: str) -> None:
+    """One line for people.
+
+    >>> say("done")
+    done
+    """
+    Console().print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def write_json(value: object) -> None:
+    """A value for programs, as one line.
+
+    >>> write_json({"a": 1})
+    {"a": 1}
+    """
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def show(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_json: bool) -> None:
+    """Rows as a table with these columns, or with all they have as JSON.
+
+    >>> show([{"name": "a", "more": 1}], ["name"], as_json=True)
+    [{"name": "a", "more": 1}]
+    """
+    if as_json:
+        write_json(list(rows))
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def open_streams(store: str) -> Streams:
+    """The streams of the store that was named.
+
+    >>> open_streams("mysql://somewhere/else")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: url = 'mysql://somewhere/else': is neither PostgreSQL nor SQLite; \
+write it like postgresql://user:password@host/database or sqlite:////folder/file.db
+    """
+    return Streams.open(store)

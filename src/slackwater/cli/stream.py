@@ -1,0 +1,229 @@
+"""``slackwater stream …``: make streams, write to them, read them, and see where they are in time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from slackwater.cli.console import (
+    DEFAULT_STORE,
+    AsJson,
+    Group,
+    Store,
+    open_streams,
+    say,
+    show,
+    write_json,
+)
+from slackwater.errors import InvalidArgument
+from slackwater.streams import description, ndjson
+from slackwater.streams.marks import MarkSettings, NoteResult
+from slackwater.streams.reader import EventBatch
+from slackwater.streams.retention import Retention
+from slackwater.streams.scaling import ScalingPolicy
+from slackwater.streams.scanning import follow, place, scan
+from slackwater.streams.segments import even_ranges, split_range
+from slackwater.streams.settings import StreamSettings
+from slackwater.streams.writer import Writer
+from slackwater.time import duration
+
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Streams whose writers note time.")
+
+Name = Annotated[str, typer.Argument(help="Scope and name, as shop/bids.")]
+_LINES = 10_000
+
+
+@app.command()
+def create(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    columns: Annotated[str, typer.Option(help='As "auction bigint, at timestamp".')] = "value string",
+    segments: Annotated[int, typer.Option(help="How many segments it starts with.")] = 1,
+    data: Annotated[
+        str | None, typer.Option(help="Where its files are; beside the database if not given.")
+    ] = None,
+    period: Annotated[str, typer.Option(help="How often marks are made.")] = "10 seconds",
+    timeout: Annotated[str, typer.Option(help="How long a writer behind is waited for.")] = "60 seconds",
+    keep: Annotated[str | None, typer.Option(help='Forget what is older than this, as "7 days".')] = None,
+    keep_bytes: Annotated[int | None, typer.Option(help="Forget the oldest beyond so many bytes.")] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="Scale to about so many events a second a segment.")
+    ] = None,
+    maximum: Annotated[int, typer.Option(help="To at most so many segments.")] = 64,
+) -> None:
+    """Make a stream."""
+    settings = StreamSettings(
+        marks=MarkSettings(period=duration(period, name="period"), timeout=duration(timeout, name="timeout")),
+        retention=Retention(age=None if keep is None else duration(keep, name="keep"), size=keep_bytes),
+        scaling=None if rate is None else ScalingPolicy(rate=rate, minimum=segments, maximum=maximum),
+    )
+    schema = ndjson.parse_columns(columns)
+    with open_streams(store) as streams:
+        streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
+    say(f"stream {name} is there, with {segments} segments")
+
+
+@app.command("list")
+def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+    """List the streams."""
+    with open_streams(store) as streams:
+        rows = [description.summary(streams.get(record.name)) for record in streams.list()]
+    show(rows, ["name", "segments", "events", "bytes", "watermark"], as_json=json)
+
+
+@app.command()
+def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+    """Show the segments, the settings, the writers and the newest mark of a stream."""
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        found = description.whole(stream)
+    if json:
+        write_json(found)
+        return
+    for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
+        say(f"{title + ':':11}{found[title]}")
+    show(found["segments"], ["id", "low", "high", "start", "length", "bytes", "sealed"], as_json=False)
+
+
+@app.command()
+def scale(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    segments: Annotated[int | None, typer.Option(help="Replace all by so many equal ones.")] = None,
+    split: Annotated[int | None, typer.Option(help="The id of a segment to split.")] = None,
+    into: Annotated[int, typer.Option(help="Into how many.")] = 2,
+    merge: Annotated[list[int] | None, typer.Option(help="Ids of neighbours; give it for each.")] = None,
+) -> None:
+    """Split and merge segments."""
+    if sum(wish is not None for wish in (segments, split, merge)) != 1:
+        fix = "give exactly one of --segments, --split and --merge"
+        raise InvalidArgument("scale", name, "does not say how", fix=fix)
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        active = {segment.id: segment for segment in stream.epochs().active}
+        if segments is not None:
+            after = stream.scale(active, even_ranges(segments))
+        else:
+            chosen = [stream.epochs().segment(i) for i in ([split] if split is not None else merge or [])]
+            whole = (min(s.low for s in chosen), max(s.high for s in chosen))
+            after = stream.scale([s.id for s in chosen], split_range(whole, 1 if split is None else into))
+    say(f"stream {name} has {len(after.active)} segments, in epoch {len(after) - 1}")
+
+
+@app.command()
+def truncate(
+    name: Name,
+    at: Annotated[str, typer.Argument(help="head, tail, a time, or a cut as JSON.")],
+    store: Store = DEFAULT_STORE,
+) -> None:
+    """Forget what lies before a place."""
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        say(stream.truncate(place(stream, at, "at")).as_text())
+
+
+@app.command()
+def write(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    writer: Annotated[str | None, typer.Option(help="The writer's id; drawn if not given.")] = None,
+    key: Annotated[str | None, typer.Option(help="The column that holds the routing keys.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Leave out lines that this writer wrote before.")
+    ] = False,
+    note_time: Annotated[str | None, typer.Option(help="Note this time after the last line.")] = None,
+    note_clock: Annotated[str | None, typer.Option(help="Note the clock at this interval.")] = None,
+) -> None:
+    """Write the lines of standard input, one JSON object an event."""
+    if resume and writer is None:
+        raise InvalidArgument("resume", resume, "needs the id of the writer", fix="add --writer ID")
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        result: NoteResult | None = None
+        with Writer(stream, writer, automatically_note_time=note_clock) as output:
+            first = 1
+            while lines := list(islice(sys.stdin, _LINES)):
+                events = ndjson.from_lines(lines, stream.columns, first=first)
+                keys = None if key is None else ndjson.routing_keys(events, key)
+                output.write_many(events, keys, number=first if resume else None)
+                first += len(lines)
+            if note_time is not None:
+                result = output.note_time(note_time)
+            else:
+                output.flush()
+            stored = output.acknowledged - output.last_event_number
+    say(f"{stored} events written by {output.id}")
+    if result is not None and result is not NoteResult.OK:
+        raise InvalidArgument("note-time", note_time, f"was refused: {result}", fix="note a later time")
+
+
+@app.command()
+def read(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    start: Annotated[str, typer.Option("--from", help="head, tail, a time, or a cut as JSON.")] = "head",
+    end: Annotated[str, typer.Option("--to", help="The same; not included.")] = "tail",
+    limit: Annotated[int | None, typer.Option(help="At most so many events.")] = None,
+) -> None:
+    """Write events to standard output, one JSON object a line."""
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        _print(scan(stream, place(stream, start), place(stream, end, "to")), limit)
+
+
+@app.command()
+def tail(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    start: Annotated[str, typer.Option("--from", help="head, tail, a time, or a cut as JSON.")] = "tail",
+    limit: Annotated[int | None, typer.Option(help="End after so many events.")] = None,
+) -> None:
+    """Write events to standard output as they come, until it is stopped."""
+
+    def wait() -> bool:
+        time.sleep(0.2)
+        return True
+
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        try:
+            _print(follow(stream, place(stream, start), wait), limit)
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
+
+
+@app.command()
+def marks(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+    """List the watermarks that writers' times have led to."""
+    with open_streams(store) as streams:
+        rows = description.marks(streams.get(name))
+    show(rows, ["lower", "upper", "cut"], as_json=json)
+
+
+@app.command()
+def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+    """List the writers that are on record, and which of them hold the watermark back."""
+    with open_streams(store) as streams:
+        rows = description.writers(streams.get(name))
+    show(rows, ["writer", "time", "state", "behind_since", "position"], as_json=json)
+
+
+@app.command("cut-at")
+def cut_at(
+    name: Name, at: Annotated[str, typer.Argument(help="A time.")], store: Store = DEFAULT_STORE
+) -> None:
+    """Show where to start reading to miss nothing that was noted at or after a time."""
+    with open_streams(store) as streams:
+        say(streams.get(name).cut_at(at).as_text())
+
+
+def _print(batches: Iterable[EventBatch], limit: int | None) -> None:
+    lines = (line for batch in batches for line in ndjson.to_lines(batch.events))
+    for line in islice(lines, limit):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()

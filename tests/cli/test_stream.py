@@ -1,0 +1,181 @@
+"""The commands about streams, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from slackwater.cli.app import app
+from slackwater.streams.catalog import Streams
+
+Command = Callable[..., Result]
+
+EVENTS = "".join(
+    json.dumps({"auction": number, "price": number / 2, "at": f"2024-01-01T00:00:0{number}Z"}) + "\n"
+    for number in range(6)
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Command:
+    def command(*arguments: str, given: str | None = None) -> Result:
+        environment = {"SLACKWATER_STORE": f"sqlite:///{tmp_path}/store.db"}
+        return CliRunner().invoke(app, list(arguments), input=given, env=environment)
+
+    return command
+
+
+@pytest.fixture
+def bids(run: Command) -> Command:
+    columns = "auction bigint, price double, at timestamp"
+    assert run("stream", "create", "shop/bids", "--columns", columns, "--segments", "2").exit_code == 0
+    return run
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_what_is_written_is_read(bids: Command) -> None:
+    written = bids("stream", "write", "shop/bids", "--key", "auction", given=EVENTS)
+    assert written.exit_code == 0, written.output
+    assert written.stdout.startswith("6 events written by ")
+    read = lines(bids("stream", "read", "shop/bids"))
+    assert sorted(read, key=lambda event: str(event["at"])) == [
+        json.loads(line) for line in EVENTS.splitlines()
+    ]
+    assert len(lines(bids("stream", "read", "shop/bids", "--limit", "2"))) == 2
+    assert lines(bids("stream", "read", "shop/bids", "--from", "tail")) == []
+
+
+def test_lines_that_were_written_before_are_left_out(bids: Command) -> None:
+    start = "".join(EVENTS.splitlines(keepends=True)[:4])
+    for given, written in ((start, 4), (EVENTS, 2), (EVENTS, 0)):
+        result = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", given=given)
+        assert result.stdout == f"{written} events written by me\n"
+    assert len(lines(bids("stream", "read", "shop/bids"))) == 6
+
+
+def test_where_a_stream_is_in_time(bids: Command) -> None:
+    bids(
+        "stream", "write", "shop/bids", "--writer", "me", "--note-time", "2024-01-01T00:00:05Z", given=EVENTS
+    )
+    [writer] = json.loads(bids("stream", "writers", "shop/bids", "--json").stdout)
+    assert (writer["writer"], writer["time"], writer["state"]) == ("me", "2024-01-01T00:00:05Z", "closed")
+    assert json.loads(bids("stream", "marks", "shop/bids", "--json").stdout) == []
+    described = json.loads(bids("stream", "describe", "shop/bids", "--json").stdout)
+    assert sum(segment["length"] for segment in described["segments"]) == 6
+    assert described["settings"]["marks"] == {"period": 10_000_000, "timeout": 60_000_000}
+    assert json.loads(bids("stream", "cut-at", "shop/bids", "2024-01-01T00:00:05Z").stdout) == {
+        "0": 0,
+        "1": 0,
+    }
+
+
+def test_marks_and_cuts(run: Command, tmp_path: Path) -> None:
+    run("stream", "create", "shop/quick", "--period", "1 microsecond")
+    note = ("stream", "write", "shop/quick", "--writer", "me", "--note-time")
+    assert run(*note, "1970-01-01T00:00:05Z", given='{"value": "a"}\n').exit_code == 0
+    assert run("controller", "--once").stdout == "1 streams looked at, 1 marks written\n"
+    [mark] = json.loads(run("stream", "marks", "shop/quick", "--json").stdout)
+    assert mark == {"lower": "1970-01-01T00:00:05Z", "upper": "1970-01-01T00:00:05Z", "cut": {"0": 1}}
+    assert "1970-01-01T00:00:05Z" in run("stream", "list").stdout
+    run("stream", "write", "shop/quick", given='{"value": "b"}\n')
+    assert lines(run("stream", "read", "shop/quick", "--from", "1970-01-01T00:00:05Z")) == [{"value": "b"}]
+    assert lines(run("stream", "read", "shop/quick", "--to", '{"0": 1}')) == [{"value": "a"}]
+    assert json.loads(run("stream", "truncate", "shop/quick", "1970-01-01T00:00:05Z").stdout) == {"0": 1}
+    assert lines(run("stream", "read", "shop/quick")) == [{"value": "b"}]
+    refused = run(*note, "1970-01-01T00:00:04Z", given="")
+    assert refused.exit_code == 2
+    assert "invalid_time" in refused.stderr
+
+
+def test_scaling_keeps_every_event(bids: Command) -> None:
+    bids("stream", "write", "shop/bids", given=EVENTS)
+    assert "3 segments, in epoch 1" in bids("stream", "scale", "shop/bids", "--split", "0").stdout
+    active = [s["id"] for s in json.loads(bids("stream", "describe", "shop/bids", "--json").stdout)["segments"]
+              if not s["sealed"]]  # fmt: skip
+    merged = [word for identity in active[1:] for word in ("--merge", str(identity))]
+    assert "2 segments, in epoch 2" in bids("stream", "scale", "shop/bids", *merged).stdout
+    assert "5 segments, in epoch 3" in bids("stream", "scale", "shop/bids", "--segments", "5").stdout
+    bids("stream", "write", "shop/bids", given=EVENTS)
+    assert len(lines(bids("stream", "read", "shop/bids"))) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "code", "said"),
+    [
+        (["read", "shop/nope"], None, 1, "there is no stream 'shop/nope'"),
+        (["create", "shop/bids"], None, 1, "there is a stream 'shop/bids' already"),
+        (["create", "bids"], None, 2, "write scope and name"),
+        (["create", "shop/new", "--columns", "at instant"], None, 2, "has no type 'instant'"),
+        (["create", "shop/new", "--timeout", "0 seconds"], None, 2, "timeout = 0"),
+        (["create", "shop/new", "--segments", "0"], None, 2, "give 1 or more"),
+        (["write", "shop/bids"], '{"cost": 1}\n', 2, "line 1"),
+        (["write", "shop/bids"], EVENTS + "{\n", 2, "line 7"),
+        (["write", "shop/bids", "--resume"], "", 2, "add --writer ID"),
+        (["write", "shop/bids", "--writer", "a b"], "", 2, "is no writer id"),
+        (["write", "shop/bids", "--key", "colour"], EVENTS, 2, "name one of auction, price, at"),
+        (["read", "shop/bids", "--from", "yesterday"], None, 2, "is not an ISO 8601 date and time"),
+        (["read", "shop/bids", "--from", "{5}"], None, 2, "is no cut"),
+        (["read", "shop/bids", "--from", '{"0": 0}'], None, 2, "cover [0, 1) once"),
+        (["scale", "shop/bids"], None, 2, "give exactly one of"),
+        (["scale", "shop/bids", "--split", "77"], None, 2, "is no segment of this stream"),
+        (["truncate", "shop/bids", '{"0": 9, "1": 0}'], None, 2, "truncate at the tail"),
+        (["list", "--store", "mysql://u:secret@host/db"], None, 2, "is neither PostgreSQL nor SQLite"),
+    ],
+)  # fmt: skip
+def test_an_error_is_one_line_with_the_fix(
+    bids: Command, arguments: list[str], given: str | None, code: int, said: str
+) -> None:
+    result = bids("stream", *arguments, given=given)
+    assert result.exit_code == code, result.output
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "secret" not in result.output
+
+
+def test_the_first_lines_of_a_broken_input_are_not_half_written(bids: Command) -> None:
+    assert bids("stream", "write", "shop/bids", given=EVENTS + "nonsense\n").exit_code == 2
+    assert lines(bids("stream", "read", "shop/bids")) == []
+
+
+def process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    store = f"sqlite:///{tmp_path}/store.db"
+    command = [sys.executable, "-m", "slackwater.cli", *arguments, "--store", store]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
+    """A controller and a tail run beside a writer; both end when they are told to."""
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        quick = {"marks": {"period": 1, "timeout": 60_000_000}}
+        stream = streams.create("shop/bids", columns=None, settings=quick)
+        controller = process(tmp_path, "controller", "--poll", "50 milliseconds")
+        tail = process(tmp_path, "stream", "tail", "shop/bids", "--from", "head", "--limit", "2")
+        writer = process(tmp_path, "stream", "write", "shop/bids", "--note-clock", "20 milliseconds")
+        assert writer.stdin is not None
+        writer.stdin.write('{"value": "YQ=="}\n{"value": "Yg=="}\n')
+        writer.stdin.flush()
+        output, errors = writer.communicate(timeout=60)
+        assert writer.returncode == 0, errors
+        assert output.startswith("2 events written")
+        assert tail.communicate(timeout=60)[0] == '{"value":"YQ=="}\n{"value":"Yg=="}\n'
+        until = time.monotonic() + 60
+        while not stream.marks() and time.monotonic() < until:
+            time.sleep(0.05)
+        controller.send_signal(signal.SIGTERM)
+        said = controller.communicate(timeout=60)
+        assert controller.returncode == 0, said
+        assert stream.marks()
