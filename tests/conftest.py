@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import settings
 
@@ -23,10 +24,19 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def stores(server: Server) -> str:
+    """One database for all metadata stores of the run; each has a schema of its own in it."""
+    return server.create_database("stores")
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty metadata store, of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
-    server: Server = request.getfixturevalue("server")
-    return server.create_database(f"store_{time.monotonic_ns()}")
+    url: str = request.getfixturevalue("stores")
+    name = f"store_{time.monotonic_ns()}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{url}?options=-csearch_path%3D{name}"

@@ -1,0 +1,38 @@
+"""What the tests of streams share: a clock that is set by hand, and streams on each kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.time import SECOND
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def streams(store_url: str, clock: Clock) -> Iterator[Streams]:
+    with Streams.open(store_url, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bids(streams: Streams, tmp_path: Path) -> Stream:
+    """A stream of two segments, whose events are bytes."""
+    return streams.create("shop/bids", segments=2, data=str(tmp_path / "data"))

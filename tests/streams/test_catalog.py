@@ -1,0 +1,253 @@
+"""Streams on record: names, segments, scaling, truncation; wrong ones are refused with the reason."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sql
+
+from slackwater.errors import EventsGone, InvalidArgument, SlackwaterError, StreamExists, UnknownStream
+from slackwater.metadata import schema
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.collecting import collect_orphans
+from slackwater.streams.group import ReaderGroup
+from slackwater.streams.marks import Cycle, Mark
+from slackwater.streams.notes import apply_cycle, newest_mark
+from slackwater.streams.positions import Position
+from slackwater.streams.reader import read_events
+from slackwater.streams.segments import KEY_SPACE, even_ranges
+from slackwater.streams.writer import Writer
+from slackwater.time import DAY
+from tests.streams.conftest import Clock
+from tests.streams.logs import content, split, values
+
+
+def test_a_stream_is_found_again_by_its_name(streams: Streams, bids: Stream) -> None:
+    columns = pa.schema([pa.field("user", pa.string()), pa.field("at", pa.timestamp("us", "UTC"))])
+    data = str(bids.record.data)
+    streams.create("shop/orders", segments=3, columns=columns, data=data, settings={"period": 5})
+    again = streams.get("shop/orders")
+    assert again.columns == columns
+    assert again.record.settings == {"period": 5}
+    assert [state.segment.id for state in again.segments()] == [0, 1, 2]
+    assert [record.name for record in streams.list()] == ["shop/bids", "shop/orders"]
+    assert streams.list("other") == []
+    again.configure({"period": 6})
+    assert again.refreshed().settings == {"period": 6}
+
+
+def test_a_name_is_taken_once(streams: Streams, bids: Stream) -> None:
+    with pytest.raises(StreamExists, match="there is a stream 'shop/bids' already"):
+        streams.create("shop/bids", data=bids.record.data)
+
+
+def test_a_deleted_stream_is_gone_with_its_files(streams: Streams, bids: Stream, tmp_path: Path) -> None:
+    with Writer(bids) as writer:
+        writer.write(b"x")
+    assert list(tmp_path.rglob("*.arrow"))
+    streams.delete("shop/bids")
+    assert not list(tmp_path.rglob("*.arrow"))
+    for use in (lambda: streams.get("shop/bids"), bids.refreshed, lambda: Writer(bids), bids.head):
+        with pytest.raises(UnknownStream, match="create it, or list the streams"):
+            use()
+    for table in schema.TABLES.tables.values():
+        if "stream" in table.c:
+            assert streams.store.read(lambda c, t=table: c.execute(sql.select(t)).all()) == []  # type: ignore[misc]  # bound now
+
+
+def test_a_stream_of_an_old_name_is_a_new_one(streams: Streams, bids: Stream) -> None:
+    with Writer(bids) as writer:
+        writer.write(b"x")
+    streams.delete("shop/bids")
+    assert values(streams.create("shop/bids", data=bids.record.data)) == []
+
+
+@pytest.mark.parametrize("name", ["", "bids", "shop/", "/bids", "a/b/c", "shop/b ids", "../x", "shop/.."])
+def test_a_name_that_is_none_is_refused(streams: Streams, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no name of a stream"):
+        streams.create(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"segments": 0}, "is not a number of segments"),
+        ({"columns": pa.schema([])}, "name no column"),
+        ({"columns": pa.schema([("a", pa.int8()), ("a", pa.int8())])}, "name a column twice"),
+        ({"columns": pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])}, "of type dictionary"),
+        ({"data": "gopher://user:s3cret@x"}, "data = 'gopher://…': cannot be opened"),
+    ],
+)
+def test_a_stream_that_could_not_work_is_refused(
+    streams: Streams, options: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        streams.create("a/b", **{"data": str(tmp_path), **options})  # type: ignore[arg-type]
+    assert streams.list() == []
+
+
+@pytest.mark.postgres
+def test_a_shared_store_needs_a_place_for_the_data(store_url: str) -> None:
+    with Streams.open(store_url) as streams:
+        if streams.store.is_embedded:
+            assert streams.create("a/b").record.data is None
+        else:
+            with pytest.raises(InvalidArgument, match="give a folder that all hosts share"):
+                streams.create("a/b")
+
+
+# ---- scaling
+
+
+def test_scaling_seals_and_makes_successors_in_a_new_epoch(bids: Stream, clock: Clock) -> None:
+    clock.now += 5
+    split(bids, 0)
+    states = {state.segment.id: state for state in bids.segments()}
+    assert [state.is_sealed for state in states.values()] == [True, False, False, False]
+    assert (states[0].sealed_epoch, states[0].sealed_at) == (1, clock.now)
+    assert bids.refreshed().epoch == 1
+    assert [segment.fractions for segment in bids.epochs().active] == [(0, 0.25), (0.25, 0.5), (0.5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("seal", "ranges", "says"),
+    [
+        ([], [(0, KEY_SPACE)], "names no segment"),
+        ([7], [(0, KEY_SPACE)], "is not an active segment"),
+        ([0], [(0, KEY_SPACE // 4)], "to nobody"),
+        ([0], [(0, KEY_SPACE)], "to two segments"),
+        ([0], [(0, KEY_SPACE // 2 + 1)], "to two segments"),
+        ([0, 1], [(0, KEY_SPACE // 2), (KEY_SPACE // 4, KEY_SPACE)], "to two segments"),
+        ([0], [(5, 5)], "is not a range of the key space"),
+    ],
+)
+def test_wrong_scaling_is_refused_and_changes_nothing(
+    bids: Stream, seal: list[int], ranges: list[tuple[int, int]], says: str
+) -> None:
+    before = bids.segments()
+    with pytest.raises(InvalidArgument, match=says):
+        bids.scale(seal, ranges)
+    assert bids.segments() == before
+
+
+def test_of_two_who_scale_the_same_segment_one_is_refused(bids: Stream) -> None:
+    results: list[object] = []
+    start = threading.Barrier(2)
+
+    def scale() -> None:
+        start.wait()
+        try:
+            results.append(bids.scale([0], even_ranges(4)[:2]))
+        except InvalidArgument as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=scale) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum("is not an active segment" in str(result) for result in results) == 1
+    assert len(bids.epochs()) == 2
+
+
+# ---- truncation
+
+
+def written(stream: Stream, *events: bytes) -> None:
+    with Writer(stream) as writer:
+        for event in events:
+            writer.write(event, key=event)
+            writer.flush()
+
+
+def test_truncation_removes_what_lies_before_the_cut(streams: Streams, tmp_path: Path, clock: Clock) -> None:
+    stream = streams.create("a/b", data=str(tmp_path / "data"))
+    written(stream, b"1", b"2")
+    middle = stream.tail()
+    written(stream, b"3")
+    before = stream.segments()[0].bytes
+    assert stream.truncate(middle) == middle == stream.head()
+    assert content(stream) == {0: [b"3"]}
+    assert 0 < stream.segments()[0].bytes < before
+    with pytest.raises(EventsGone, match="the events from 1 on were removed up to 2; start at the head"):
+        list(read_events(stream, 0, 1))
+    # a cut before the head changes nothing
+    assert stream.truncate(Position.of({0: 1})) == middle
+    # the files go when they are old enough
+    clock.now += 2 * DAY
+    assert len(collect_orphans(stream)) == 2
+    assert content(stream) == {0: [b"3"]}
+
+
+def test_a_cut_inside_an_append_keeps_its_rest(streams: Streams, tmp_path: Path) -> None:
+    stream = streams.create("a/b", data=str(tmp_path / "data"))
+    with Writer(stream) as writer:
+        writer.write_many([b"1", b"2", b"3"])
+    stream.truncate(Position.of({0: 2}))
+    assert content(stream) == {0: [b"3"]}
+
+
+def test_truncation_across_scaling_removes_sealed_segments(bids: Stream) -> None:
+    written(bids, b"1", b"2", b"3", b"4")
+    split(bids, 0)
+    split(bids, 2)
+    written(bids, b"5", b"6")
+    after = bids.tail()
+    written(bids, b"7")
+    bids.truncate(after)
+    assert values(bids) == [b"7"]
+    assert [state.start == state.length for state in bids.segments() if state.is_sealed] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("cut", "says"),
+    [
+        ({0: 1}, "to nobody"),
+        ({0: 1, 1: 1, 9: 1}, "is no segment of this stream"),
+        ({0: 99, 1: 1}, "lies behind the end of segment 0"),
+    ],
+)
+def test_a_cut_that_is_none_is_refused(bids: Stream, cut: dict[int, int], says: str) -> None:
+    written(bids, b"1", b"2", b"3", b"4")
+    with pytest.raises(InvalidArgument, match=says):
+        bids.truncate(Position.of(cut))
+    assert len(values(bids)) == 4
+
+
+def test_marks_before_the_head_go_with_it_but_lower_bounds_stay(streams: Streams, tmp_path: Path) -> None:
+    stream = streams.create("a/b", data=str(tmp_path / "data"))
+    written(stream, b"1", b"2", b"3")
+    newest = None
+    for offset in (1, 2, 3):
+        cycle = Cycle(mark=Mark(10 * offset, 10 * offset, Position.of({0: offset})))
+        assert stream.store.write(
+            lambda c, n=newest, cycle=cycle: apply_cycle(c, stream.id, n, cycle, at=0)  # type: ignore[misc]  # bound now
+        )
+        newest = stream.store.read(lambda c: newest_mark(c, stream.id))
+    assert [stream.cut_at(time) for time in (9, 10, 29)] == [Position.of({0: offset}) for offset in (0, 1, 2)]
+    stream.truncate(Position.of({0: 2}))
+    assert [mark.lower for mark in stream.marks()] == [20, 30]
+    assert stream.cut_at(0) == Position.of({0: 2})
+    written(stream, b"4")
+    stream.truncate(Position.of({0: 4}))
+    assert stream.marks() == []
+    assert stream.cut_at(100) == stream.head() == Position.of({0: 4})
+    assert stream.store.read(lambda c: newest_mark(c, stream.id)) == newest
+
+
+def test_a_group_begins_at_the_head_or_after_it(bids: Stream) -> None:
+    written(bids, b"1", b"2", b"3", b"4")
+    middle = bids.tail()
+    written(bids, b"5")
+    bids.truncate(middle)
+    assert ReaderGroup(bids, "g").position() == middle
+    with pytest.raises(InvalidArgument, match=r"start = .*does not lie at or after"):
+        ReaderGroup(bids, "h", start=Position.of({0: 0, 1: 0}))
+
+
+def test_errors_are_of_one_kind(streams: Streams) -> None:
+    with pytest.raises(SlackwaterError):
+        streams.get("no/such")

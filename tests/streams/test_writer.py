@@ -1,0 +1,447 @@
+"""Writers: every event once and in order per key, over crashes, scaling and lost answers; time (N1–N5)."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from slackwater.errors import (
+    InvalidArgument,
+    StoreUnavailable,
+    WriteFailed,
+    WriterClosed,
+)
+from slackwater.metadata.schema import writers
+from slackwater.streams import appending
+from slackwater.streams import writer as writing
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.collecting import collect_orphans
+from slackwater.streams.marks import NoteResult
+from slackwater.streams.notes import writer_marks
+from slackwater.streams.positions import Position
+from slackwater.streams.reader import read_events
+from slackwater.streams.routing import point_of
+from slackwater.streams.writer import Batching, Writer
+from slackwater.time import DAY, HOUR, SECOND
+from tests.streams.conftest import Clock
+from tests.streams.logs import content, merge, split, values
+
+PATIENT = Batching(interval=HOUR)
+"""Nothing is stored before somebody flushes."""
+
+
+def test_events_are_numbered_and_acknowledged_by_flush(bids: Stream) -> None:
+    with Writer(bids, "w", batching=PATIENT) as writer:
+        assert [writer.write(b"a"), writer.write(b"b"), writer.write_many([b"c", b"d"])] == [1, 2, 4]
+        assert (writer.acknowledged, values(bids)) == (0, [])
+        writer.flush()
+        assert writer.acknowledged == 4
+        assert sorted(values(bids)) == [b"a", b"b", b"c", b"d"]
+        assert sum(offset for _, offset in writer.position.items()) == 4
+
+
+def test_a_batch_is_stored_when_it_is_old_or_large_enough(bids: Stream) -> None:
+    with Writer(bids, batching=Batching(interval=20_000)) as writer:
+        writer.write(b"a")
+        while writer.acknowledged < 1:
+            time.sleep(0.005)
+    with Writer(bids, batching=Batching(bytes=1_000, interval=HOUR)) as writer:
+        writer.write_many([b"x" * 600, b"y" * 600])
+        while writer.acknowledged < 2:
+            time.sleep(0.005)
+    assert len(values(bids)) == 3
+
+
+def test_events_of_one_key_keep_their_order_over_scaling(bids: Stream) -> None:
+    keys = [f"key {number % 7}" for number in range(700)]
+    with Writer(bids) as writer:
+        for number, key in enumerate(keys):
+            writer.write(f"{key}/{number}".encode(), key)
+            if number % 100 == 50:
+                writer.flush()
+                if number % 200 == 50:
+                    split(bids, 1)
+                else:
+                    merge(bids)
+    by_key: dict[bytes, list[int]] = {}
+    for value in values(bids):
+        key_of, _, place = value.partition(b"/")
+        by_key.setdefault(key_of, []).append(int(place))
+    assert by_key == {key.encode(): list(range(place, 700, 7)) for place, key in enumerate(keys[:7])}
+
+
+def test_an_event_that_waits_while_its_segment_is_sealed_goes_to_the_successor(bids: Stream) -> None:
+    with Writer(bids, "w", batching=PATIENT) as writer:
+        writer.write_many([b"a"] * 50, keys=[str(number) for number in range(50)])
+        split(bids, 0)
+        split(bids, 2)
+        writer.flush()
+    assert sorted(content(bids)) == [segment.id for segment in bids.epochs().active]
+    assert len(values(bids)) == 50
+    # the position names only segments that the writer wrote to
+    assert writer.position == bids.tail()
+
+
+def test_the_position_forgets_a_segment_once_successors_replace_all_of_it(bids: Stream) -> None:
+    keys = [str(number) for number in range(50)]
+    with Writer(bids, "w") as writer:
+        writer.write_many([b"a"] * 50, keys=keys)
+        writer.flush()
+        assert sorted(dict(writer.position.items())) == [0, 1]
+        split(bids, 0)
+        left = bids.epochs().active[0]
+        inside = next(key for key in keys if point_of(key) < left.high)
+        writer.write(b"b", inside)
+        writer.flush()
+        assert sorted(dict(writer.position.items())) == [0, 1, left.id]
+        writer.write_many([b"c"] * 50, keys=keys)
+        writer.flush()
+        assert writer.position == bids.tail()
+
+
+# ---- exactly once
+
+
+def test_a_writer_that_comes_back_goes_on_after_its_last_event(bids: Stream) -> None:
+    events = [str(number).encode() for number in range(1, 101)]
+    crashed = Writer(bids, "w", batching=PATIENT)
+    crashed.write_many(events[:40], keys=events[:40])
+    crashed.flush()
+    crashed.write_many(events[40:60])  # never stored: the process dies here
+    again = Writer(bids, "w")
+    assert again.last_event_number == 40
+    again.write_many(events[30:], keys=events[30:], number=31)
+    again.close()
+    assert sorted(values(bids), key=int) == events
+    assert again.acknowledged == 100
+
+
+@pytest.mark.parametrize("first", [1, 3, 5, 6])
+def test_numbers_that_are_there_already_are_left_out(bids: Stream, first: int) -> None:
+    with Writer(bids, "w") as writer:
+        writer.write_many([b"1", b"2", b"3", b"4", b"5"])
+        more = [str(number).encode() for number in range(first, 9)]
+        assert writer.write_many(more, number=first) == 8
+        assert writer.write(b"again", number=8) == 8
+        assert writer.write(b"9") == 9
+    assert sorted(values(bids)) == [str(number).encode() for number in range(1, 10)]
+
+
+def test_numbers_may_have_gaps(bids: Stream) -> None:
+    with Writer(bids, "w") as writer:
+        for number in (10, 20, 15, 30):
+            writer.write(str(number).encode(), key="k", number=number)
+    assert values(bids) == [b"10", b"20", b"30"]
+    with Writer(bids, "w") as writer:
+        assert writer.last_event_number == 30
+
+
+def test_a_writer_that_was_replaced_cannot_go_on(bids: Stream) -> None:
+    old = Writer(bids, "w", batching=PATIENT)
+    old.write(b"old")
+    with Writer(bids, "w") as new:
+        new.write(b"new")
+    with pytest.raises(WriteFailed, match="opened again elsewhere") as caught:
+        old.flush()
+    assert caught.value.acknowledged == 0
+    with pytest.raises(WriteFailed):
+        old.close()
+    assert values(bids) == [b"new"]
+
+
+def test_an_append_whose_answer_was_lost_is_stored_once(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction is committed, and the connection breaks before anybody hears of it."""
+    store = bids.store
+    lost: list[int] = []
+    original = store.write
+
+    def write(work: Any, *, repeatable: bool = False) -> Any:
+        result = original(work, repeatable=repeatable)
+        if repeatable and not lost:
+            lost.append(1)
+            return original(work, repeatable=repeatable)
+        return result
+
+    with Writer(bids, "w") as writer:
+        monkeypatch.setattr(store, "write", write)
+        writer.write_many([b"a", b"b"], keys=["1", "2"])
+        writer.flush()
+        monkeypatch.undo()
+        assert lost == [1]
+        assert writer.position == Position.of(
+            {state.segment.id: state.length for state in bids.segments() if state.length}
+        )
+    assert sorted(values(bids)) == [b"a", b"b"]
+
+
+def test_several_writers_at_once_lose_nothing(bids: Stream) -> None:
+    def write(name: str) -> None:
+        with Writer(bids, name, batching=Batching(interval=1_000)) as writer:
+            for number in range(200):
+                writer.write(f"{name}/{number}".encode(), key=f"{name}{number % 3}")
+                if number % 40 == 0:
+                    writer.flush()
+
+    threads = [threading.Thread(target=write, args=(f"w{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for place in range(3):
+        split(bids, place)
+    for thread in threads:
+        thread.join()
+    assert sorted(values(bids)) == sorted(
+        f"w{w}/{number}".encode() for w in range(4) for number in range(200)
+    )
+
+
+def test_a_slow_file_is_written_again_instead_of_being_lost(
+    bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer stands still between its file and its transaction, and the file is collected meanwhile."""
+    collected: list[list[str]] = []
+    original = writing.write_parts
+
+    def write_parts(*arguments: Any, **options: Any) -> Any:
+        parts = original(*arguments, **options)
+        if not collected:
+            clock.now += 2 * DAY
+            collected.append(collect_orphans(bids))
+        return parts
+
+    monkeypatch.setattr(writing, "write_parts", write_parts)
+    with Writer(bids) as writer:
+        writer.write(b"a")
+    assert [len(names) for names in collected] == [1]
+    assert values(bids) == [b"a"]
+
+
+def test_files_of_a_crashed_writer_are_collected_and_live_ones_are_not(bids: Stream, clock: Clock) -> None:
+    with Writer(bids) as writer:
+        writer.write(b"a")
+    batch = pa.record_batch([[b"lost"]], schema=bids.columns)
+    (orphan,) = bids.folder.write([batch], at=clock())
+    clock.now += DAY
+    assert collect_orphans(bids) == []  # exactly one day is not older than one day
+    clock.now += 1
+    assert collect_orphans(bids) == [orphan.file]
+    assert values(bids) == [b"a"]
+
+
+# ---- trouble
+
+
+def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(bids, "w", batching=PATIENT) as writer:
+        writer.write(b"a")
+        writer.flush()
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(type(bids.folder), "_store", full)
+        writer.write(b"b")
+        with pytest.raises(WriteFailed, match=r"after number 1: OSError.*No space left on device") as caught:
+            writer.flush()
+        assert caught.value.acknowledged == 1
+        with pytest.raises(WriteFailed):
+            writer.write(b"c")
+        monkeypatch.undo()
+        writer._closed = True  # leave without storing anything
+    with Writer(bids, "w") as again:
+        assert again.last_event_number == 1
+        again.write(b"b")
+    assert sorted(values(bids)) == [b"a", b"b"]
+
+
+def test_a_store_that_fails_is_an_error_and_nothing_is_half_there(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(bids, "w", batching=PATIENT)
+    writer.write_many([b"a", b"b"], keys=["1", "2"])
+    real = appending.append
+
+    def failing(connection: Connection, *arguments: Any, **options: Any) -> Any:
+        real(connection, *arguments, **options)
+        raise StoreUnavailable("the test", "gone before the commit")
+
+    monkeypatch.setattr(writing, "append", failing)
+    with pytest.raises(WriteFailed, match="gone before the commit"):
+        writer.flush()
+    monkeypatch.undo()
+    assert values(bids) == []
+
+
+def test_back_pressure_bounds_what_waits(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    real = writing.write_parts
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        gate.wait(20)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(writing, "write_parts", slow)
+    batching = Batching(bytes=1_000, interval=1_000, buffered=5_000)
+    written = []
+
+    def write() -> None:
+        with Writer(bids, "w", batching=batching) as writer:
+            for number in range(100):
+                writer.write(b"x" * 500)
+                written.append(number)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while len(written) < 9:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert len(written) < 15
+    gate.set()
+    thread.join()
+    assert len(values(bids)) == 100
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda w: w.write(5), "does not fit column 'value'"),
+        (lambda w: w.write(None), "may not be null"),
+        (lambda w: w.write({"other": b"a"}), "have other columns than the stream; give value"),
+        (lambda w: w.write(b"a", key=5), "is no routing key"),
+        (lambda w: w.write(b"a", number=1.5), "is a float"),
+        (lambda w: w.write_many([b"a", 5]), "do not fit the columns"),
+        (lambda w: w.write_many([b"a", None]), "have nulls in column 'value'"),
+        (lambda w: w.write_many(pa.table({"v": [b"a"]})), "have other columns"),
+        (lambda w: w.write_many(pa.table({"value": [[1]]})), "do not fit the columns"),
+        (lambda w: w.write_many([b"a"], keys=["1", "2"]), "are not as many as the 1 events"),
+        (lambda w: w.write_many([b"a"], keys="user"), "is no column of the stream"),
+    ],
+)
+def test_what_does_not_fit_is_refused_where_it_is_written(tmp_path: Path, write: Any, says: str) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        stream = streams.create("a/b")
+        with Writer(stream) as writer:
+            writer.write(b"before")
+            with pytest.raises(InvalidArgument, match=says):
+                write(writer)
+            writer.write(b"after")
+        assert values(stream) == [b"before", b"after"]
+
+
+def test_columns_are_kept_with_their_types(tmp_path: Path) -> None:
+    columns = pa.schema([("user", pa.string()), ("price", pa.int64()), ("tags", pa.list_(pa.string()))])
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        stream = streams.create("a/b", columns=columns)
+        with Writer(stream) as writer:
+            writer.write({"user": "a", "price": 3, "tags": ["x"]}, key="a")
+            writer.write_many(pa.table({"price": [4], "user": ["b"], "tags": [None]}), keys="user")
+            writer.write_many([{"user": None, "price": None, "tags": []}], keys="user")
+        rows = [row for batch in read_events(stream, 0) for row in batch.events.to_pylist()]
+    assert rows == [
+        {"user": "a", "price": 3, "tags": ["x"]},
+        {"user": "b", "price": 4, "tags": None},
+        {"user": None, "price": None, "tags": []},
+    ]
+
+
+def test_a_closed_writer_says_so(bids: Stream) -> None:
+    writer = Writer(bids)
+    writer.close()
+    writer.close()
+    for use in (lambda: writer.write(b"a"), writer.flush, lambda: writer.note_time(5)):
+        with pytest.raises(WriterClosed, match="is closed; open a new one"):
+            use()
+
+
+@pytest.mark.parametrize("writer", ["", "a b", "x" * 251, "ä"])
+def test_a_writer_id_is_checked(bids: Stream, writer: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no writer id"):
+        Writer(bids, writer)
+
+
+@pytest.mark.parametrize("options", [{"bytes": 0}, {"interval": -1}, {"buffered": 0}])
+def test_batching_is_checked(options: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgument, match="must be greater than zero"):
+        Batching(**options)
+
+
+# ---- time
+
+
+def marks_of(stream: Stream) -> list[tuple[str, int, dict[int, int], bool]]:
+    found = stream.store.read(lambda connection: writer_marks(connection, stream.id))
+    return [(mark.writer, mark.time, dict(mark.position.items()), mark.closed) for mark in found]
+
+
+def test_note_time_flushes_and_reports_the_position(bids: Stream) -> None:
+    with Writer(bids, "w", batching=PATIENT) as writer:
+        assert writer.note_time(5) is NoteResult.OK
+        assert marks_of(bids) == [("w", 5, {}, False)]
+        writer.write_many([b"a", b"b"], keys=["1", "2"])
+        assert writer.note_time("1970-01-01T00:00:00.000007Z") is NoteResult.OK
+        assert marks_of(bids) == [("w", 7, dict(writer.position.items()), False)]
+        assert sum(dict(writer.position.items()).values()) == 2
+        assert writer.note_time(6) is NoteResult.INVALID_TIME
+        assert writer.note_time(7) is NoteResult.OK
+        writer.mark_idle()
+        assert marks_of(bids)[0][3]
+        writer.note_time(8)
+        assert not marks_of(bids)[0][3]
+    assert marks_of(bids)[0][3]
+
+
+def test_a_writer_that_comes_back_reports_what_it_wrote_before(bids: Stream) -> None:
+    crashed = Writer(bids, "w")
+    crashed.write_many([b"a", b"b"], keys=["1", "2"])
+    crashed.flush()
+    with Writer(bids, "w") as again:
+        assert again.position == crashed.position
+        again.note_time(5)
+    assert marks_of(bids) == [("w", 5, dict(crashed.position.items()), True)]
+
+
+def test_time_is_noted_automatically(bids: Stream, clock: Clock) -> None:
+    with Writer(bids, "w", batching=PATIENT, automatically_note_time="10 milliseconds") as writer:
+        writer.write(b"a")
+        while not marks_of(bids):
+            time.sleep(0.005)
+        assert marks_of(bids)[0][:2] == ("w", clock.now)
+        assert writer.acknowledged == 1
+        clock.now += SECOND
+        while marks_of(bids)[0][1] < clock.now:
+            time.sleep(0.005)
+        with pytest.raises(InvalidArgument, match="is noted automatically"):
+            writer.note_time(5)
+
+
+def test_a_clock_that_goes_back_does_not_stop_the_writer(bids: Stream, clock: Clock) -> None:
+    with Writer(bids, "w", automatically_note_time="10 milliseconds") as writer:
+        while not marks_of(bids):
+            time.sleep(0.005)
+        noted, clock.now = clock.now, clock.now - 5
+        time.sleep(0.05)
+        writer.write(b"a")
+        writer.flush()
+        assert marks_of(bids)[0][1] == noted
+
+
+def test_an_unnamed_writer_leaves_no_record(bids: Stream) -> None:
+
+    with Writer(bids) as writer:
+        writer.write(b"a")
+    with Writer(bids, "named") as writer:
+        writer.write(b"b")
+    query = sql.select(writers.c.writer)
+    found = bids.store.read(lambda connection: connection.execute(query).scalars().all())
+    assert found == ["named"]
