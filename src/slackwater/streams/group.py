@@ -77,11 +77,13 @@ class ReaderGroup:
         def work(connection: Connection) -> TimeWindow:
             row = self.lock(connection)
             _, epochs = self.history(connection)
-            column = schema.marks.c
-            passed = sql.select(sql.func.max(column.number)).where(
-                column.stream == stream.id, column.lower <= row.lower
-            )
-            after = 0 if row.lower is None else connection.execute(passed).scalar() or 0
+            after = 0
+            if row.lower is not None:
+                known = schema.marks.c
+                passed = sql.select(sql.func.max(known.number)).where(
+                    known.stream == stream.id, known.lower <= row.lower
+                )
+                after = connection.execute(passed).scalar() or 0
             first = read_stream(connection, stream).first_mark
             newer = list(marks(connection, stream.id, after=after, first=first).values())
             position = position_of(self.entries(connection), epochs)

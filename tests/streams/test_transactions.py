@@ -1,0 +1,196 @@
+"""Transactions: all or nothing, at the commit, with a time or without, across scaling and lost answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from slackwater.errors import InvalidArgument, StreamError, TransactionEnded, WriterReplaced
+from slackwater.streams.catalog import Stream
+from slackwater.streams.collecting import collect_orphans
+from slackwater.streams.marks import NoteResult
+from slackwater.streams.routing import Routing, points_of
+from slackwater.streams.transactions import TransactionalWriter
+from slackwater.streams.writer import Batching, Writer, write_parts
+from slackwater.time import DAY, HOUR, SECOND
+from tests.streams.conftest import Clock
+from tests.streams.logs import content, merge, split, values
+from tests.streams.test_writer import marks_of
+
+KEYS = [str(number) for number in range(40)]
+EVENTS = [key.encode() for key in KEYS]
+
+
+def test_events_appear_at_the_commit_in_all_segments(bids: Stream) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        transaction = writer.begin()
+        for event in EVENTS:
+            transaction.write(event, key=event)
+        transaction.flush()
+        assert values(bids) == []
+        assert transaction.commit() is NoteResult.OK
+        assert transaction.state == "committed"
+        assert sorted(content(bids)) == [0, 1]
+        assert sorted(values(bids)) == sorted(EVENTS)
+        assert marks_of(bids) == []
+
+
+def test_an_aborted_one_never_appears_and_leaves_nothing(bids: Stream, clock: Clock) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        transaction = writer.begin()
+        transaction.write_many(EVENTS, keys=KEYS)
+        transaction.flush()
+        transaction.abort()
+        for use in (
+            transaction.commit,
+            transaction.abort,
+            transaction.flush,
+            lambda: transaction.write(b"x"),
+        ):
+            with pytest.raises(TransactionEnded, match="is aborted; begin a new one"):
+                use()
+    clock.now += 2 * DAY
+    assert len(collect_orphans(bids)) == 1
+    assert values(bids) == []
+
+
+def test_one_expires_at_exactly_its_time(bids: Stream, clock: Clock) -> None:
+    with TransactionalWriter(bids, "t", expires_after="10 seconds") as writer:
+        first, second = writer.begin(), writer.begin()
+        for transaction in (first, second):
+            transaction.write(b"a")
+        clock.now += 10 * SECOND - 1
+        assert first.commit() is NoteResult.OK
+        clock.now += 1
+        with pytest.raises(TransactionEnded, match="is expired"):
+            second.commit()
+    assert values(bids) == [b"a"]
+
+
+def test_several_may_be_open_and_commit_in_any_order(bids: Stream) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        first, second = writer.begin(), writer.begin()
+        first.write(b"first", key="k")
+        second.write(b"second", key="k")
+        second.commit()
+        first.commit()
+        assert writer.last_event_number == 2
+    assert values(bids) == [b"second", b"first"]
+
+
+def test_a_commit_notes_its_time_with_the_position_where_it_was_committed(bids: Stream) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        for time in (5, 9):
+            transaction = writer.begin()
+            transaction.write_many(EVENTS, keys=KEYS)
+            assert transaction.commit(time) is NoteResult.OK
+        assert marks_of(bids) == [("t", 9, dict(bids.tail().items()), False)]
+    assert marks_of(bids)[0][3]
+
+
+def test_a_refused_time_commits_nothing_and_can_be_corrected(bids: Stream) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        writer.begin().commit(9)
+        transaction = writer.begin()
+        transaction.write(b"a")
+        assert transaction.commit(8) is NoteResult.INVALID_TIME
+        assert (transaction.state, values(bids)) == ("open", [])
+        assert transaction.commit(9) is NoteResult.OK
+    assert values(bids) == [b"a"]
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_events_follow_their_keys_through_scaling_before_the_commit(bids: Stream, flushed: bool) -> None:
+    with Writer(bids) as before:
+        before.write_many([b"0/" + event for event in EVENTS], keys=KEYS)
+    with TransactionalWriter(bids, "t", batching=Batching(bytes=50)) as writer:
+        transaction = writer.begin()
+        for place in (b"1", b"2", b"3"):
+            transaction.write_many([place + b"/" + event for event in EVENTS], keys=KEYS)
+        if flushed:
+            transaction.flush()
+        split(bids, 0)
+        merge(bids, 1)
+        split(bids, 1)
+        assert transaction.commit() is NoteResult.OK
+    with Writer(bids) as after:
+        after.write_many([b"4/" + event for event in EVENTS], keys=KEYS)
+    by_key: dict[bytes, bytes] = {}
+    for value in values(bids):
+        part, _, key = value.partition(b"/")
+        by_key[key] = by_key.get(key, b"") + part
+    assert by_key == dict.fromkeys(EVENTS, b"01234")
+    routing = Routing(bids.epochs())
+    active = {segment.id for segment in bids.epochs().active}
+    for segment, found in content(bids).items():
+        if segment in active:
+            keys = [value.partition(b"/")[2] for value in found]
+            assert set(routing.segments(points_of(keys))) == {segment}
+
+
+def test_a_commit_whose_answer_was_lost_is_stored_once(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, original = bids.store, bids.store.write
+    repeated: list[int] = []
+
+    def write(work: Any, *, repeatable: bool = False) -> Any:
+        result = original(work, repeatable=repeatable)
+        if repeatable:
+            repeated.append(1)
+            return original(work, repeatable=repeatable)
+        return result
+
+    with TransactionalWriter(bids, "t") as writer:
+        transaction = writer.begin()
+        transaction.write_many(EVENTS, keys=KEYS)
+        monkeypatch.setattr(store, "write", write)
+        assert transaction.commit(5) is NoteResult.OK
+        monkeypatch.undo()
+        assert (repeated, writer.last_event_number) == ([1], 1)
+    assert sorted(values(bids)) == sorted(EVENTS)
+
+
+def test_numbered_commits_of_files_written_elsewhere_are_stored_once(bids: Stream, clock: Clock) -> None:
+    batch = pa.record_batch([EVENTS], schema=bids.columns)
+    for _ in range(2):  # the second time as after a restart: the same batch, other files
+        parts = write_parts(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
+        with TransactionalWriter(bids, "query") as writer:
+            assert writer.commit_parts(parts, time=7, number=1) is NoteResult.OK
+            assert writer.last_event_number == 1
+    assert sorted(values(bids)) == sorted(EVENTS)
+    with TransactionalWriter(bids, "query") as writer:
+        assert writer.commit_parts([], number=2) is NoteResult.OK
+        assert writer.last_event_number == 2
+        clock.now += 2 * DAY
+        old = write_parts(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
+        clock.now += 2 * DAY
+        collect_orphans(bids)
+        with pytest.raises(StreamError, match="may have been collected; write them again"):
+            writer.commit_parts(old, number=3)
+    assert sorted(values(bids)) == sorted(EVENTS)
+
+
+def test_a_writer_that_was_replaced_cannot_commit(bids: Stream) -> None:
+    old = TransactionalWriter(bids, "t")
+    transaction = old.begin()
+    transaction.write(b"a")
+    with TransactionalWriter(bids, "t") as new:
+        assert new.last_event_number == 0
+    with pytest.raises(WriterReplaced):
+        transaction.commit()
+    assert values(bids) == []
+
+
+def test_what_does_not_fit_is_refused(bids: Stream) -> None:
+    with pytest.raises(InvalidArgument, match="must be greater than zero"):
+        TransactionalWriter(bids, expires_after="0 seconds")
+    with TransactionalWriter(bids) as writer:
+        transaction = writer.begin()
+        with pytest.raises(InvalidArgument, match="is no routing key"):
+            transaction.write(b"a", key=5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="does not fit column"):
+            transaction.write(5)
+        transaction.commit()
+    assert writer.expires_after == HOUR
+    assert values(bids) == []
