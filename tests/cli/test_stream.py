@@ -102,8 +102,8 @@ def test_marks_and_cuts(run: Command, tmp_path: Path) -> None:
 def test_scaling_keeps_every_event(bids: Command) -> None:
     bids("stream", "write", "shop/bids", given=EVENTS)
     assert "3 segments, in epoch 1" in bids("stream", "scale", "shop/bids", "--split", "0").stdout
-    active = [s["id"] for s in json.loads(bids("stream", "describe", "shop/bids", "--json").stdout)["segments"]
-              if not s["sealed"]]  # fmt: skip
+    described = json.loads(bids("stream", "describe", "shop/bids", "--json").stdout)
+    active = [segment["id"] for segment in described["segments"] if not segment["sealed"]]
     merged = [word for identity in active[1:] for word in ("--merge", str(identity))]
     assert "2 segments, in epoch 2" in bids("stream", "scale", "shop/bids", *merged).stdout
     assert "5 segments, in epoch 3" in bids("stream", "scale", "shop/bids", "--segments", "5").stdout

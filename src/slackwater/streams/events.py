@@ -38,7 +38,7 @@ def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
     if isinstance(events, pa.RecordBatch):
         return _fitted(events, columns)
     rows = list(events)
-    if rows and isinstance(rows[0], Mapping):
+    if not rows or isinstance(rows[0], Mapping):
         for row in rows:
             _check_names(row, columns)
         values = [[row[name] for row in rows] for name in columns.names]

@@ -1,0 +1,259 @@
+"""What Spark asks of the source and the sink, asked without a JVM: offsets, partitions, rows, commits."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from slackwater.errors import InvalidArgument, UnknownStream
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.cycles import CycleRunner
+from slackwater.streams.scanning import scan
+from slackwater.streams.segments import KEY_SPACE, split_range
+from slackwater.streams.spark.columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
+from slackwater.streams.spark.format import SlackwaterFormat
+from slackwater.streams.spark.options import Options, close_stores
+from slackwater.streams.spark.sink import StreamSink, Written, write_task
+from slackwater.streams.spark.source import Offset, StreamRange, StreamSource
+from slackwater.streams.writer import Writer
+from slackwater.time import SECOND
+
+COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC"))])
+ALL = ReadAllAvailable()
+
+
+class Shop:
+    """A stream, and sources that read it as a query does: through pickling, offsets as JSON."""
+
+    def __init__(self, store: str, data: Path) -> None:
+        self.store = store
+        self.now = 1_000 * SECOND
+        self.streams = Streams.open(store, clock=lambda: self.now)
+        self.stream = self.streams.create("shop/bids", segments=2, columns=COLUMNS, data=str(data))
+        self.cycles = CycleRunner(self.streams.store, lambda: self.now)
+
+    def write(self, first: int, last: int, noted: int | None = None) -> None:
+        events = [{"user": f"u{n % 7}", "number": n, "at": n * 1000} for n in range(first, last)]
+        with Writer(self.stream, "w") as output:
+            output.write_many(events, keys="user")
+            if noted is not None:
+                output.note_time(noted * SECOND)
+        self.now += 10 * SECOND
+        self.cycles.run(self.stream.id)
+
+    def options(self, **given: object) -> Options:
+        named = {name.rstrip("_"): str(value) for name, value in given.items()}
+        return Options.of({"store": self.store, "stream": "shop/bids", **named})
+
+    def source(self, **given: object) -> StreamSource:
+        options = self.options(**given)
+        return StreamSource(options, spark_schema(COLUMNS, headers=options.headers))
+
+
+@pytest.fixture
+def shop(store_url: str, tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(store_url, tmp_path / "data")
+    yield made
+    made.streams.close()
+    close_stores()
+
+
+def logged(offset: Offset) -> Offset:
+    """As it comes back from Spark's log."""
+    found: Offset = json.loads(json.dumps(offset))
+    return found
+
+
+def rows(
+    source: StreamSource | StreamRange, start: Offset | None = None, end: Offset | None = None
+) -> list[dict[str, Any]]:
+    if isinstance(source, StreamRange):
+        partitions = source.partitions()
+    else:
+        assert start is not None
+        assert end is not None
+        partitions = source.partitions(start, end)
+    sent: StreamSource | StreamRange = pickle.loads(pickle.dumps(source))  # noqa: S301 - as Spark does
+    return [row for partition in partitions for batch in sent.read(partition) for row in batch.to_pylist()]
+
+
+def batches(source: StreamSource, start: Offset, limit: ReadLimit = ALL) -> Iterator[tuple[Offset, Offset]]:
+    while (end := logged(source.latestOffset(start, limit))) != start:
+        yield start, end
+        start = end
+
+
+def test_every_event_comes_once_over_limits_and_scaling(shop: Shop) -> None:
+    source = shop.source()
+    offset = logged(source.initialOffset())
+    read: Counter[int] = Counter()
+
+    def run() -> None:
+        nonlocal offset
+        for start, end in batches(source, offset, ReadMaxRows(30)):
+            found = rows(source, start, end)
+            assert 0 < len(found) <= 30
+            read.update(row["number"] for row in found)
+            offset = end
+
+    shop.write(0, 100)
+    run()
+    assert read == Counter(range(100))
+    shop.stream.scale([0], split_range((0, KEY_SPACE // 2), 3))
+    shop.write(100, 150)
+    shop.stream.scale([segment.id for segment in shop.stream.epochs().active], [(0, KEY_SPACE)])
+    shop.write(150, 200)
+    run()
+    assert read == Counter(range(200))
+    assert list(offset) == ["batch", "cut"]
+    assert offset["cut"] == {str(identity): end for identity, end in shop.stream.tail().items()}
+
+
+def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(shop: Shop) -> None:
+    source = shop.source(headers=True)
+    offset = logged(source.initialOffset())
+    told = []
+    for first, last, noted in ((0, 10, 5), (10, 20, None), (20, 20, 15)):
+        shop.write(first, last, noted)
+        [(start, end)] = batches(source, offset)
+        found = rows(source, start, end)
+        assert sorted(row["number"] for row in found if not row[EMPTY]) == list(range(first, last))
+        assert sum(row[EMPTY] for row in found) == 1
+        [header] = {(row[SEQUENCE], row[WATERMARK].timestamp()) for row in found}
+        told.append(header)
+        offset = end
+    assert told == [(1, 5), (2, 5), (3, 15)]
+    assert list(batches(source, offset)) == []
+
+
+def test_without_headers_a_mark_alone_makes_no_batch(shop: Shop) -> None:
+    source = shop.source()
+    shop.write(0, 10)
+    [(_, end)] = batches(source, logged(source.initialOffset()))
+    shop.write(10, 10, noted=5)
+    assert list(batches(source, end)) == []
+
+
+def test_a_mark_inside_what_is_not_read_yet_does_not_count(shop: Shop) -> None:
+    shop.write(0, 40, noted=30)
+    source = shop.source(headers=True, max_events=25)
+    limit = source.getDefaultReadLimit()
+    ends = [end for _, end in batches(source, logged(source.initialOffset()), limit)]
+    assert [end.get("watermark") for end in ends] == [None, 30 * SECOND]
+
+
+def test_a_repeated_batch_is_the_same_whatever_came_meanwhile(shop: Shop) -> None:
+    shop.write(0, 10, noted=5)
+    source = shop.source(headers=True)
+    [(start, end)] = batches(source, logged(source.initialOffset()))
+    before = rows(source, start, end)
+    shop.stream.scale([0, 1], [(0, KEY_SPACE)])
+    shop.write(10, 20, noted=15)
+    assert rows(shop.source(headers=True), start, end) == before
+
+
+def test_a_restarted_source_goes_on_with_a_watermark_that_never_goes_back(shop: Shop) -> None:
+    shop.write(0, 10, noted=5)
+    first = shop.source(headers=True)
+    [(_, offset)] = batches(first, logged(first.initialOffset()))
+    shop.stream.truncate(shop.stream.tail())
+    shop.write(10, 20)
+    [(_, end)] = batches(shop.source(headers=True), offset)
+    assert (end["batch"], end["watermark"]) == (2, 5 * SECOND)
+
+
+def test_available_now_ends_where_the_stream_ended_at_its_start(shop: Shop) -> None:
+    shop.write(0, 10, noted=5)
+    source = shop.source(headers=True)
+    source.prepareForTriggerAvailableNow()
+    shop.write(10, 20, noted=15)
+    [(start, end)] = batches(source, logged(source.initialOffset()))
+    assert len(rows(source, start, end)) == 11
+    assert end["watermark"] == 5 * SECOND
+
+
+def test_reading_starts_at_a_time_or_a_cut(shop: Shop) -> None:
+    shop.write(0, 10, noted=10)
+    cut = shop.stream.tail().as_text()
+    shop.write(10, 20, noted=20)
+    for place in ("1970-01-01T00:00:10Z", cut):
+        source = shop.source(from_=place)
+        [(start, end)] = batches(source, logged(source.initialOffset()))
+        assert sorted(row["number"] for row in rows(source, start, end)) == list(range(10, 20))
+
+
+def test_a_batch_reads_between_two_places(shop: Shop) -> None:
+    shop.write(0, 10)
+    middle = shop.stream.tail().as_text()
+    shop.stream.scale([0, 1], [(0, KEY_SPACE)])
+    shop.write(10, 20)
+    for to, count in (("tail", 20), (middle, 10)):
+        found = rows(StreamRange(shop.options(to=to), spark_schema(COLUMNS, headers=False)))
+        assert sorted(row["number"] for row in found) == list(range(count))
+
+
+def written(stream: Stream) -> Counter[int]:
+    found = scan(stream, stream.head())
+    return Counter(number for batch in found for number in batch.events.column("number").to_pylist())
+
+
+def message(options: Options, numbers: range) -> Written:
+    columns = {"user": [str(n) for n in numbers], "number": list(numbers), "at": [n * 1000 for n in numbers]}
+    batch = pa.record_batch(columns, schema=COLUMNS)
+    made = write_task(options, iter([batch.slice(0, 3), batch.slice(3)]))
+    return Written(made.parts, "query-7")
+
+
+def test_a_batch_is_committed_once(shop: Shop) -> None:
+    options = shop.options(key="number")
+    sink = StreamSink(options)
+    first = message(options, range(10))
+    sink.commit([first, message(options, range(10, 20))], 0)
+    assert written(shop.stream) == Counter(range(20))
+    # repeated after a crash, with files of its own; and an attempt that was never committed
+    sink.commit([message(options, range(10)), message(options, range(10, 20))], 0)
+    message(options, range(50, 60))
+    assert written(shop.stream) == Counter(range(20))
+    before = message(options, range(20, 30))
+    shop.stream.scale([0, 1], split_range((0, KEY_SPACE), 3))
+    sink.commit([before, None], 1)
+    assert written(shop.stream) == Counter(range(30))
+
+
+def test_a_sink_must_know_its_query(shop: Shop) -> None:
+    options = shop.options()
+    nameless = Written(message(options, range(3)).parts, None)
+    with pytest.raises(InvalidArgument, match="writer"):
+        StreamSink(options).commit([nameless], 0)
+    StreamSink(shop.options(writer="copy")).commit([nameless], 0)
+    assert written(shop.stream) == Counter(range(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stream": "shop/bids", "maxEvents": "3"}, "is not known"),
+        ({"stream": "shop/bids", "max_events": "none"}, "give 1 or more"),
+        ({"stream": "shop/bids", "headers": "perhaps"}, "neither true nor false"),
+        ({}, "write .option"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        SlackwaterFormat({"store": "sqlite:///store.db", **options})
+
+
+def test_an_unknown_stream_and_overwriting_are_refused(shop: Shop) -> None:
+    given = {"store": shop.store, "stream": "shop/nope"}
+    with pytest.raises(UnknownStream):
+        SlackwaterFormat(given).schema()
+    with pytest.raises(InvalidArgument, match="append"):
+        SlackwaterFormat(given).writer(spark_schema(COLUMNS, headers=False), overwrite=True)
