@@ -106,6 +106,15 @@ if TYPE_CHECKING:
     from slackwater.spark.session import session
     from slackwater.spark.stream import stream
     from slackwater.spark.upsert import upsert_once, upsert_to
+    from slackwater.streams.catalog import Streams
+    from slackwater.streams.controller import Controller
+    from slackwater.streams.group import ReaderGroup
+    from slackwater.streams.marks import MarkSettings, NoteResult
+    from slackwater.streams.retention import Retention
+    from slackwater.streams.scaling import ScalingPolicy
+    from slackwater.streams.settings import StreamSettings
+    from slackwater.streams.transactions import TransactionalWriter
+    from slackwater.streams.writer import Writer
 
 __version__ = "0.1.0"
 
@@ -119,11 +128,25 @@ _ON_SPARK = {
     "why": "slackwater.spark.reports",
 }
 
+_OF_STREAMS = {
+    "Controller": "slackwater.streams.controller",
+    "MarkSettings": "slackwater.streams.marks",
+    "NoteResult": "slackwater.streams.marks",
+    "ReaderGroup": "slackwater.streams.group",
+    "Retention": "slackwater.streams.retention",
+    "ScalingPolicy": "slackwater.streams.scaling",
+    "StreamSettings": "slackwater.streams.settings",
+    "Streams": "slackwater.streams.catalog",
+    "TransactionalWriter": "slackwater.streams.transactions",
+    "Writer": "slackwater.streams.writer",
+}
+
 
 def __getattr__(name: str) -> object:
-    """What runs on Spark is imported when it is first used; the rest does without."""
-    if name in _ON_SPARK:
-        return getattr(import_module(_ON_SPARK[name]), name)
+    """What needs Spark or a database is imported when it is first used; the rest does without."""
+    for later in (_ON_SPARK, _OF_STREAMS):
+        if name in later:
+            return getattr(import_module(later[name]), name)
     raise AttributeError(f"module 'slackwater' has no attribute {name!r}")
 
 
@@ -142,6 +165,7 @@ __all__ = [
     "Coalescer",
     "Constant",
     "Control",
+    "Controller",
     "CorruptState",
     "EdgeEmission",
     "Explanation",
@@ -154,7 +178,9 @@ __all__ = [
     "JoinOperator",
     "Kind",
     "Lag",
+    "MarkSettings",
     "MergeOperator",
+    "NoteResult",
     "Observed",
     "OperatorCoalescer",
     "OperatorEmissions",
@@ -165,14 +191,20 @@ __all__ = [
     "ProgressError",
     "ProgressTracker",
     "Range",
+    "ReaderGroup",
     "Reason",
     "Rechunker",
+    "Retention",
     "Retry",
+    "ScalingPolicy",
     "SequenceConflict",
     "SlackwaterError",
     "StateError",
+    "StreamSettings",
+    "Streams",
     "Ticket",
     "TimeBoundedJoin",
+    "TransactionalWriter",
     "UnknownSource",
     "UnorderedResults",
     "UnsupportedStateVersion",
@@ -180,6 +212,7 @@ __all__ = [
     "WatermarkGenerator",
     "WatermarkRegression",
     "WindowedOperator",
+    "Writer",
     "after_all",
     "after_any",
     "after_count",
