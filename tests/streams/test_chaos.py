@@ -1,0 +1,193 @@
+"""Writers, readers and controllers killed at random, as real processes: nothing lost, doubled or reordered.
+
+Meanwhile the stream is scaled, watermarks go on, and whenever the group says that it has read everything up
+to a time, it has.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.group import ReaderGroup
+from slackwater.streams.marks import MarkSettings, WriterMark
+from slackwater.streams.notes import writer_marks
+from slackwater.streams.settings import StreamSettings
+from slackwater.time import MILLISECOND, MINUTE
+from tests.streams.chaos import GROUP, STREAM, Crew, Place
+from tests.streams.logs import merge, split
+
+KILLS_A_ROUND = 5
+ROUNDS = 5
+"""On each kind of store; after each round everything has to go on."""
+WRITERS = ("writer-a", "writer-b", "writer-c")
+READERS = ("reader-a", "reader-b")
+CONTROLLERS = ("controller-a", "controller-b")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def crew(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+    folder = tmp_path / "files"
+    folder.mkdir()
+    crew = Crew(Place(store_url, folder))
+    yield crew
+    for process in crew.processes.values():
+        process.kill()
+        process.join()
+
+
+class Output:
+    """What the readers have stored, event by event."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: dict[tuple[int, int], str] = {}
+        self._known: set[str] = set()
+
+    def look(self) -> None:
+        for path in self.folder.glob("*.events"):
+            if path.name in self._known:
+                continue
+            self._known.add(path.name)
+            segment, first, end = (int(part) for part in path.stem.split("-"))
+            lines = path.read_text(encoding="ascii").split("\n")
+            assert len(lines) == end - first
+            for offset, line in enumerate(lines, first):
+                # who reads again after a crash reads the same
+                assert self.events.setdefault((segment, offset), line) == line
+
+    def numbers(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = defaultdict(set)
+        for line in self.events.values():
+            writer, _, number = line.split(" ")
+            found[writer].add(int(number))
+        return found
+
+
+def check_window(stream: Stream, output: Output, place: Place) -> int | None:
+    """Whoever says that everything up to a time was read has read it: here times are the numbers."""
+    lower = ReaderGroup(stream, GROUP).current_time_window().lower
+    output.look()
+    if lower is not None:
+        for writer in WRITERS:
+            # a writer that has ended holds no watermark back
+            last = min(lower, place.acknowledged(writer))
+            missing = set(range(1, last + 1)) - output.numbers()[writer]
+            assert not missing, f"{writer}: {sorted(missing)[:5]} not read, but the window says {lower}"
+    return lower
+
+
+def has_more_marks(stream: Stream, than: int) -> bool:
+    return len(stream.marks()) > than
+
+
+def has_moved(stream: Stream, output: Output, place: Place, beyond: int) -> bool:
+    return (check_window(stream, output, place) or 0) > beyond
+
+
+def scale(stream: Stream, chance: random.Random) -> None:
+    active = len(stream.epochs().active)
+    if active > 2 and (active > 5 or chance.random() < 0.5):
+        merge(stream, chance.randrange(active - 1))
+    else:
+        split(stream, chance.randrange(active))
+
+
+def victims(chance: random.Random) -> list[str]:
+    kind = chance.random()
+    if kind < 0.4:
+        return [chance.choice(WRITERS)]
+    if kind < 0.75:
+        return [chance.choice(READERS)]
+    return list(CONTROLLERS)
+
+
+def noted(stream: Stream) -> list[WriterMark]:
+    return stream.store.read(lambda connection: writer_marks(connection, stream.id))
+
+
+def wait_for(what: str, condition: Callable[[], object], crew: Crew, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert not crew.failures(), crew.failures()
+        assert time.monotonic() < deadline, f"waited too long for: {what}"
+        time.sleep(0.05)
+
+
+def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
+    chance = random.Random(5)
+    with Streams.open(crew.place.url) as streams:
+        settings = StreamSettings(marks=MarkSettings(period=100 * MILLISECOND, timeout=10 * MINUTE))
+        stream = streams.create(
+            STREAM, segments=2, data=str(crew.place.folder / "data"), settings=settings.save()
+        )
+        output = Output(crew.place.folder)
+        for name in (*WRITERS, *READERS):
+            crew.start(name)
+        # a writer that arrives after the first watermark may be late, by the rules
+        wait_for("all writers", lambda: len(noted(stream)) == len(WRITERS), crew)
+        for name in CONTROLLERS:
+            crew.start(name)
+        wait_for("the first watermark", stream.marks, crew)
+        for _ in range(ROUNDS):
+            wanted = sum(crew.killed.values()) + KILLS_A_ROUND
+            while sum(crew.killed.values()) < wanted:
+                time.sleep(chance.uniform(0.1, 0.5))
+                assert not crew.failures(), crew.failures()
+                gone = [name for name in victims(chance) if crew.kill(name)]
+                if chance.random() < 0.4:
+                    scale(stream, chance)
+                check_window(stream, output, crew.place)
+                for name in gone:
+                    crew.start(name)
+            # whoever was killed, watermarks and the group go on
+            marks, lower = len(stream.marks()), check_window(stream, output, crew.place) or 0
+            wait_for("a watermark", partial(has_more_marks, stream, marks), crew)
+            wait_for("the window", partial(has_moved, stream, output, crew.place, lower), crew)
+        (crew.place.folder / "stop").touch()
+        for name in WRITERS:
+            crew.processes[name].join(60)
+            assert crew.processes[name].exitcode == 0, crew.failures()
+        group = ReaderGroup(stream, GROUP)
+        wait_for("the readers", lambda: group.position() == stream.tail(), crew)
+        check_window(stream, output, crew.place)
+        lengths = {state.segment.id: state.length for state in stream.segments()}
+        lowers = [mark.lower for mark in stream.marks()]
+        epochs = len(stream.epochs())
+    assert not crew.failures(), crew.failures()
+
+    # the kills hit all kinds, in the middle of work
+    assert sum(crew.killed.values()) >= ROUNDS * KILLS_A_ROUND
+    assert {name.partition("-")[0] for name in crew.killed} == {"writer", "reader", "controller"}
+    assert epochs > 3
+
+    # every event of every segment was read
+    assert sorted(output.events) == [
+        (segment, offset) for segment, length in lengths.items() for offset in range(length)
+    ]
+    # every event that was acknowledged, exactly once
+    numbers = defaultdict(list)
+    by_key = defaultdict(list)
+    for place in sorted(output.events):
+        writer, key, number = output.events[place].split(" ")
+        numbers[writer].append(int(number))
+        by_key[key].append(int(number))
+    for writer in WRITERS:
+        last = max(numbers[writer])
+        assert crew.place.acknowledged(writer) <= last
+        assert sorted(numbers[writer]) == list(range(1, last + 1))
+    # in order per routing key: a successor has a higher id
+    assert all(found == sorted(found) for found in by_key.values())
+    # watermarks went on while processes died, strictly upwards
+    assert lowers == sorted(set(lowers))
