@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.report import Report
 
 NAMES = ("progress", "windows", "join", "spark_windows")
+NAMES = ("progress", "windows", "join", "cycles", "streams_spark")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

@@ -1,0 +1,114 @@
+"""How fast Spark reads a stream, in a batch and in a streaming query, and writes one."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.report import Report
+from slackwater.spark.session import session
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.spark.format import register
+from slackwater.streams.writer import Writer
+
+EVENTS = int(os.environ.get("BENCH_EVENTS", "4_000_000"))
+BYTES = 100
+SEGMENTS = 2
+AIM = 1_000_000
+RUNS = 3
+
+
+def _fill(stream: Stream) -> None:
+    """Events of a hundred bytes, spread over the segments by their keys."""
+    chunk = 200_000
+    with Writer(stream) as writer:
+        for first in range(0, EVENTS, chunk):
+            keys = [str(number % 1_000) for number in range(first, first + chunk)]
+            values = [f"{number:0{BYTES}d}" for number in range(first, first + chunk)]
+            writer.write_many(pa.table({"key": keys, "value": values}), keys="key")
+
+
+def _best(work: object) -> float:
+    seconds = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        assert callable(work)
+        work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
+    options = {"store": store, "stream": "bench/events"}
+
+    def batch() -> None:
+        df = spark.read.format("slackwater").options(**options).load()
+        [row] = df.selectExpr("count(*) n", "sum(length(value)) bytes").collect()
+        assert (row.n, row.bytes) == (EVENTS, EVENTS * BYTES)
+
+    runs = iter(range(1_000))
+
+    def stream() -> None:
+        checkpoint = folder / f"checkpoint-{next(runs)}"
+        df = spark.readStream.format("slackwater").options(**options).load()
+        query = (
+            df.writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == EVENTS
+
+    def write() -> None:
+        df = spark.range(EVENTS // 4).selectExpr(
+            "cast(id % 1000 as string) key", f"lpad(cast(id as string), {BYTES}, '0') value"
+        )
+        target = {"store": store, "stream": "bench/copy", "key": "key"}
+        df.write.format("slackwater").options(**target).mode("append").save()
+
+    return {
+        "read, batch": EVENTS / _best(batch),
+        "read, streaming query with availableNow": EVENTS / _best(stream),
+        "write, batch": EVENTS // 4 / _best(write),
+    }
+
+
+def run(report: Report) -> None:
+    """A stream of two segments, on SQLite and the local disk."""
+    section = report.section(
+        "Streams on Spark",
+        f"{EVENTS:,} events of {BYTES} bytes in {SEGMENTS} segments; events a second of wall time, "
+        f"best of {RUNS}, the start of each job or query included.",
+        ["", "events/s"],
+    )
+    columns = pa.schema([("key", pa.string()), ("value", pa.string())])
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        store = f"sqlite:///{folder}/store.db"
+        with Streams.open(store) as streams:
+            _fill(streams.create("bench/events", segments=SEGMENTS, columns=columns))
+            streams.create("bench/copy", segments=SEGMENTS, columns=columns)
+        spark = session(
+            "slackwater benchmarks",
+            master="local[2]",
+            partitions=2,
+            config={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        register(spark)
+        try:
+            rates = _measure(spark, store, folder)
+        finally:
+            spark.stop()
+    for what, rate in rates.items():
+        section.row(what, round(rate))
+    reading = max(rate for what, rate in rates.items() if what.startswith("read"))
+    said = "within" if reading >= AIM else "below"
+    section.verdict(f"Spark reads {reading / 1e6:.2f} million events a second, {said} the aim of {AIM:,}")
+    report.show(section)
