@@ -1,0 +1,239 @@
+"""Random histories of a stream: writers, transactions, crashes, scaling, readers and controllers.
+
+The model is a set of events and, for each watermark, what had been written when the writers noted their
+times. Whatever happens, every stored event is read once and in order per key, marks keep their laws, and a
+group whose window says T has read what T promises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from slackwater.errors import ReaderReplaced
+from slackwater.streams.catalog import Streams
+from slackwater.streams.cuts import Standing, check_cut, compare
+from slackwater.streams.cycles import CycleRunner
+from slackwater.streams.group import Reader, ReaderGroup
+from slackwater.streams.marks import Mark, NoteResult
+from slackwater.streams.notes import writer_marks
+from slackwater.streams.reader import EventBatch
+from slackwater.streams.transactions import TransactionalWriter
+from slackwater.streams.writer import Batching, Writer
+from slackwater.time import HOUR, MINUTE, SECOND
+from tests.streams.logs import merge, split
+
+WRITERS = ("a", "b")
+READERS = ("x", "y", "z")
+KEYS = 6
+PATIENT = Batching(interval=HOUR)
+
+names = st.sampled_from(WRITERS)
+readers = st.sampled_from(READERS)
+
+
+class StreamMachine(RuleBasedStateMachine):
+    """A stream on SQLite, under a clock that is set by hand."""
+
+    @initialize(segments=st.integers(1, 3))
+    def begin(self, segments: int) -> None:
+        self.folder = Path(mkdtemp(prefix="slackwater-streams-"))
+        self.writers: dict[str, Writer] = {}
+        self.now = 1_000 * SECOND
+        self.streams = Streams.open(f"sqlite:///{self.folder}/store.db", clock=lambda: self.now)
+        self.stream = self.streams.create("a/b", segments=segments)
+        self.cycles = CycleRunner(self.stream.store, lambda: self.now)
+        self.group = ReaderGroup(self.stream, "g")
+        self.writers = {name: Writer(self.stream, name, batching=PATIENT) for name in WRITERS}
+        self.loader = TransactionalWriter(self.stream, "loader")
+        self.loads = 0
+        self.readers: dict[str, Reader] = {}
+        self.unchecked: dict[str, list[EventBatch]] = {}
+        self.stored: dict[str, int] = dict.fromkeys((*WRITERS, "loader"), 0)
+        self.noted: dict[str, tuple[int, int]] = {}
+        self.promised: dict[int, dict[str, int]] = {}
+        self.marks: list[Mark] = []
+        self.read: dict[tuple[int, int], str] = {}
+
+    # ---- writers
+
+    def events(self, name: str, first: int, count: int) -> tuple[list[bytes], list[str]]:
+        keys = [f"{name}{number % KEYS}" for number in range(first, first + count)]
+        return [f"{name} {key} {first + place}".encode() for place, key in enumerate(keys)], keys
+
+    @rule(name=names, count=st.integers(1, 8))
+    def write(self, name: str, count: int) -> None:
+        self.writers[name].write_many(*self.events(name, self.stored[name] + 1, count))
+        self.writers[name].flush()
+        self.stored[name] += count
+
+    @rule(name=names, count=st.integers(0, 5))
+    def crash_writer(self, name: str, count: int) -> None:
+        """With events that were taken, but never stored."""
+        dead = self.writers[name]
+        if count:
+            dead.write_many(*self.events(name, self.stored[name] + 1, count))
+        dead._stop()
+        again = self.writers[name] = Writer(self.stream, name, batching=PATIENT)
+        assert again.last_event_number == self.stored[name]
+
+    @rule(name=names, step=st.integers(-1, 5))
+    def note(self, name: str, step: int) -> None:
+        last = self.noted.get(name, (0, 0))[0]
+        # a record that was deleted is forgotten: the writer may begin anywhere
+        refused = step < 0 and name in self.on_record()
+        result = self.writers[name].note_time(last + step)
+        assert result is (NoteResult.INVALID_TIME if refused else NoteResult.OK)
+        if result is NoteResult.OK:
+            self.noted[name] = (last + step, self.stored[name])
+
+    @rule(name=names)
+    def idle(self, name: str) -> None:
+        self.writers[name].mark_idle()
+
+    @rule(count=st.integers(0, 8), scaled=st.booleans(), committed=st.booleans(), step=st.integers(0, 3))
+    def load(self, count: int, scaled: bool, committed: bool, step: int) -> None:
+        transaction = self.loader.begin()
+        events, keys = self.events("loader", self.stored["loader"] + 1, count)
+        transaction.write_many(events, keys)
+        transaction.flush()
+        if scaled:
+            split(self.stream)
+        if not committed:
+            transaction.abort()
+            return
+        time = self.noted.get("loader", (0, 0))[0] + step
+        assert transaction.commit(time) is NoteResult.OK
+        self.stored["loader"] += count
+        self.noted["loader"] = (time, self.stored["loader"])
+
+    # ---- segments and time
+
+    @rule(place=st.integers(0, 7), parts=st.integers(2, 3))
+    def split(self, place: int, parts: int) -> None:
+        active = len(self.stream.epochs().active)
+        if active < 8:
+            split(self.stream, place % active, parts)
+
+    @rule(place=st.integers(0, 7))
+    def merge(self, place: int) -> None:
+        active = len(self.stream.epochs().active)
+        if active > 1:
+            merge(self.stream, place % (active - 1))
+
+    def on_record(self) -> dict[str, int]:
+        found = self.stream.store.read(lambda connection: writer_marks(connection, self.stream.id))
+        return {mark.writer: mark.time for mark in found}
+
+    @rule(wait=st.sampled_from([SECOND, 10 * SECOND, 2 * MINUTE]))
+    def cycle(self, wait: int) -> None:
+        self.now += wait
+        newest = self.marks[-1] if self.marks else None
+        taking_part = [
+            name for name, time in self.on_record().items() if newest is None or time > newest.lower
+        ]
+        cycle = self.cycles.run(self.stream.id)
+        if cycle is None or cycle.mark is None:
+            return
+        mark, epochs = cycle.mark, self.stream.epochs()
+        check_cut(epochs, mark.cut)
+        assert newest is None or mark.lower > newest.lower
+        assert newest is None or compare(mark.cut, newest.cut, epochs.segments) is Standing.PASSED
+        assert mark.lower == min(self.noted[name][0] for name in taking_part)
+        self.marks.append(mark)
+        self.promised[mark.lower] = {name: self.noted[name][1] for name in taking_part}
+
+    # ---- readers
+
+    @rule(name=readers)
+    def open_reader(self, name: str) -> None:
+        """Also as after a crash: what it read since its last checkpoint is read again."""
+        self.readers[name] = self.group.reader(name, lease="1 minute")
+        self.unchecked[name] = []
+
+    @rule(name=readers)
+    def kill_reader(self, name: str) -> None:
+        if self.readers.pop(name, None):
+            del self.unchecked[name]
+            self.now += MINUTE
+
+    @precondition(lambda self: self.readers)
+    @rule(name=readers, batches=st.integers(1, 4))
+    def read_some(self, name: str, batches: int) -> None:
+        if reader := self.readers.get(name):
+            for _ in range(batches):
+                if (batch := reader.read()) is not None:
+                    self.unchecked[name].append(batch)
+
+    @precondition(lambda self: self.readers)
+    @rule(name=readers)
+    def checkpoint(self, name: str) -> None:
+        if reader := self.readers.get(name):
+            try:
+                reader.checkpoint()
+            except ReaderReplaced:
+                # silent for longer than its lease
+                del self.readers[name], self.unchecked[name]
+                return
+            for batch in self.unchecked[name]:
+                for offset, value in enumerate(batch.events.column("value").to_pylist(), batch.first_offset):
+                    # between checkpoints that succeeded nothing is read twice
+                    assert (batch.segment, offset) not in self.read
+                    self.read[batch.segment, offset] = value.decode()
+            self.unchecked[name] = []
+
+    @rule()
+    def look_at_the_window(self) -> None:
+        window = self.group.current_time_window()
+        if window.lower is not None:
+            assert window.upper is None or window.lower <= window.upper
+            seen = self.numbers()
+            for name, last in self.promised[window.lower].items():
+                assert set(range(1, last + 1)) <= seen.get(name, set())
+
+    def numbers(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for value in self.read.values():
+            name, _, number = value.split(" ")
+            found.setdefault(name, set()).add(int(number))
+        return found
+
+    def teardown(self) -> None:
+        if not getattr(self, "writers", None):
+            return
+        try:
+            self.open_reader("x")
+            for name in READERS[1:]:
+                self.kill_reader(name)
+            self.now += MINUTE
+            self.readers["x"] = self.group.reader("x", lease="1 hour")
+            self.unchecked["x"] = []
+            while self.group.position() != self.stream.tail():
+                self.read_some("x", 100)
+                self.checkpoint("x")
+            self.look_at_the_window()
+            by_key: dict[str, list[int]] = {}
+            for place in sorted(self.read):
+                _, key, number = self.read[place].split(" ")
+                by_key.setdefault(key, []).append(int(number))
+            assert {name: len(numbers) for name, numbers in self.numbers().items()} == {
+                name: count for name, count in self.stored.items() if count
+            }
+            assert len(self.read) == sum(self.stored.values())
+            assert all(numbers == sorted(numbers) for numbers in by_key.values())
+        finally:
+            for writer in self.writers.values():
+                with contextlib.suppress(Exception):
+                    writer._stop()
+            self.streams.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+TestStreamHistories = StreamMachine.TestCase
+TestStreamHistories.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
