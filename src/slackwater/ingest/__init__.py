@@ -1,0 +1,29 @@
+"""Incremental extraction by watermark: which ranges of which units are missing, and nothing else.
+
+`load_job` reads a job file, `plan` says what a run would do and why; both need neither Spark nor a database.
+"""
+
+from __future__ import annotations
+
+from slackwater.ingest.errors import InvalidJob, Problem, TooFewUnits
+from slackwater.ingest.history import History
+from slackwater.ingest.job import Job, load_job, parse_job
+from slackwater.ingest.planner import Plan, SkippedUnit, WorkUnit, plan
+from slackwater.ingest.units import WHOLE, Unit, unit_of
+
+__all__ = [
+    "WHOLE",
+    "History",
+    "InvalidJob",
+    "Job",
+    "Plan",
+    "Problem",
+    "SkippedUnit",
+    "TooFewUnits",
+    "Unit",
+    "WorkUnit",
+    "load_job",
+    "parse_job",
+    "plan",
+    "unit_of",
+]

@@ -1,0 +1,52 @@
+"""What is wrong with a job: every mistake at once, each with its key, its value, a reason and a fix.
+
+A job that is corrected one mistake a run costs an evening. So nothing is raised while a job is read:
+problems are collected, and one error at the end carries all of them, for the eye and for code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slackwater.errors import SlackwaterError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake. ``value`` is the text to show: what came from the environment is not in it.
+
+    >>> print(Problem("ms.backfill", "'maybe'", "is neither true nor false", "write true or false"))
+    ms.backfill = 'maybe': is neither true nor false; write true or false
+    """
+
+    key: str
+    value: str | None
+    reason: str
+    fix: str
+
+    def __str__(self) -> str:
+        given = "" if self.value is None else f" = {self.value}"
+        return f"{self.key}{given}: {self.reason}; {self.fix}"
+
+
+class InvalidJob(SlackwaterError, ValueError):
+    """A job that cannot be used. Nothing of it was run."""
+
+    def __init__(self, problems: Iterable[Problem], *, source: str = "the job") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        found = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__("\n  ".join([f"{source} has {found}:", *map(str, self.problems)]))
+
+
+class TooFewUnits(SlackwaterError):
+    """The plan has fewer units than ``ms.work.unit.min.units`` asks for."""
+
+    def __init__(self, planned: int, wanted: int) -> None:
+        self.planned = planned
+        self.wanted = wanted
+        super().__init__(
+            f"ms.work.unit.min.units = {wanted}: only {planned} planned; "
+            f"look for why the source has less than usual, or lower ms.work.unit.min.units"
+        )

@@ -1,0 +1,85 @@
+"""The units of a job: what is extracted separately within each partition.
+
+A unit is a set of named values, such as a customer, a file, or a site and a table. It is the same unit
+however it is written: as a word in a list, as an object, or as a record of a secondary input; the order
+of its fields does not matter, and numbers count by their text, as they would stand in a path or a query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slackwater.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Named values in the order of their names; ``key`` is their one spelling, used in the history.
+
+    >>> unit_of({"table": "t1", "site": 7}).key
+    '{"site":"7","table":"t1"}'
+    >>> unit_of({}) == WHOLE
+    True
+    """
+
+    values: tuple[tuple[str, str | None], ...] = field(compare=False)
+    key: str
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The values by name.
+
+        >>> unit_of({"id": "a"}).as_dict()
+        {'id': 'a'}
+        """
+        return dict(self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values)
+
+
+def unit_of(values: Mapping[str, Any]) -> Unit:
+    """The unit with these values; numbers and truth values become text.
+
+    >>> unit_of({"id": 1}) == unit_of({"id": "1"})
+    True
+    >>> str(unit_of({"id": True, "day": None}))
+    'day=None, id=true'
+    """
+    texts = {str(name): value_text(value) for name, value in values.items()}
+    key = json.dumps(texts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return Unit(tuple(sorted(texts.items())), key)
+
+
+def value_text(value: object) -> str | None:
+    """A value of a unit as text.
+
+    >>> value_text(1.5), value_text(False), value_text(None)
+    ('1.5', 'false', None)
+    >>> value_text([1])
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: unit = [1]: is a list; give text, a number, true, false or null
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict, tuple, set)):
+        kind = "an object" if isinstance(value, dict) else "a list"
+        raise InvalidArgument("unit", value, f"is {kind}", fix="give text, a number, true, false or null")
+    return str(value)
+
+
+def distinct(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """Each unit once, where it comes first.
+
+    >>> [unit.key for unit in distinct([unit_of({"a": 1}), unit_of({"a": 1})])]
+    ['{"a":"1"}']
+    """
+    return tuple(dict.fromkeys(units))
+
+
+WHOLE = unit_of({})
+"""The one unit of a job that names none."""

@@ -1,0 +1,209 @@
+"""The kinds of value that keys of a job have: whole numbers, words, truth values, JSON, durations.
+
+A properties file has only text, YAML also has numbers and lists. Both spellings of a value are accepted,
+and nothing that merely resembles one: 1.5 is no whole number, and neither is 3L.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator, SecretStr
+from pydantic_core import PydanticCustomError
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import DAY, duration
+
+_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_PERIOD: Final = re.compile(r"P(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{1,6})?S)?)?", re.ASCII)
+_LONGEST_PERIOD: Final = 36_500_000
+"""Days: a hundred thousand years."""
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+Value = TypeVar("Value")
+
+
+class Part(BaseModel):
+    """An object inside a value: frozen, and without fields that nobody reads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+def wrong(reason: str, fix: str) -> PydanticCustomError:
+    """The error of a validator, with what would be right.
+
+    >>> wrong("is negative", "write 0 or more").context
+    {'reason': 'is negative', 'fix': 'write 0 or more'}
+    """
+    return PydanticCustomError("job", "{reason}", {"reason": reason, "fix": fix})
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that looks most like ``name``.
+
+    >>> nearest("ms.grace.days", ["ms.backfill", "ms.grace.period.days"])
+    'ms.grace.period.days'
+    """
+    return max(known, key=lambda each: difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio())
+
+
+def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
+    """``read`` as a validator: for text only, its complaint turned into one about the key.
+
+    >>> reading(len)("abc")
+    3
+    """
+
+    def validate(value: object) -> Value:
+        if not isinstance(value, str):
+            raise wrong(f"is {_kind(value)}", "write it as text, in quotes")
+        try:
+            return read(value.strip())
+        except InvalidArgument as error:
+            raise wrong(error.reason, error.fix or "correct it") from None
+
+    return validate
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return "empty" if value is None else kinds.get(type(value), f"of type {type(value).__name__}")
+
+
+def whole(lowest: int, highest: int | None = None) -> PlainValidator:
+    """Validator of a whole number, given as a number or as text.
+
+    >>> whole(0).func("5")
+    5
+    """
+    bounds = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
+    fix = f"write a whole number {bounds}"
+
+    def validate(value: object) -> int:
+        if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) and len(value.strip()) < 20:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise wrong("is not a whole number", fix)
+        if value < lowest or (highest is not None and value > highest):
+            raise wrong(f"is not {bounds}", fix)
+        return value
+
+    return PlainValidator(validate)
+
+
+def word(*words: str) -> BeforeValidator:
+    """Validator of one of some words, in any case.
+
+    >>> word("form", "partition").func("FORM")
+    'form'
+    """
+
+    def validate(value: object) -> str:
+        if isinstance(value, str) and value.strip().lower() in words:
+            return value.strip().lower()
+        raise wrong(f"is not one of {', '.join(words)}", f"write one of {', '.join(words)}")
+
+    return BeforeValidator(validate)
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+        return value.strip().lower() == "true"
+    raise wrong("is neither true nor false", "write true or false")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgument("name", twice, f"the name {twice!r} is written twice", fix="keep one of them")
+    return found
+
+
+def read_json(text: str, what: str) -> Any:
+    """JSON from text, in which no name is written twice and every number is one.
+
+    >>> read_json('{"a": [1]}', "an object")
+    {'a': [1]}
+    """
+
+    def refuse(constant: str) -> None:
+        raise InvalidArgument("number", constant, f"{constant} is no number of JSON", fix="write a number")
+
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
+    except InvalidArgument as error:
+        raise wrong(error.reason, error.fix or "correct it") from None
+    except (ValueError, RecursionError) as error:
+        detail = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
+        raise wrong(f"is not JSON: {detail}", f"write {what} in JSON") from None
+
+
+def json_list(value: object) -> object:
+    """A list, or JSON text of one.
+
+    >>> json_list("[1]")
+    [1]
+    """
+    found = read_json(value, "a list") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise wrong("is not a list", "write a list, such as [{…}]")
+    return found
+
+
+def json_object(value: object) -> object:
+    """An object, or JSON text of one.
+
+    >>> json_object('{"a": 1}')
+    {'a': 1}
+    """
+    found = read_json(value, "an object") if isinstance(value, str) else value
+    if not isinstance(found, dict):
+        raise wrong("is not an object", 'write an object, such as {"name": "value"}')
+    return found
+
+
+def _period(text: str) -> int:
+    fix = "write days and time like P3D, P3DT12H or PT90M"
+    if not _PERIOD.fullmatch(text) or text[-1] in "PT":
+        raise wrong("is not an ISO duration in days and time", fix)
+    microseconds = duration(text)
+    if microseconds > _LONGEST_PERIOD * DAY:
+        raise wrong("is longer than 100,000 years", fix)
+    return microseconds
+
+
+def _secret(value: object) -> SecretStr:
+    if not isinstance(value, str) or not value.strip():
+        raise wrong("is not text", "write it as text")
+    return SecretStr(value.strip())
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise wrong("is empty", "write a value, or leave it out")
+    return text
+
+
+def _identifier(text: str) -> str:
+    parts = text.split(".")
+    if len(parts) > 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
+        raise wrong("is not a name of letters, digits and _", 'write it like "orders" or "sales.orders"')
+    return text
+
+
+Truth = Annotated[bool, PlainValidator(_truth)]
+Period = Annotated[int, PlainValidator(reading(_period))]
+Text = Annotated[str, AfterValidator(_not_blank)]
+Identifier = Annotated[Text, AfterValidator(_identifier)]
+Secret = Annotated[SecretStr, PlainValidator(_secret)]
+Days = Annotated[int, whole(0, _LONGEST_PERIOD)]
+AsList = BeforeValidator(json_list)
+AsObject = BeforeValidator(json_object)

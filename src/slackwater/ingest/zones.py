@@ -1,0 +1,102 @@
+"""Local time: the zone a job names, and the one instant that a time on a wall clock means.
+
+Twice a year a wall clock is wrong by an hour. Here it is decided once what that means: a time that the
+clock leaves out moves forward by what was left out, and a time that comes twice is the earlier one.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from slackwater._text import EPOCH
+from slackwater.errors import InvalidArgument
+from slackwater.time import to_datetime
+
+_OFFSET: Final = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*", re.ASCII)
+_ABBREVIATIONS: Final = {
+    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}  # fmt: skip
+"""What RFC 822 gives a fixed offset; other abbreviations mean different zones to different people."""
+_NO_ZONES: Final = ("localtime", "Factory", "posixrules")
+_MICRO: Final = timedelta(microseconds=1)
+_FURTHEST: Final = 18
+"""Hours that an offset may be away from UTC."""
+
+
+def zone(text: str) -> tzinfo:
+    """The timezone that ``text`` names: ``Z``, an offset, or a name of the zone database.
+
+    >>> zone("+0530"), str(zone("Europe/Berlin"))
+    (datetime.timezone(datetime.timedelta(seconds=19800)), 'Europe/Berlin')
+    >>> zone("Mars/Olympus")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: timezone = 'Mars/Olympus': is not a timezone; write Z, an offset like \
++05:30, or a name like Europe/Berlin
+    """
+    if text == "Z":
+        return timezone.utc  # noqa: UP017 - the module has its own name for this zone
+    if offset := _OFFSET.fullmatch(text):
+        sign, hours, minutes = offset[1], int(offset[2]), int(offset[3])
+        if minutes < 60 and (hours, minutes) <= (_FURTHEST, 0):
+            distance = timedelta(hours=hours, minutes=minutes)
+            return timezone(-distance if sign == "-" else distance)
+    elif text in _ABBREVIATIONS:
+        return timezone(timedelta(hours=_ABBREVIATIONS[text]), text)
+    elif (
+        _NAME.fullmatch(text)
+        and text not in _NO_ZONES
+        and text.split("/", maxsplit=1)[0] not in {"posix", "right"}
+    ):
+        try:
+            return ZoneInfo(text)
+        except (KeyError, ValueError, OSError):  # no such name; a file that is no zone; a folder of zones
+            pass
+    fix = "write Z, an offset like +05:30, or a name like Europe/Berlin"
+    raise InvalidArgument("timezone", text, "is not a timezone", fix=fix)
+
+
+def instant_of(local: datetime, place: tzinfo) -> int:
+    """The instant at which clocks in ``place`` show ``local``.
+
+    >>> from slackwater.time import format_instant
+    >>> berlin = zone("Europe/Berlin")
+    >>> format_instant(instant_of(datetime(2020, 3, 29, 2, 30), berlin))  # left out: 03:30 in summer time
+    '2020-03-29T01:30:00Z'
+    >>> format_instant(instant_of(datetime(2020, 10, 25, 2, 30), berlin))  # comes twice
+    '2020-10-25T00:30:00Z'
+    """
+    return (local.replace(tzinfo=place, fold=0) - EPOCH) // _MICRO
+
+
+def local_of(at: int, place: tzinfo) -> datetime:
+    """What clocks in ``place`` show at an instant, without the zone.
+
+    >>> local_of(0, zone("+05:30"))
+    datetime.datetime(1970, 1, 1, 5, 30)
+    """
+    return to_datetime(at).astimezone(place).replace(tzinfo=None)
+
+
+def floor_to(at: int, place: tzinfo, form: str) -> int:
+    """The beginning of the local ``day``, ``hour`` or ``minute`` in which ``at`` lies.
+
+    Of an hour that comes twice, the second begins an hour after the first.
+
+    >>> from slackwater.time import format_instant, instant
+    >>> berlin = zone("Europe/Berlin")
+    >>> format_instant(floor_to(instant("2020-10-25T01:45:00Z"), berlin, "hour"))
+    '2020-10-25T01:00:00Z'
+    >>> format_instant(floor_to(instant("2020-10-25T01:45:00Z"), berlin, "day"))
+    '2020-10-24T22:00:00Z'
+    """
+    there = to_datetime(at).astimezone(place)
+    if form == "day":
+        return instant_of(there.replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0), place)
+    floored = there.replace(minute=0 if form == "hour" else there.minute, second=0, microsecond=0)
+    began = (floored - EPOCH) // _MICRO
+    # a change in the middle of the hour: its beginning on the wall clock may lie in the time left out
+    return began if began <= at else instant_of(floored.replace(tzinfo=None), place)
