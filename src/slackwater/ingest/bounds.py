@@ -50,16 +50,18 @@ class Ago:
 
     def resolve(self, now: int, place: tzinfo, form: Form | None = None) -> int:
         """The instant; ``form`` overrides what now is floored to."""
-        zone_here = self.place or place
-        at = floor_to(now, zone_here, form or self.form)
+        here = self.place or place
+        at = floor_to(now, here, form or self.form)
         try:
             if self.days:
-                at = instant_of(local_of(at, zone_here) - timedelta(days=self.days), zone_here)
-        except OverflowError:
+                at = instant_of(local_of(at, here) - timedelta(days=self.days), here)
+            at -= self.hours * HOUR + self.minutes * MINUTE
+            local_of(at, here)
+        except (OverflowError, InvalidInstant):
             raise InvalidInstant(
                 "duration", f"P{self.days}D", "lies before the year 1", fix="write a shorter one"
             ) from None
-        return at - self.hours * HOUR - self.minutes * MINUTE
+        return at
 
 
 Bound = Fixed | Ago

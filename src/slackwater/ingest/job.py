@@ -103,6 +103,9 @@ def parse_job(
     broken = {problem.key for problem in problems}
     given = {key: value for key, value in resolved.values.items() if key.startswith(_PREFIX)}
     problems += [_unknown(key, value, secrets) for key, value in given.items() if key not in KEYS]
+    empty = [key for key, value in given.items() if key in KEYS and _is_empty(value)]
+    problems += [Problem(key, None, "is empty", "write a value, or leave the key out") for key in empty]
+    broken.update(empty)
     usable = {key: value for key, value in given.items() if key in KEYS and key not in broken}
     read, wrong_values = _validated({"ms.job.name": name, **usable}, secrets)
     problems += wrong_values
@@ -124,6 +127,10 @@ def _validated(given: Mapping[str, object], secrets: Secrets) -> tuple[Settings,
     rest = {key: value for key, value in given.items() if key not in wrong_keys}
     settings, more = _validated(rest, secrets)
     return settings, problems + more
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _unknown(key: str, value: object, secrets: Secrets) -> Problem:

@@ -1,0 +1,257 @@
+"""The planner against its model, and its promises over any history of runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slackwater.ingest import History, Plan, WorkUnit, parse_job, plan
+from slackwater.ingest.partitions import KINDS, Kind, Partitioning, partition
+from slackwater.ingest.units import unit_of
+from slackwater.time import instant, to_datetime
+from tests.model.ingest import Done, PlannerModel, Rules, cut
+
+ZONES = (
+    *("UTC", "America/Los_Angeles", "Europe/Berlin", "Asia/Kathmandu"),
+    *("Pacific/Apia", "Australia/Lord_Howe", "America/Sao_Paulo", "America/Havana"),
+)
+"""Among them a day left out, half an hour of summer time, and midnights that are left out or come twice."""
+BEGIN = datetime(2020, 3, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+UNITS = ("a", "b", "c")
+
+
+# ---- partitions
+
+
+def midnight(moment: datetime, place: ZoneInfo) -> datetime:
+    local = moment.astimezone(place).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return local.astimezone(UTC)
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    zone=st.sampled_from(ZONES),
+    start=st.datetimes(datetime(2005, 1, 1), datetime(2021, 1, 1)),  # noqa: DTZ001 - a strategy takes no zone
+    minutes=st.one_of(st.integers(1, 60 * 48), st.integers(1, 60 * 24 * 900)),
+    on_a_day=st.booleans(),
+    partial=st.booleans(),
+)
+@settings(max_examples=300)
+def test_partitions_are_those_of_the_model(
+    kind: Kind, zone: str, start: datetime, minutes: int, on_a_day: bool, partial: bool
+) -> None:
+    low = start.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    if on_a_day:
+        low = midnight(low, ZoneInfo(zone))
+    high = low + timedelta(minutes=min(minutes, 60 * 24 * 40) if kind == "hourly" else minutes)
+    wanted = cut(kind, low, high, ZoneInfo(zone), partial=partial)
+    got = partition(Partitioning(kind), instant(low), instant(high), ZoneInfo(zone), now=0, partial=partial)
+    assert [(to_datetime(one), to_datetime(other)) for one, other in got.ranges] == wanted
+    left = [(to_datetime(each.start), to_datetime(each.end)) for each in got.omissions]
+    covered = sorted(wanted + left)
+    assert [covered[0][0], covered[-1][1]] == [low, high]
+    assert all(one[1] == other[0] for one, other in pairwise(covered))
+
+
+# ---- plans
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job, with the configuration it finds."""
+
+    hours: int
+    """When, counted from the beginning; clocks may go back."""
+    kind: str
+    start: int
+    end: int | None
+    units: tuple[str, ...]
+    grace: int
+    abstinent: int
+    mode: str
+    cap: int | None
+    partial: bool
+    failed: frozenset[int]
+
+    @property
+    def now(self) -> datetime:
+        return BEGIN + self.hours * HOUR
+
+    def keys(self) -> dict[str, Any]:
+        to = "P0DT0H" if self.end is None else f"{BEGIN + self.end * HOUR:%Y-%m-%d %H:%M:%S}"
+        begin = f"{BEGIN + self.start * HOUR:%Y-%m-%d %H:%M:%S}"
+        return {
+            "ms.watermark": [
+                {"name": "system", "type": "datetime", "range": {"from": begin, "to": to}},
+                {"name": "id", "type": "unit", "units": list(self.units)},
+            ],
+            "ms.work.unit.partition": self.kind,
+            "ms.work.unit.partial.partition": self.partial,
+            "ms.grace.period": f"PT{self.grace}H",
+            "ms.abstinent.period": f"PT{self.abstinent}H",
+            "ms.abstinent.mode": self.mode,
+            "ms.work.unit.parallelism.max": -1 if self.cap is None else self.cap,
+        }
+
+    def rules(self) -> Rules:
+        return Rules(
+            self.grace * HOUR, self.abstinent * HOUR, "wait" if self.mode == "wait" else "reduce", self.cap
+        )
+
+    @property
+    def to(self) -> datetime:
+        return self.now if self.end is None else BEGIN + self.end * HOUR
+
+
+def runs(**fixed: Any) -> st.SearchStrategy[list[Run]]:
+    """Any sequence of runs; what is given here is the same in all of them."""
+    varying: dict[str, st.SearchStrategy[Any]] = {
+        "hours": st.integers(0, 24 * 20),
+        "kind": st.sampled_from(["none", "hourly", "daily", "weekly"]),
+        "start": st.integers(0, 30),
+        "end": st.none() | st.integers(0, 24 * 20),
+        "units": st.lists(st.sampled_from(UNITS), min_size=1, unique=True).map(tuple),
+        "grace": st.sampled_from([0, 0, 1, 5, 24, 80]),
+        "abstinent": st.sampled_from([0, 0, 1, 5, 30, 80]),
+        "mode": st.sampled_from(["reduce", "wait"]),
+        "cap": st.none() | st.integers(1, 5),
+        "partial": st.booleans(),
+        "failed": st.frozensets(st.integers(0, 6)),
+    }
+    shared = {name: strategy for name, strategy in fixed.items() if name in varying}
+    return st.fixed_dictionaries(shared).flatmap(
+        lambda same: st.lists(
+            st.builds(Run, **{**varying, **{name: st.just(value) for name, value in same.items()}}),
+            min_size=1,
+            max_size=8,
+        )
+    )
+
+
+@dataclass
+class World:
+    """Runs a job again and again, and counts how often every hour of every unit was read."""
+
+    history: History = field(default_factory=History)
+    read: Counter[tuple[str, int]] = field(default_factory=Counter)
+    shown: set[tuple[str, int]] = field(default_factory=set)
+    """What a plan said it leaves out."""
+
+    def run(self, each: Run) -> Plan:
+        made = plan(parse_job(each.keys(), environment={}), self.history, instant(each.now))
+        for skipped in made.skipped:
+            if skipped.unread is not None and skipped.reason == "abstinent":
+                self.shown |= hours(skipped.unit.as_dict()["id"], skipped.unread.start, skipped.unread.end)
+        for index, work in enumerate(made.units):
+            if index not in each.failed:
+                name = work.unit.as_dict()["id"]
+                self.read.update(hours(name, work.low, work.high))
+                if work.left_out is not None:
+                    self.shown |= hours(name, work.left_out.start, work.left_out.end)
+                self.history.succeeded(work.start, work.unit.key, work.high)
+        return made
+
+
+def hours(unit: str | None, low: int, high: int) -> set[tuple[str, int]]:
+    first, last = ((to_datetime(at) - BEGIN) // HOUR for at in (low, high))
+    return {(str(unit), hour) for hour in range(first, last)}
+
+
+@given(runs(start=st.integers(0, 30), kind=st.sampled_from(["none", "hourly", "daily", "weekly"])))
+def test_plans_are_those_of_the_model(sequence: list[Run]) -> None:
+    model, world = PlannerModel(), World()
+    for each in sequence:
+        partitions = cut(each.kind, BEGIN + each.start * HOUR, each.to, ZoneInfo("UTC"), partial=each.partial)
+        wanted = model.plan(partitions, each.units, each.rules(), each.now)
+        made = world.run(each)
+        assert [_row(work) for work in made.units] == wanted
+        ran = {(work.start, work.unit.key) for work in made.units}
+        rest = {(unit.start, unit.unit.key) for unit in made.skipped}
+        everything = {
+            (instant(start), unit_of({"id": unit}).key) for start, _ in partitions for unit in each.units
+        }
+        assert ran | rest == everything
+        assert not ran & rest
+        model.done += [
+            Done(start, unit, high)
+            for index, (start, _, high, unit) in enumerate(wanted)
+            if index not in each.failed
+        ]
+
+
+def _row(work: WorkUnit) -> tuple[datetime, datetime, datetime, str]:
+    return (
+        to_datetime(work.start),
+        to_datetime(work.low),
+        to_datetime(work.high),
+        str(work.unit.as_dict()["id"]),
+    )
+
+
+def finish(world: World, last: Run) -> None:
+    """Runs without failures and limits until nothing is left, days apart, so that nobody waits any more."""
+    for days in range(1, 5):
+        later = Run(
+            **{**last.__dict__, "hours": 24 * (20 + 4 * days), "end": 24 * 20, "units": UNITS, "cap": None,
+               "failed": frozenset(), "partial": True}
+        )  # fmt: skip
+        world.run(later)
+
+
+@given(
+    runs(
+        start=st.just(0),
+        kind=st.sampled_from(["none", "hourly", "daily", "weekly"]),
+        grace=st.just(0),
+        abstinent=st.sampled_from([0, 30]),
+        mode=st.just("wait"),
+    )
+)
+def test_without_grace_everything_is_read_exactly_once(sequence: list[Run]) -> None:
+    world = World()
+    for each in sequence:
+        world.run(each)
+    finish(world, sequence[-1])
+    assert world.read == Counter({(unit, hour): 1 for unit in UNITS for hour in range(24 * 20)})
+
+
+@given(runs(grace=st.just(0), abstinent=st.just(0)))
+def test_whatever_is_changed_everything_is_read_at_least_once(sequence: list[Run]) -> None:
+    world = World()
+    for each in sequence:
+        world.run(each)
+    last = sequence[-1]
+    finish(world, last)
+    assert {(unit, hour) for unit in UNITS for hour in range(last.start, 24 * 20)} <= world.read.keys()
+
+
+@given(runs(start=st.just(0), kind=st.sampled_from(["none", "daily"]), mode=st.just("reduce")))
+def test_what_the_abstinent_period_leaves_out_is_shown(sequence: list[Run]) -> None:
+    world = World()
+    for each in sequence:
+        world.run(each)
+    finish(world, sequence[-1])
+    everything = {(unit, hour) for unit in UNITS for hour in range(24 * 20)}
+    assert everything <= world.read.keys() | world.shown
+
+
+@given(runs(start=st.just(0), kind=st.sampled_from(["none", "hourly", "daily", "weekly"])))
+def test_no_range_goes_back_beyond_grace_or_is_empty(sequence: list[Run]) -> None:
+    world = World()
+    for each in sequence:
+        before = {(start, key): high for start, key, high in world.history.rows()}
+        made = world.run(each)
+        for work in made.units:
+            high = before.get((work.start, work.unit.key))
+            assert work.start <= work.low < work.high
+            assert high == work.previous
+            if high is not None:
+                assert to_datetime(work.low) >= to_datetime(high) - each.grace * HOUR
