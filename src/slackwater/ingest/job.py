@@ -94,7 +94,7 @@ def parse_job(
     Traceback (most recent call last):
     slackwater.ingest.errors.InvalidJob: job has 2 problems:
       ms.backfil = 'true': is not a known key; did you mean ms.backfill?
-      ms.grace.period.days = -1: is not from 0 to 36500000; write a whole number from 0 to 36500000
+      ms.grace.period.days = -1: is not from 0 to 36500000; write a whole number, from 0 to 36500000
     """
     known = os.environ if environment is None else environment
     resolved = resolve(keys, settings or {}, known)

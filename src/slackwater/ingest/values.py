@@ -80,8 +80,8 @@ def whole(lowest: int, highest: int | None = None) -> PlainValidator:
     >>> whole(0).func("5")
     5
     """
-    bounds = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
-    fix = f"write a whole number {bounds}"
+    bounds = f"{lowest} or more" if highest is None else f"from {lowest} to {highest}"
+    fix = f"write a whole number, {bounds}"
 
     def validate(value: object) -> int:
         if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) and len(value.strip()) < 20:

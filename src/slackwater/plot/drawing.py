@@ -22,8 +22,8 @@ from matplotlib.patches import Patch, Rectangle
 from slackwater.plot.scene import Box, Scene
 from slackwater.testing.table import UNITS
 
-_INK: Final = "#26323d"
-_FAINT: Final = "#8a949e"
+INK: Final = "#26323d"
+FAINT: Final = "#8a949e"
 _GRID: Final = "#e6eaee"
 _WATERMARK: Final = "#0072b2"
 _TIMINGS: Final = {
@@ -33,17 +33,17 @@ _TIMINGS: Final = {
 }
 """Colour, hatching and wording of each timing."""
 _FATES: Final = {
-    "on time": (_INK, "white", "element"),
+    "on time": (INK, "white", "element"),
     "late": ("#a3447c", "#fbeaf3", "late element"),
-    "dropped": (_FAINT, "white", "dropped element"),
+    "dropped": (FAINT, "white", "dropped element"),
 }
 """Edge, fill and wording of each element."""
-_METADATA: Final = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
+METADATA: Final = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
 _LEGEND: Final = (
     *("element", "late element", "dropped element", "watermark"),
     *("early pane", "on time pane", "late pane", "ideal"),
 )
-_STYLE: Final[dict[Any, Any]] = {
+STYLE: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "hatch.linewidth": 0.7,
@@ -68,10 +68,10 @@ def draw(shown: Scene, target: Path, *, unit: str, title: str) -> None:
     """
     with mpl.rc_context():
         mpl.rcdefaults()  # what somebody set for other pictures must not change this one
-        mpl.rcParams.update(_STYLE)
+        mpl.rcParams.update(STYLE)
         figure = Figure(figsize=(8, 5.6), dpi=150, facecolor="white", layout="constrained")
         _Drawing(figure.add_subplot(), shown, unit).draw(title)
-        figure.savefig(target, metadata=_METADATA[target.suffix])
+        figure.savefig(target, metadata=METADATA[target.suffix])
 
 
 class _Drawing:
@@ -98,20 +98,20 @@ class _Drawing:
         axes = self._axes
         axes.set_xlim(self._left, self._right)
         axes.set_ylim(self._bottom, self._top)
-        axes.set_xlabel(f"event time [{self._unit}]", color=_INK, labelpad=6)
-        axes.set_ylabel(f"processing time [{self._unit}]" if self._shown.clocked else "step", color=_INK)
+        axes.set_xlabel(f"event time [{self._unit}]", color=INK, labelpad=6)
+        axes.set_ylabel(f"processing time [{self._unit}]" if self._shown.clocked else "step", color=INK)
         finite = set(self._shown.times())
         bounds = sorted({bound for box in self._shown.boxes for bound in (box.start, box.end)} & finite)
         if 0 < len(bounds) <= _MOST_TICKS:
             axes.set_xticks([bound / self._scale for bound in bounds])
         axes.grid(color=_GRID, linewidth=0.8)
         axes.set_axisbelow(True)
-        axes.tick_params(colors=_INK, length=0)
+        axes.tick_params(colors=INK, length=0)
         for side, spine in axes.spines.items():
             spine.set_visible(side in ("left", "bottom"))
-            spine.set_color(_FAINT)
+            spine.set_color(FAINT)
         if title:
-            axes.set_title(title, color=_INK, fontsize=12, fontweight="bold", loc="left", pad=12)
+            axes.set_title(title, color=INK, fontsize=12, fontweight="bold", loc="left", pad=12)
         for box in self._shown.boxes:
             self._draw_box(box)
         self._draw_lines()
@@ -124,7 +124,7 @@ class _Drawing:
             bbox_to_anchor=(0.5, -0.13),
             ncols=4,
             frameon=False,
-            labelcolor=_INK,
+            labelcolor=INK,
             fontsize=9,
             handlelength=2.2,
             columnspacing=1.8,
@@ -184,7 +184,7 @@ class _Drawing:
             f"{word}  {taken_back}{'+' if box.retracted else ''}{box.text}",
             ha="center",
             va="center",
-            color=_INK,
+            color=INK,
             fontsize=9.5,
             fontweight="bold",
             zorder=8,
@@ -196,7 +196,7 @@ class _Drawing:
         if self._shown.clocked:
             low, high = max(self._left, self._bottom), min(self._right, self._top)
             (ideal,) = self._axes.plot(
-                [low, high], [low, high], color=_FAINT, linewidth=1.2, linestyle=(0, (1, 2.2)), zorder=1.5,
+                [low, high], [low, high], color=FAINT, linewidth=1.2, linestyle=(0, (1, 2.2)), zorder=1.5,
                 label="ideal: no delay",
             )  # fmt: skip
             self._legend["ideal"] = ideal
@@ -223,7 +223,7 @@ class _Drawing:
             }
             self._axes.plot(*at, markersize=_DOT, markeredgewidth=1.5, zorder=6, **style)
             if dot.fate == "dropped":
-                self._axes.plot(*at, marker=(2, 0, -45), markersize=_DOT, color=_FAINT, zorder=6.5)
+                self._axes.plot(*at, marker=(2, 0, -45), markersize=_DOT, color=FAINT, zorder=6.5)
             words: dict[str, Any] = {
                 "ha": "center",
                 "va": "center_baseline",

@@ -1,0 +1,176 @@
+"""`slackwater plan`: what a run of a job would read, what it would not and why. Nothing is executed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.ingest import History, InvalidJob, Job, Plan, load_job
+from slackwater.ingest import plan as make_plan
+from slackwater.ingest.bounds import read_fixed
+from slackwater.ingest.planner import SKIP_REASONS
+from slackwater.ingest.report import FATES, OMISSIONS, plan_as_json, stretches
+from slackwater.ingest.zones import local_of
+from slackwater.time import Range, now
+
+_WRONG_USE: Final = 2
+_FAILURE: Final = 1
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="the job file, as .properties or .yaml")]
+Now = Annotated[
+    str | None,
+    typer.Option("--now", metavar="T", help="plan as if it were this time, such as 2020-01-31T10:00:00Z"),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="a value for ${NAME}, or for a key of the job"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print the plan as JSON")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="draw a calendar, as .svg or .png")]
+Rows = Annotated[int, typer.Option("--rows", min=0, help="most rows of a table; 0 is all")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to ``app``.
+
+    >>> app = typer.Typer()
+    >>> register(app)
+    >>> [command.name for command in app.registered_commands]
+    ['plan']
+    """
+    app.command("plan")(plan)
+
+
+def plan(
+    job: JobFile,
+    at: Now = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    rows: Rows = 40,
+) -> None:
+    """Show what a run of JOB would read, what it would not read and why. Nothing is executed.
+
+    >>> from typer.testing import CliRunner
+    >>> app = typer.Typer()
+    >>> register(app)
+    >>> CliRunner().invoke(app, ["no-such.yaml"]).exit_code
+    2
+    """
+    try:
+        read = load_job(job, settings=_settings(settings or []))
+        made = make_plan(read, History(), _now(at, read))
+        if plot is not None:
+            _draw(made, read, plot)
+    except SlackwaterError as error:
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]error:[/] {escape(str(error))}", highlight=False
+        )
+        wrong_use = isinstance(error, (InvalidArgument, InvalidJob))
+        raise typer.Exit(_WRONG_USE if wrong_use else _FAILURE) from None
+    console = Console()
+    if as_json:
+        console.print(json.dumps(plan_as_json(made), indent=2), markup=False, highlight=False, soft_wrap=True)
+    else:
+        _Shown(made, console, read.settings.timezone, rows).show()
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for (name, equals, _), text in zip(pairs, given, strict=True):
+        if not equals or not name.strip():
+            raise InvalidArgument("--set", text, "has no name or no =", fix="write --set name=value")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _now(text: str | None, job: Job) -> int:
+    if text is None:
+        return now()
+    try:
+        return read_fixed(text).resolve(0, job.settings.timezone)
+    except InvalidArgument as error:
+        raise InvalidArgument("--now", text, error.reason, fix=error.fix) from None
+
+
+def _draw(made: Plan, job: Job, path: Path) -> None:
+    from slackwater.plot.calendar import save_calendar
+
+    title = f"{made.job}: what a run would read"
+    save_calendar(stretches(made), path, fates=FATES, place=job.settings.timezone, title=title)
+
+
+# ---- the tables
+
+
+class _Shown:
+    """The tables of one plan, with times as clocks in the timezone of the job show them."""
+
+    def __init__(self, made: Plan, console: Console, place: tzinfo, most: int) -> None:
+        self._made = made
+        self._console = console
+        self._place = place
+        self._most = most
+
+    def show(self) -> None:
+        """Everything."""
+        made, say = self._made, self._console.print
+        axis = f"{escape(made.watermark)} from {self._time(made.start)} to {self._time(made.end)}"
+        say(f"[bold]{escape(made.job)}[/] at {self._time(made.now)} {self._place}, {axis}", highlight=False)
+        say(f"overall cut-off: {self._time(made.overall) or 'none, there is no history'}\n", highlight=False)
+        self._table(
+            f"would run: {len(made.units)}",
+            ("#", "unit", "low", "high", "high watermark", "own cut-off", "leaves out"),
+            [
+                (str(number), str(work.unit), self._time(work.low), self._time(work.high),
+                 self._time(work.previous) or "new", self._time(work.own), self._range(work.left_out))
+                for number, work in enumerate(made.units[: self._most or None])
+            ],
+            len(made.units),
+        )  # fmt: skip
+        self._table(
+            f"would be skipped: {len(made.skipped)}",
+            ("unit", "partition", "high watermark", "own cut-off", "why"),
+            [
+                (str(unit.unit), self._range(Range(unit.start, unit.end)), self._time(unit.previous) or "new",
+                 self._time(unit.own), SKIP_REASONS[unit.reason])
+                for unit in made.skipped[: self._most or None]
+            ],
+            len(made.skipped),
+        )  # fmt: skip
+        for reason, count in Counter(unit.reason for unit in made.skipped).items():
+            say(f"  {count}: {SKIP_REASONS[reason]}")
+        for each in made.omissions:
+            stretch = self._range(Range(each.start, each.end))
+            say(f"[yellow]left out:[/] {stretch}: {OMISSIONS[each.reason]}", highlight=False)
+
+    def _table(self, title: str, columns: Sequence[str], rows: list[tuple[str, ...]], count: int) -> None:
+        """A table without the columns in which nothing stands."""
+        used = [number for number, _ in enumerate(columns) if any(row[number] for row in rows)]
+        table = Table(title=title, title_justify="left")
+        for number in used:
+            side: Literal["left", "right"] = "right" if columns[number] == "#" else "left"
+            table.add_column(columns[number], justify=side, overflow="fold")
+        for row in rows:
+            table.add_row(*(escape(row[number]) for number in used))
+        self._console.print(table if rows else f"{title}")
+        if count > len(rows):
+            self._console.print(f"  … and {count - len(rows)} more; --rows 0 shows all")
+
+    def _range(self, stretch: Range | None) -> str:
+        return "" if stretch is None else f"{self._time(stretch.start)} to {self._time(stretch.end)}"
+
+    def _time(self, at: int | None) -> str:
+        """A date where the day begins, otherwise with the time of day."""
+        if at is None:
+            return ""
+        return local_of(at, self._place).isoformat(" ").removesuffix(" 00:00:00")

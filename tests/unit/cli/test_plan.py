@@ -1,0 +1,112 @@
+"""`slackwater plan`: what it prints, what it draws, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from slackwater.cli import ingest
+
+ROOT = Path(__file__).parents[3]
+JOB = """
+ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}},
+               {name: country, type: unit, units: [NO, SE]}]
+ms.work.unit.partition: {monthly: [2020-01-01, 2020-02-01], daily: [2020-02-02, "-"]}
+ms.grace.period.days: ${days}
+days: 3
+ms.source.url: ${env:SLACKWATER_TEST_SECRET}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLACKWATER_TEST_SECRET", "hunter2")
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "orders.yaml"
+    path.write_text(JOB, encoding="utf-8")
+    return path
+
+
+def invoke(*arguments: object) -> Result:
+    app = typer.Typer()
+    ingest.register(app)
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def test_the_tables_say_what_would_run_and_what_is_left_out(job: Path) -> None:
+    shown = invoke(job, "--now", "2020-02-04T10:00:00Z")
+    assert shown.exit_code == 0
+    assert "orders at 2020-02-04 10:00:00 UTC, system from 2020-01-01 to 2020-02-04" in shown.output
+    assert "would run: 6" in shown.output
+    assert "country=NO" in shown.output
+    assert "2020-02-01 to 2020-02-02: in no sub-range of ms.work.unit.partition" in shown.output
+    assert "hunter2" not in shown.output
+
+
+def test_what_is_skipped_has_its_reason(job: Path) -> None:
+    shown = invoke(job, "--now", "2020-02-04", "--set", "ms.work.unit.parallelism.max=2", "--rows", "1")
+    assert "would run: 2" in shown.output
+    assert "would be skipped: 4" in shown.output
+    assert "4: more units than ms.work.unit.parallelism.max" in shown.output
+    assert "… and 3 more; --rows 0 shows all" in shown.output
+
+
+def test_json_is_all_of_the_plan_and_nothing_else(job: Path) -> None:
+    shown = invoke(job, "--now", "2020-02-04", "--json", "--set", "days=1")
+    plan = json.loads(shown.stdout)
+    assert [unit["unit"] for unit in plan["units"][:2]] == [{"country": "NO"}, {"country": "SE"}]
+    assert plan["left_out"][0]["reason"] == "gap"
+
+
+def test_times_are_those_of_the_timezone_of_the_job(job: Path) -> None:
+    shown = invoke(job, "--now", "2020-02-04", "--set", "ms.timezone=Asia/Tokyo", "--json")
+    assert json.loads(shown.stdout)["now"] == "2020-02-03T15:00:00Z"
+    assert (
+        "2020-02-04 Asia/Tokyo"
+        in invoke(job, "--now", "2020-02-04", "--set", "ms.timezone=Asia/Tokyo").output
+    )
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_calendar_is_drawn(job: Path, tmp_path: Path, suffix: str) -> None:
+    picture = tmp_path / f"plan.{suffix}"
+    assert invoke(job, "--now", "2020-02-04", "--plot", picture).exit_code == 0
+    assert picture.stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--now", "yesterday"], 2, "--now = 'yesterday'"),
+        (["--set", "days"], 2, "write --set name=value"),
+        (["--set", "days=-1", "--set", "ms.backfill=maybe"], 2, "orders has 2 problems"),
+        (["--set", "ms.work.unit.min.units=1000000"], 1, "only"),
+        (["--plot", "plan.gif"], 2, "use one of .svg, .png"),
+        (["--set", "ms.watermark=${env:SLACKWATER_TEST_SECRET}"], 2, "${env:SLACKWATER_TEST_SECRET}"),
+    ],
+)
+def test_a_failure_says_what_would_be_right(job: Path, arguments: list[str], code: int, said: str) -> None:
+    shown = invoke(job, *arguments)
+    assert shown.exit_code == code
+    assert said in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert "hunter2" not in shown.output
+
+
+def test_it_runs_as_a_program_without_spark(job: Path) -> None:
+    program = (
+        "import sys, typer; from slackwater.cli import ingest; app = typer.Typer(); ingest.register(app); "
+        "app(standalone_mode=False); assert not {'pyspark', 'py4j'} & set(sys.modules)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program, str(job), "--now", "2020-02-04", "--json"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    assert len(json.loads(shown.stdout)["units"]) == 6

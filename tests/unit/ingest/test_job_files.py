@@ -1,0 +1,321 @@
+"""Job files: both forms, references, secrets, and every mistake at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slackwater.ingest import InvalidJob, Job, load_job, parse_job
+from slackwater.ingest.keys import KEYS
+from slackwater.time import DAY, HOUR
+
+AXIS = '[{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}]'
+PROPERTIES = rf"""
+# orders of the shop
+ms.watermark = {AXIS}
+ms.work.unit.partition = \
+    daily
+ms.grace.period.days : 3
+job.class = somewhere.Else
+"""
+YAML = """
+ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}}]
+ms.work.unit.partition: daily
+ms.grace.period.days: 3
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(keys: dict[str, Any], **options: Any) -> list[str]:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(keys, **{"environment": {}, **options})
+    assert str(caught.value).count("\n") == len(caught.value.problems)
+    return [problem.key for problem in caught.value.problems]
+
+
+# ---- the two forms
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("orders.properties", PROPERTIES),
+        ("orders.pull", PROPERTIES),
+        ("orders.yaml", YAML),
+        ("orders.yml", YAML),
+    ],
+)
+def test_properties_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> None:
+    read = load_job(write(tmp_path, name, text)).settings
+    assert read.name == "orders"
+    assert read.partition.kind == "daily"
+    assert read.grace == 3 * DAY
+    assert read.axis.range == parse_job({"ms.watermark": AXIS}).settings.axis.range
+
+
+def test_yaml_guesses_nothing(tmp_path: Path) -> None:
+    text = "ms.watermark: [{name: id, type: unit, units: [NO, yes, on, 12:30, 2020-01-01, 0x10, 010]}]"
+    units = load_job(write(tmp_path, "a.yaml", text)).units
+    assert [unit.as_dict()["id"] for unit in units] == [
+        "NO",
+        "yes",
+        "on",
+        "12:30",
+        "2020-01-01",
+        "0x10",
+        "010",
+    ]
+
+
+def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
+    assert load_job(write(tmp_path, "a.yaml", "")).settings.axis.name == "system"
+    assert load_job(write(tmp_path, "a.properties", "# nothing")).settings.grace == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.txt", "", "neither properties nor YAML"),
+        ("a.yaml", "ms.backfill: true\nms.backfill: false", "written twice"),
+        ("a.properties", "ms.backfill=true\nms.backfill=false", "written 2 times"),
+        ("a.yaml", "a: [", "is not YAML in line 1"),
+        ("a.yaml", "- a", "list of keys"),
+        ("a.yaml", "ms:\n  backfill: true", "flat"),
+        ("a.yaml", "ms.backfill: !!python/object/apply:os.getcwd []", "is not YAML"),
+        ("a.properties", "ms.job.name=\\uzzzz", "hexadecimal"),
+        ("a.yaml", "ms.backfill:", "is empty"),
+        ("a.properties", "ms.grace.period.days=", "is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(InvalidJob, match=said):
+        load_job(write(tmp_path, name, text))
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob, match="cannot be read"):
+        load_job(tmp_path / "none.yaml")
+
+
+# ---- references
+
+
+def test_a_reference_is_a_key_a_setting_or_the_environment() -> None:
+    job = parse_job(
+        {"ms.job.name": "${team}-${ms.grace.period.days}-${what}-${env:PLACE}", "ms.grace.period.days": "3",
+         "team": "shop"},
+        settings={"what": "orders"}, environment={"PLACE": "north"},
+    )  # fmt: skip
+    assert job.settings.name == "shop-3-orders-north"
+
+
+def test_a_setting_wins_over_a_key() -> None:
+    assert (
+        parse_job({"ms.grace.period.days": 3}, settings={"ms.grace.period.days": "5"}).settings.grace
+        == 5 * DAY
+    )
+
+
+def test_a_reference_may_stand_for_a_whole_value() -> None:
+    job = parse_job(
+        {"ms.watermark": "${axis}", "axis": [{"name": "id", "type": "unit", "units": "${ids}"}], "ids": "a,b"}
+    )
+    assert [str(unit) for unit in job.units] == ["id=a", "id=b"]
+
+
+def test_what_comes_from_the_environment_is_not_read_for_references() -> None:
+    assert parse_job({"ms.job.name": "${env:A}"}, environment={"A": "${b}"}).settings.name == "${b}"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"ms.job.name": "${nothing}"},
+        {"ms.job.name": "${}"},
+        {"ms.job.name": "${env:NOTHING}"},
+        {"ms.job.name": "${ms.job.name}"},
+        {"ms.job.name": "${a}", "a": "x${b}", "b": "${a}"},
+        {"ms.job.name": "x", "unused": "${nothing}"},
+    ],
+)
+def test_an_unknown_or_circular_reference_is_an_error(keys: dict[str, Any]) -> None:
+    assert problems(keys)
+
+
+def test_a_circle_is_shown() -> None:
+    with pytest.raises(InvalidJob, match="a → b → c → a"):
+        parse_job({"a": "${b}", "b": "${c}", "c": "${a}"}, environment={})
+
+
+# ---- secrets
+
+SECRET = "p'ss \"w\\rd/9%"  # noqa: S105 - what is to be hidden, with all that quoting may change
+
+
+def spellings(text: str) -> bool:
+    return any(piece in text for piece in ("p'ss", "p\\'ss", "w\\rd", "w\\\\rd", "rd/9", "%22w"))
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_a_wrong_value_from_the_environment_is_not_shown(key: str) -> None:
+    for value in ("${env:SECRET}", ["${env:SECRET}"], {"${env:SECRET}": "${env:SECRET}"}, "[${env:SECRET}"):
+        with pytest.raises(InvalidJob) as caught:
+            parse_job({key: value, "ms.nothing": value}, environment={"SECRET": SECRET})
+        assert not spellings(str(caught.value))
+        assert not any(spellings(repr(problem)) for problem in caught.value.problems)
+
+
+def test_pieces_of_a_secret_are_not_shown_either() -> None:
+    watermark = '[{"name": "s", "type": "datetime", "range": {"from": "${env:SECRET}", "to": "-"}}]'
+    with pytest.raises(InvalidJob) as caught:
+        parse_job({"ms.watermark": watermark}, environment={"SECRET": "2020-01-01 10:00:00Mars/Olympus"})
+    assert "Olympus" not in str(caught.value)
+
+
+def test_a_job_shows_no_value_of_a_key() -> None:
+    url = "postgresql://reader:hunter2@example/shop"
+    job: Job = parse_job(
+        {"ms.source.url": url, "ms.source.http.headers": {"Key": "hunter2"}, "ms.source.query": "${env:Q}"},
+        environment={"Q": "select 'hunter2'"},
+    )
+    for text in (
+        repr(job),
+        str(job),
+        repr(job.settings),
+        str(job.settings),
+        repr(job.secrets),
+        f"{job.settings}",
+    ):
+        assert "hunter2" not in text
+    assert job.settings.source_url is not None
+    assert job.settings.source_url.get_secret_value() == url
+
+
+def test_addresses_and_headers_are_not_shown_when_wrong() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job({"ms.source.url": ["hunter2"], "ms.source.http.headers": {"Authorization": ["hunter2"]}})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "SLACKWATER_TEST_NAME", "orders")
+    assert parse_job({"ms.job.name": "${env:SLACKWATER_TEST_NAME}"}).settings.name == "orders"
+
+
+# ---- mistakes
+
+
+def test_all_mistakes_come_at_once() -> None:
+    found = problems(
+        {
+            "ms.watermark": [{"name": "s", "type": "datetime", "range": {"from": "2020-02-30", "to": "P1M"}}],
+            "ms.grace.period.days": "-1",
+            "ms.work.unit.partition": "lovely",
+            "ms.secondary.input": [{"path": "no-such-file"}],
+            "ms.backfil": "true",
+            "ms.job.name": "${nothing}",
+        }
+    )
+    assert found == [
+        "ms.job.name",
+        "ms.backfil",
+        "ms.watermark[0].range.from",
+        "ms.watermark[0].range.to",
+        "ms.grace.period.days",
+        "ms.work.unit.partition",
+        "ms.secondary.input[0].path",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("ms.watermarks", "ms.watermark"),
+        ("ms.grace.days", "ms.grace.period.days"),
+        ("ms.work.units.parallelism.max", "ms.work.unit.parallelism.max"),
+        ("ms.WATERMARK", "ms.watermark"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_one(key: str, meant: str) -> None:
+    with pytest.raises(InvalidJob, match=f"did you mean {meant}\\?"):
+        parse_job({key: "x"})
+
+
+def test_keys_of_others_are_left_alone() -> None:
+    assert parse_job({"job.name": "x", "extract.table.name": "y", "msx": "z"}).settings.name == "job"
+
+
+@pytest.mark.parametrize("period", ["grace", "abstinent"])
+def test_a_period_has_one_form(period: str) -> None:
+    assert problems({f"ms.{period}.period": "P3D", f"ms.{period}.period.days": 3}) == [f"ms.{period}.period"]
+    assert getattr(parse_job({f"ms.{period}.period": "P1DT12H"}).settings, period) == 36 * HOUR
+
+
+@pytest.mark.parametrize(
+    "text", ["P", "PT", "P1DT", "P1W", "P1M", "-P1D", "+P1D", "p1d", "1 day", "P1.5D", "3"]
+)
+def test_what_is_no_period(text: str) -> None:
+    assert problems({"ms.grace.period": text}) == ["ms.grace.period"]
+
+
+@pytest.mark.parametrize("text", ["1.0", "0L", "٣", "1e3", "", " ", "--1", "9" * 30, True, 1.0, [1]])
+def test_what_is_no_whole_number(text: object) -> None:
+    assert problems({"ms.work.unit.min.units": text}) == ["ms.work.unit.min.units"]
+
+
+@pytest.mark.parametrize("text", ["True", "FALSE", " true ", True])
+def test_words_in_any_case(text: object) -> None:
+    parse_job({"ms.backfill": text, "ms.abstinent.mode": "WAIT", "ms.watermark.rounding": "Partition"})
+
+
+@pytest.mark.parametrize(
+    "units",
+    ["", " ", ",", "a,,b", "a,", [], "[]", [""], ["a", 1], ["a", {"id": "b"}], [1, 2], [{}], [{"a": []}],
+     {"a": "b"}, '{"a": "b"}', "[a", 5, None, True],
+)  # fmt: skip
+def test_what_lists_no_units(units: object) -> None:
+    found = problems({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]})
+    assert found == ["ms.watermark[0].units"]
+
+
+def test_units_are_the_same_in_every_notation() -> None:
+    notations: list[Any] = [
+        "a,b",
+        " a , b ",
+        ["a", "b"],
+        '["a", "b"]',
+        [{"id": "a"}, {"id": "b"}],
+        '[{"id": "a"}, {"id": "b"}]',
+    ]
+    found = {
+        tuple(
+            unit.key
+            for unit in parse_job({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]}).units
+        )
+        for units in notations
+    }
+    assert found == {('{"id":"a"}', '{"id":"b"}')}
+
+
+def test_the_order_of_the_fields_of_a_unit_does_not_matter() -> None:
+    units = [{"site": "x", "table": "t"}, {"table": "t", "site": "x"}]
+    assert len(parse_job({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]}).units) == 1
+
+
+@pytest.mark.parametrize(
+    "partition",
+    ["", "composite", "hourly,daily", {}, [], 5, {"daily": "2020-01-01"}, {"daily": ["2020-01-01", "P1D"]},
+     {"daily": ["-", "2020-01-01"]}, {"daily": ["2020-01-01", None]}, '{"daily": ["2020-01-01", "-"]', "null",
+     {"daily": ["2020-01-01", "-"], "Daily": ["2020-02-01", "-"]},
+     '{"daily": ["2020-01-01", "2020-02-01"], "daily": ["2020-02-01", "-"]}'],
+)  # fmt: skip
+def test_what_is_no_partition(partition: object) -> None:
+    assert problems({"ms.work.unit.partition": partition}) == ["ms.work.unit.partition"]

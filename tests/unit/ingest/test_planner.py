@@ -1,0 +1,249 @@
+"""What a plan says beside its ranges: why not, what is left out, when to start; and its two modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slackwater.ingest import WHOLE, History, InvalidJob, Plan, TooFewUnits, parse_job, plan, unit_of
+from slackwater.ingest.report import plan_as_json, stretches
+from slackwater.time import HOUR, SECOND, format_instant, instant
+
+
+def at(text: str) -> int:
+    return instant(text if "T" in text else f"{text}T00:00:00Z")
+
+
+def made(
+    now: str, *, begin: str = "2020-01-01", to: str = "P0D", units: str = "", history: Any = (), **keys: Any
+) -> Plan:
+    watermark: list[dict[str, Any]] = [
+        {"name": "system", "type": "datetime", "range": {"from": begin, "to": to}}
+    ]
+    if units:
+        watermark.append({"name": "id", "type": "unit", "units": units})
+    options = {f"ms.{name.replace('_', '.')}": value for name, value in keys.items()}
+    job = parse_job({"ms.watermark": watermark, **options}, environment={})
+    rows = [(at(start), unit, at(high)) for start, unit, high in history]
+    return plan(job, History(rows), at(now))
+
+
+def ranges(shown: Plan) -> list[tuple[str, str]]:
+    return [(format_instant(work.low)[:13], format_instant(work.high)[:13]) for work in shown.units]
+
+
+A, B = unit_of({"id": "a"}).key, unit_of({"id": "b"}).key
+
+
+def test_each_unit_that_does_not_run_says_why() -> None:
+    shown = made(
+        "2020-01-20",
+        units="a,b",
+        work_unit_partition="weekly",
+        abstinent_period_days=2,
+        work_unit_parallelism_max=1,
+        history=[
+            ("2020-01-01", A, "2020-01-08"),
+            ("2020-01-08", A, "2020-01-14"),
+            ("2020-01-15", A, "2020-01-16"),
+            ("2020-01-01", B, "2020-01-08"),
+            ("2020-01-08", B, "2020-01-15"),
+            ("2020-01-15", B, "2020-01-19"),
+        ],
+    )
+    assert [(unit.unit.key, format_instant(unit.start)[:10], unit.reason) for unit in shown.skipped] == [
+        (A, "2020-01-01", "read"),
+        (B, "2020-01-01", "read"),
+        (A, "2020-01-08", "abstinent"),
+        (B, "2020-01-08", "read"),
+        (B, "2020-01-15", "abstinent"),
+    ]
+    [work] = shown.units
+    assert (work.unit.key, format_instant(work.low)[:10]) == (A, "2020-01-18")
+    assert shown.overall == at("2020-01-19")
+
+
+def test_a_unit_behind_the_overall_cut_off_says_so() -> None:
+    history = [("2020-01-01", "{}", "2020-02-01"), ("2020-02-01", "{}", "2020-02-20")]
+    shown = made("2020-02-21", work_unit_partition="monthly", grace_period_days=5, history=history)
+    assert [(unit.reason, unit.unread) for unit in shown.skipped] == [("cut-off", None)]
+    assert shown.skipped[0].own == at("2020-01-27")
+
+
+def test_the_cap_leaves_the_rest_to_a_later_run() -> None:
+    shown = made("2020-01-04", work_unit_partition="daily", work_unit_parallelism_max=1)
+    assert len(shown.units) == 1
+    assert [unit.reason for unit in shown.skipped] == ["parallelism", "parallelism"]
+
+
+def test_what_the_abstinent_period_leaves_out_is_in_the_plan() -> None:
+    history = [("2020-01-01", "{}", "2020-01-15")]
+    [work] = made("2020-01-20", abstinent_period_days=3, history=history).units
+    assert str(work.left_out) == "[2020-01-15T00:00:00Z, 2020-01-18T00:00:00Z)"
+    [work] = made("2020-01-20", abstinent_period_days=3, grace_period_days=3, history=history).units
+    assert work.left_out is None
+
+
+@pytest.mark.parametrize(
+    ("now", "grace", "expected"),
+    [
+        ("2020-01-16", 0, []),
+        ("2020-01-18", 0, []),  # end equals the own cut-off
+        ("2020-01-19", 0, [("2020-01-15T00", "2020-01-19T00")]),
+        ("2020-01-17", 1, []),
+        ("2020-01-18", 1, [("2020-01-15T00", "2020-01-18T00")]),
+        ("2020-01-16", 5, [("2020-01-13T00", "2020-01-16T00")]),  # own lies before the high watermark
+    ],
+)
+def test_a_unit_that_waits_reads_everything_since_its_high_watermark(
+    now: str, grace: int, expected: list[tuple[str, str]]
+) -> None:
+    history = [("2020-01-01", "{}", "2020-01-15")]
+    options: dict[str, Any] = {
+        "abstinent_period_days": 3,
+        "abstinent_mode": "wait",
+        "grace_period_days": grace,
+    }
+    shown = made(now, history=history, **options)
+    assert ranges(shown) == expected
+    assert all(work.left_out is None for work in shown.units)
+
+
+def test_a_partition_that_ended_while_its_unit_waited_is_read_to_its_end() -> None:
+    history = [("2020-01-01", "{}", "2020-01-31")]
+    options: dict[str, Any] = {
+        "abstinent_period_days": 3,
+        "abstinent_mode": "wait",
+        "work_unit_partition": "monthly",
+    }
+    assert ranges(made("2020-02-03", history=history, **options)) == [("2020-02-01T00", "2020-02-03T00")]
+    assert ranges(made("2020-02-04", history=history, **options)) == [
+        ("2020-01-31T00", "2020-02-01T00"),
+        ("2020-02-01T00", "2020-02-04T00"),
+    ]
+
+
+def test_with_a_fixed_end_a_unit_waits_for_the_clock() -> None:
+    options: dict[str, Any] = {
+        "to": "2020-01-16", "abstinent_period_days": 3, "abstinent_mode": "wait",
+        "history": [("2020-01-01", "{}", "2020-01-15")],
+    }  # fmt: skip
+    assert ranges(made("2020-01-18", **options)) == []
+    assert ranges(made("2020-01-18T00:00:01Z", **options)) == [("2020-01-15T00", "2020-01-16T00")]
+
+
+@pytest.mark.parametrize(
+    ("partition", "to", "expected"),
+    [
+        ("daily", "P1D", "2020-04-24T15:30:00Z"),
+        ("none", "P2DT5H", "2020-04-23T10:30:00Z"),
+        ("hourly", "P0DT0H", "2020-04-25T15:30:00Z"),
+        ('{"weekly": ["2020-01-01", "-"]}', "P1D", "2020-04-24T15:30:00Z"),
+        ("weekly", "P1D", "2020-04-24T00:00:00Z"),
+        ("monthly", "P2DT5H", "2020-04-23T10:00:00Z"),
+        ("Yearly", "P0DT0H3M", "2020-04-25T15:27:00Z"),
+        ("yearly", "-", "2020-04-25T15:30:00Z"),
+        ("daily", "2020-04-01 10:11:12", "2020-04-01T10:11:12Z"),
+    ],
+)
+def test_rounding_by_the_partition(partition: str, to: str, expected: str) -> None:
+    shown = made("2020-04-25T15:30:45Z", to=to, watermark_rounding="partition", work_unit_partition=partition)
+    assert format_instant(shown.end) == expected
+
+
+def test_gaps_and_incomplete_tails_are_named() -> None:
+    composite = {"monthly": ["2020-01-10", "2020-02-20"], "daily": ["2020-03-01", "2020-03-03"]}
+    shown = made("2020-03-04", work_unit_partition=composite, work_unit_partial_partition=False)
+    assert [
+        (format_instant(each.start)[:10], format_instant(each.end)[:10], each.reason)
+        for each in shown.omissions
+    ] == [
+        ("2020-01-01", "2020-01-10", "gap"),
+        ("2020-02-10", "2020-02-20", "incomplete"),
+        ("2020-02-20", "2020-03-01", "gap"),
+        ("2020-03-03", "2020-03-04", "gap"),
+    ]
+
+
+def test_units_start_one_after_the_other() -> None:
+    shown = made("2020-01-04", work_unit_partition="daily", work_unit_pacing_seconds=10)
+    assert [shown.not_before(index) - shown.now for index in range(3)] == [0, 10 * SECOND, 20 * SECOND]
+
+
+def test_too_few_units_is_a_failure_of_its_own() -> None:
+    with pytest.raises(TooFewUnits) as caught:
+        made("2020-01-02", work_unit_min_units=2)
+    assert (caught.value.planned, caught.value.wanted) == (1, 2)
+
+
+def test_backfill_has_no_cut_off() -> None:
+    shown = made("2020-01-04", backfill=True, history=[("2020-01-01", "{}", "2020-01-04")])
+    assert shown.overall is None
+    assert ranges(shown) == [("2020-01-01T00", "2020-01-04T00")]
+
+
+def test_a_from_before_the_calendar_is_an_error_of_the_job() -> None:
+    with pytest.raises(InvalidJob, match=r"ms\.watermark"):
+        made("2020-01-01", begin="P800000D")
+
+
+def test_planning_changes_nothing_and_is_repeatable() -> None:
+    job = parse_job({"ms.work.unit.partition": "daily", "ms.grace.period.days": 2}, environment={})
+    history = History([(at("2019-01-01"), WHOLE.key, at("2019-01-01") + HOUR)])
+    first = plan(job, history, at("2020-01-01"))
+    assert list(history.rows()) == [(at("2019-01-01"), WHOLE.key, at("2019-01-01") + HOUR)]
+    assert plan(job, history, at("2020-01-01")) == first
+
+
+# ---- as JSON, and as stretches
+
+
+def test_json_has_ranges_reasons_and_cut_offs() -> None:
+    history = [("2020-01-01", "{}", "2020-01-15")]
+    shown = plan_as_json(made("2020-01-20", abstinent_period_days=3, history=history))
+    [unit] = shown["units"]
+    assert unit["own_cut_off"] == unit["low"] == "2020-01-18T00:00:00Z"
+    assert unit["left_out"] == ["2020-01-15T00:00:00Z", "2020-01-18T00:00:00Z"]
+    assert shown["overall_cut_off"] == unit["high_watermark"] == "2020-01-15T00:00:00Z"
+    [skipped] = plan_as_json(made("2020-01-16", abstinent_period_days=3, history=history))["skipped"]
+    assert (skipped["reason"], skipped["unread"]) == (
+        "abstinent",
+        ["2020-01-15T00:00:00Z", "2020-01-16T00:00:00Z"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {("2020-01-01", "2020-01-15", "read"), ("2020-01-15", "2020-01-20", "new")}),
+        (
+            {"grace_period_days": 2},
+            {
+                ("2020-01-01", "2020-01-13", "read"),
+                ("2020-01-13", "2020-01-15", "again"),
+                ("2020-01-15", "2020-01-20", "new"),
+            },
+        ),
+        (
+            {"abstinent_period_days": 2},
+            {
+                ("2020-01-01", "2020-01-15", "read"),
+                ("2020-01-15", "2020-01-17", "left out"),
+                ("2020-01-17", "2020-01-20", "new"),
+            },
+        ),
+        (
+            {"abstinent_period_days": 9},
+            {("2020-01-01", "2020-01-15", "read"), ("2020-01-15", "2020-01-20", "waits")},
+        ),
+        ({"backfill": True}, {("2020-01-01", "2020-01-20", "new")}),
+    ],
+)
+def test_every_stretch_of_time_has_one_fate(
+    options: dict[str, Any], expected: set[tuple[str, str, str]]
+) -> None:
+    shown = made("2020-01-20", history=[("2020-01-01", "{}", "2020-01-15")], **options)
+    found = stretches(shown)
+    assert {(format_instant(a)[:10], format_instant(b)[:10], fate) for a, b, fate in found} == expected
+    assert set(found.values()) == {1}
