@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from slackwater.errors import InvalidArgument, SlackwaterError
-from slackwater.ingest import History, InvalidJob, Job, Plan, load_job
+from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.bounds import read_fixed
 from slackwater.ingest.planner import SKIP_REASONS
@@ -59,14 +59,7 @@ def plan(
     plot: Plot = None,
     rows: Rows = 40,
 ) -> None:
-    """Show what a run of JOB would read, what it would not read and why. Nothing is executed.
-
-    >>> from typer.testing import CliRunner
-    >>> app = typer.Typer()
-    >>> register(app)
-    >>> CliRunner().invoke(app, ["no-such.yaml"]).exit_code
-    2
-    """
+    """Show what a run of JOB would read, what it would not read and why. Nothing is executed."""
     try:
         read = load_job(job, settings=_settings(settings or []))
         made = make_plan(read, History(), _now(at, read))
@@ -76,7 +69,7 @@ def plan(
         Console(stderr=True, soft_wrap=True).print(
             f"[bold red]error:[/] {escape(str(error))}", highlight=False
         )
-        wrong_use = isinstance(error, (InvalidArgument, InvalidJob))
+        wrong_use = isinstance(error, InvalidArgument)
         raise typer.Exit(_WRONG_USE if wrong_use else _FAILURE) from None
     console = Console()
     if as_json:

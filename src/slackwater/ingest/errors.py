@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slackwater.errors import SlackwaterError
+from slackwater.errors import InvalidArgument, SlackwaterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,15 @@ class Problem:
         return f"{self.key}{given}: {self.reason}; {self.fix}"
 
 
-class InvalidJob(SlackwaterError, ValueError):
-    """A job that cannot be used. Nothing of it was run."""
+class InvalidJob(InvalidArgument):
+    """A job that cannot be used, with everything that is wrong with it. Nothing of it was run."""
 
     def __init__(self, problems: Iterable[Problem], *, source: str = "the job") -> None:
         self.problems = tuple(problems)
-        self.source = source
         found = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__("\n  ".join([f"{source} has {found}:", *map(str, self.problems)]))
+        super().__init__("job", source, f"has {found}", fix="correct all of them")
+        self.message = "\n  ".join([f"{source} has {found}:", *map(str, self.problems)])
+        self.args = (self.message,)
 
 
 class TooFewUnits(SlackwaterError):

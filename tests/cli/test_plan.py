@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli import ingest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 JOB = """
 ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}},
                {name: country, type: unit, units: [NO, SE]}]
