@@ -6,7 +6,6 @@ at those before it, which is how two keys that exclude each other complain with 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import tzinfo
@@ -221,7 +220,7 @@ class Settings(EndpointKeys):
     name: Text = Field(
         "job",
         alias="ms.job.name",
-        description="under which name the state is kept; default: the name of the file",
+        description="under which name the state is kept",
     )
     timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
         _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
@@ -387,6 +386,14 @@ class Settings(EndpointKeys):
     __str__ = __repr__
 
 
+_DEFAULTS_IN_WORDS: Final = {
+    "ms.job.name": "the name of the file",
+    "ms.timezone": "`UTC`",
+    "ms.work.unit.partition": "`none`",
+    "ms.grace.period.days": "`0`",
+    "ms.abstinent.period.days": "`0`",
+}
+
 KEYS: Final = {str(field.alias): field for field in Settings.model_fields.values()}
 """Every key with its field."""
 
@@ -400,12 +407,13 @@ def keys_table() -> str:
     lines = ["| key | meaning | default |", "|---|---|---|"]
     for key in sorted(KEYS):
         field = KEYS[key]
-        default = "" if field.default is None or field.is_required() else _default_text(key, field.default)
-        lines.append(f"| `{key}` | {field.description} | {default} |")
+        lines.append(f"| `{key}` | {field.description} | {_default_text(key, field.default)} |")
     return "\n".join(lines) + "\n"
 
 
 def _default_text(key: str, default: object) -> str:
-    if isinstance(default, (bool, int, str)):
-        return f"`{json.dumps(default) if isinstance(default, bool) else default}`"
-    return {"ms.timezone": "`UTC`", "ms.work.unit.partition": "`none`"}.get(key, "")
+    if key in _DEFAULTS_IN_WORDS:
+        return _DEFAULTS_IN_WORDS[key]
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{default}`" if isinstance(default, (int, str)) else ""

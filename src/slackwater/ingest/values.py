@@ -43,12 +43,20 @@ def wrong(reason: str, fix: str) -> PydanticCustomError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that looks most like ``name``.
+    """The known name that looks most like ``name``; one that only goes on where ``name`` ends comes first.
 
     >>> nearest("ms.grace.days", ["ms.backfill", "ms.grace.period.days"])
     'ms.grace.period.days'
+    >>> nearest("ms.pacing", ["ms.facing", "ms.pacing.seconds"])
+    'ms.pacing.seconds'
     """
-    return max(known, key=lambda each: difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio())
+    given = name.lower()
+
+    def likeness(each: str) -> tuple[bool, float]:
+        ratio = difflib.SequenceMatcher(None, given, each.lower()).ratio()
+        return each.lower().startswith(f"{given}."), ratio
+
+    return max(known, key=likeness)
 
 
 def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
