@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import tzinfo
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.bounds import NOW, Bound, read_bound, read_fixed
+from slackwater.ingest.bounds import NOW, read_fixed
 from slackwater.ingest.endpoints import EndpointKeys
 from slackwater.ingest.parameters import Parameter
 from slackwater.ingest.partitions import KINDS, Partitioning, SubRange
-from slackwater.ingest.units import Unit, distinct, unit_of
+from slackwater.ingest.units import Unit
 from slackwater.ingest.values import (
     AsList,
     Days,
@@ -32,102 +32,15 @@ from slackwater.ingest.values import (
     word,
     wrong,
 )  # fmt: skip
+from slackwater.ingest.watermarks import DEFAULT_AXIS, DatetimeWatermark, Watermark, one_of_each
 from slackwater.ingest.zones import zone
 from slackwater.time import DAY, END_OF_TIME
 
-_UNITS_FIX: Final = 'write "a,b", ["a", "b"] or [{"id": "a"}, {"id": "b"}]'
 _PARTITION_FIX: Final = (
     f"write one of {', '.join(KINDS)}, or "
     '{"monthly": ["2020-01-01", "2020-06-01"], "daily": ["2020-06-01", "-"]}'
 )
 _UTC: Final = zone("Z")
-
-
-# ---- ms.watermark
-
-
-class AxisRange(Part):
-    """Where the time axis of a job begins and ends."""
-
-    start: Annotated[Bound, PlainValidator(reading(read_bound))] = Field(alias="from")
-    end: Annotated[Bound, PlainValidator(reading(lambda text: read_bound(text, open_end=True)))] = Field(
-        alias="to"
-    )
-
-
-class DatetimeWatermark(Part):
-    """The time axis."""
-
-    name: Text
-    type: Literal["datetime"]
-    range: AxisRange
-
-    @property
-    def start(self) -> Bound:
-        """Where the axis begins."""
-        return self.range.start
-
-    @property
-    def end(self) -> Bound:
-        """Where the axis ends."""
-        return self.range.end
-
-
-class UnitWatermark(Part):
-    """Units that the job file lists itself."""
-
-    name: Text
-    type: Literal["unit"]
-    units: tuple[Unit, ...]
-
-    @field_validator("units", mode="plain")
-    @classmethod
-    def _read_units(cls, value: object, info: ValidationInfo) -> tuple[Unit, ...]:
-        return read_units(value, info.data.get("name", "unit"))
-
-
-def read_units(value: object, name: str) -> tuple[Unit, ...]:
-    """The units that ``value`` lists, each once: words become values of ``name``.
-
-    >>> [unit.key for unit in read_units("a, b,a", "id")]
-    ['{"id":"a"}', '{"id":"b"}']
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        value = (
-            read_json(text, "a list")
-            if text[:1] in {"[", "{"}
-            else [item.strip() for item in text.split(",")]
-        )
-    if not isinstance(value, list):
-        raise wrong("is not a list of units", _UNITS_FIX)
-    if not value:
-        raise wrong("lists no unit", _UNITS_FIX)
-    if all(isinstance(item, str) for item in value):
-        if not all(item.strip() for item in value):
-            raise wrong("has a unit without a name", _UNITS_FIX)
-        return distinct(unit_of({name: item}) for item in value)
-    if not all(isinstance(item, dict) and item for item in value):
-        raise wrong("does not list only texts, or only objects with fields", _UNITS_FIX)
-    try:
-        return distinct(unit_of(item) for item in value)
-    except InvalidArgument as error:
-        raise wrong(f"has a unit with a value that {error.reason}", error.fix or _UNITS_FIX) from None
-
-
-Watermark = Annotated[DatetimeWatermark | UnitWatermark, Field(discriminator="type")]
-
-DEFAULT_AXIS: Final = DatetimeWatermark.model_validate(
-    {"name": "system", "type": "datetime", "range": {"from": "2019-01-01", "to": "-"}}
-)
-"""The axis of a job that names none."""
-
-
-def _one_of_each(items: tuple[DatetimeWatermark | UnitWatermark, ...]) -> Any:
-    for kind in ("datetime", "unit"):
-        if sum(item.type == kind for item in items) > 1:
-            raise wrong(f"has several items of type {kind}", f"keep one item of type {kind}")
-    return items
 
 
 # ---- ms.work.unit.partition
@@ -225,7 +138,7 @@ class Settings(EndpointKeys):
     timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
         _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
     )
-    watermark: Annotated[tuple[Watermark, ...], AfterValidator(_one_of_each), AsList] = Field(
+    watermark: Annotated[tuple[Watermark, ...], AfterValidator(one_of_each), AsList] = Field(
         (),
         alias="ms.watermark",
         description=(

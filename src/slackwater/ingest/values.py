@@ -54,7 +54,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     def likeness(each: str) -> tuple[bool, float]:
         ratio = difflib.SequenceMatcher(None, given, each.lower()).ratio()
-        return each.lower().startswith(f"{given}."), ratio
+        return f"{each.lower()}.".startswith(f"{given}."), ratio
 
     return max(known, key=likeness)
 
