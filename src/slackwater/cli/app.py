@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from slackwater.cli import controller, stream
+from slackwater.cli import controller, ingest, stream
 from slackwater.cli.console import Group
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.add_typer(stream.app, name="stream")
 app.command("controller")(controller.controller)
+ingest.register(app)
 
 
 def main() -> None:
