@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
+import sqlalchemy as sql
 from typer.testing import CliRunner, Result
 
-from slackwater.cli import ingest
+from slackwater.cli.app import app
+from slackwater.ingest import WorkUnit, unit_of
+from slackwater.ingest.state import record_success
+from slackwater.metadata.store import open_store
+from slackwater.time import instant
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -35,9 +39,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def invoke(*arguments: object) -> Result:
-    app = typer.Typer()
-    ingest.register(app)
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, ["plan", *(str(each) for each in arguments)])
 
 
 def test_the_tables_say_what_would_run_and_what_is_left_out(job: Path) -> None:
@@ -100,13 +102,51 @@ def test_a_failure_says_what_would_be_right(job: Path, arguments: list[str], cod
     assert "hunter2" not in shown.output
 
 
-def test_it_runs_as_a_program_without_spark(job: Path) -> None:
-    program = (
-        "import sys, typer; from slackwater.cli import ingest; app = typer.Typer(); ingest.register(app); "
-        "app(standalone_mode=False); assert not {'pyspark', 'py4j'} & set(sys.modules)"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", program, str(job), "--now", "2020-02-04", "--json"],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+def test_it_runs_as_a_program(job: Path) -> None:
+    program = [sys.executable, "-m", "slackwater.cli", "plan", str(job), "--now", "2020-02-04", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    shown = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
     assert len(json.loads(shown.stdout)["units"]) == 6
+
+
+def test_planning_imports_no_spark() -> None:
+    program = "import sys, slackwater.cli.ingest; sys.exit(bool({'pyspark', 'py4j'} & set(sys.modules)))"
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    )
+
+
+# ---- the state
+
+
+def test_what_succeeded_before_comes_from_the_store(job: Path, store_url: str) -> None:
+    norway = unit_of({"country": "NO"})
+    january = WorkUnit(instant("2020-01-01T00:00:00Z"), instant("2020-02-01T00:00:00Z"), norway, 0)
+    with open_store(store_url) as store:
+        store.write(lambda connection: record_success(connection, "orders", "system", january))
+        store.write(lambda connection: record_success(connection, "others", "system", january))
+    shown = invoke(job, "--now", "2020-02-03", "--state", store_url, "--json", "--set", "days=0")
+    plan = json.loads(shown.stdout)
+    assert plan["overall_cut_off"] == "2020-02-01T00:00:00Z"
+    assert [(unit["unit"]["country"], unit["low"][:10]) for unit in plan["units"]] == [
+        ("SE", "2020-01-01"),
+        ("NO", "2020-02-02"),
+        ("SE", "2020-02-02"),
+    ]
+    assert [(unit["unit"], unit["reason"]) for unit in plan["skipped"]] == [({"country": "NO"}, "read")]
+
+
+def test_a_plan_leaves_the_store_as_it_is(job: Path, tmp_path: Path, store_url: str) -> None:
+    if store_url.startswith("sqlite"):
+        (tmp_path / "store.db").touch()
+    shown = invoke(job, "--now", "2020-02-03", "--state", store_url, "--json")
+    assert len(json.loads(shown.stdout)["units"]) == 4
+    with open_store(store_url, upgrade=False) as store:
+        assert store.read(lambda connection: sql.inspect(connection).get_table_names()) == []
+
+
+def test_a_store_that_is_not_there_is_an_error(job: Path, tmp_path: Path) -> None:
+    shown = invoke(job, "--state", f"sqlite:///{tmp_path}/none.db")
+    assert shown.exit_code == 2
+    assert "leave it out to plan without history" in shown.stderr
+    assert not (tmp_path / "none.db").exists()

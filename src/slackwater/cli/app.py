@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 app.add_typer(stream.app, name="stream")
 app.command("controller")(controller.controller)
-ingest.register(app)
+app.command("plan")(ingest.plan)
 
 
 def main() -> None:

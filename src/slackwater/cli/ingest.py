@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.cli.console import AsJson, write_json
+from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.bounds import read_fixed
 from slackwater.ingest.planner import SKIP_REASONS
 from slackwater.ingest.report import FATES, OMISSIONS, plan_as_json, stretches
+from slackwater.ingest.state import look_up_history
 from slackwater.ingest.zones import local_of
 from slackwater.time import Range, now
-
-_WRONG_USE: Final = 2
-_FAILURE: Final = 1
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="the job file, as .properties or .yaml")]
 Now = Annotated[
@@ -35,47 +33,39 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="a value for ${NAME}, or for a key of the job"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print the plan as JSON")]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="URL",
+        envvar="SLACKWATER_STORE",
+        help="the store with the history of the job; without it, nothing was read before",
+    ),
+]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="draw a calendar, as .svg or .png")]
 Rows = Annotated[int, typer.Option("--rows", min=0, help="most rows of a table; 0 is all")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to ``app``.
-
-    >>> app = typer.Typer()
-    >>> register(app)
-    >>> [command.name for command in app.registered_commands]
-    ['plan']
-    """
-    app.command("plan")(plan)
 
 
 def plan(
     job: JobFile,
     at: Now = None,
+    state: State = None,
     settings: Set = None,
     as_json: AsJson = False,
     plot: Plot = None,
     rows: Rows = 40,
 ) -> None:
     """Show what a run of JOB would read, what it would not read and why. Nothing is executed."""
-    try:
-        read = load_job(job, settings=_settings(settings or []))
-        made = make_plan(read, History(), _now(at, read))
-        if plot is not None:
-            _draw(made, read, plot)
-    except SlackwaterError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {escape(str(error))}", highlight=False
-        )
-        wrong_use = isinstance(error, InvalidArgument)
-        raise typer.Exit(_WRONG_USE if wrong_use else _FAILURE) from None
-    console = Console()
+    read = load_job(job, settings=_settings(settings or []))
+    name, watermark = read.settings.name, read.settings.axis.name
+    history = History() if state is None else look_up_history(state, name, watermark)
+    made = make_plan(read, history, _now(at, read))
+    if plot is not None:
+        _draw(made, read, plot)
     if as_json:
-        console.print(json.dumps(plan_as_json(made), indent=2), markup=False, highlight=False, soft_wrap=True)
+        write_json(plan_as_json(made))
     else:
-        _Shown(made, console, read.settings.timezone, rows).show()
+        _Shown(made, Console(), read.settings.timezone, rows).show()
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0002"
+NEWEST: Final = "0003"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -170,4 +170,14 @@ group_segments: Final = Table(
     Column("finished", Boolean, nullable=False),
     Column("reader", Text),  # nobody: it waits for one
     _of_group(),
+)
+
+high_watermarks: Final = Table(
+    "slackwater_high_watermarks",
+    TABLES,
+    Column("job", Text, primary_key=True),
+    Column("watermark", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the partition
+    Column("unit", Text, primary_key=True),  # its values as JSON with sorted names
+    Column("high", BigInteger, nullable=False),
 )

@@ -96,8 +96,10 @@ class MetadataStore:
         return f"MetadataStore({shown(self.url)!r})"
 
 
-def open_store(url: str | URL) -> MetadataStore:
+def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
     """The store at an address, its tables created or brought up to date.
+
+    Who only looks leaves the tables as they are: without ``upgrade`` they may be older, or not there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
@@ -113,7 +115,8 @@ def open_store(url: str | URL) -> MetadataStore:
 
             if found is not None and found not in migrations.known():
                 raise UnknownSchemaVersion(shown(address), found, migrations.known())
-            store.write(migrations.upgrade)
+            if upgrade:
+                store.write(migrations.upgrade)
     except BaseException:
         store.close()
         raise
