@@ -7,7 +7,7 @@ watermark is not given: it follows from the rows, and a scenario that expects an
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +57,8 @@ class Scenario:
     policy: WatermarkPolicy = field(default_factory=lambda: Lag(0))
     stream_options: dict[str, Any] = field(default_factory=dict)
     schema: pa.Schema = SCHEMA
+    through: Callable[[Stream], Stream] = lambda rows: rows
+    """What happens to the rows before they are in windows."""
 
     def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
         return stream(
@@ -66,7 +68,7 @@ class Scenario:
     def windowed(self, df: DataFrame, times: Sequence[int]) -> Windowed:
         options = self.options
         windowed = (
-            self.stream(df, times)
+            self.through(self.stream(df, times))
             .key_by(*options.key)
             .window(options.window)
             .trigger(options.trigger, allow_data_loss=True)

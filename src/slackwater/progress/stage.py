@@ -172,7 +172,7 @@ class AsyncStage(Generic[Item, Result]):
                             raise self._failed(item, attempt, _reason(error)) from error
                     await asyncio.sleep(self._retry.delay(attempt))
         except TimeoutError as error:
-            raise self._failed(item, attempt, f"no result after {self._timeout} s") from error
+            raise self._failed(item, attempt, f"no result after {self._timeout} s, its timeout") from error
 
     def _failed(self, item: Item, attempts: int, reason: str) -> AsyncItemFailed:
         try:

@@ -43,6 +43,8 @@ PLACE: Final = "event:bucket"
 """The place of the row's bucket in the list of buckets."""
 CONTROL: Final = "event:control"
 """The header of a buffer of an operator that comes before, in a row of its own; null in rows of data."""
+WITNESS: Final = "event:witness"
+"""True in a row that only tells its time, because a step before has filtered what it held."""
 FURTHEST: Final = 2**62
 """Event times further from 1970 than this (146,000 years) are taken for invalid."""
 
@@ -101,6 +103,7 @@ class Shipper:
         # Rows that belong to a numbered buffer are counted with it, because it may have come before.
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
         header = Shipment(self.input, task, part, observations, results, invalid, chunks)
+        frame, rejects = _elements(frame), _elements(rejects)
         parts = _by_place(frame)
         for place, bucket in enumerate(self.buckets):
             yield bucket, *self._sent(header, parts.get(place))
@@ -178,6 +181,11 @@ def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
     frame = pl.DataFrame(pa.Table.from_batches(batches))
     # Spark names the zone of the session; state must not depend on it.
     return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
+
+
+def _elements(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows that hold something, once those that do not have told their time."""
+    return frame.filter(~pl.col(WITNESS)).drop(WITNESS) if WITNESS in frame.columns else frame
 
 
 def _by_place(frame: pl.DataFrame) -> dict[int, pl.DataFrame]:

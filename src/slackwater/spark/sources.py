@@ -84,6 +84,11 @@ class Source(ABC):
             )
         return self
 
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """The columns that say in which window a row is; none where rows have no window yet."""
+        return ()
+
     @abstractmethod
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The rows, and the columns that drive an operator; if ``signed``, also which rows take back."""
@@ -121,18 +126,19 @@ class Source(ABC):
             buckets=buckets,
             input=number,
             columns=tuple(columns),
-            origin=self._only_origin(),
+            origin=self.only_origin(),
             peaks=isinstance(self.rules, SourceRules | TimesRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
-            times=self._times(),
+            times=self.times(),
             fold=fold if self.settled else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 
-    def _only_origin(self) -> Origin | None:
+    def only_origin(self) -> Origin | None:
+        """The name of the one origin of these rows; None where a column names it."""
         return None
 
-    def _times(self) -> tuple[tuple[str, str], ...]:
+    def times(self) -> tuple[tuple[str, str], ...]:
         """The columns that tell an event time, by the watermark key of each."""
         return ()
 
@@ -200,7 +206,7 @@ class RowSource(Source):
 
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The rows with their times, and their origin or header."""
-        columns = {key: column for key, column in self._times() if column != TIME}
+        columns = {key: column for key, column in self.times() if column != TIME}
         driving = [sql.unix_micros(self.event_times[self.rules.key]).alias(TIME)]
         if signed:
             driving.append(sql.lit(0).cast("boolean").alias(RETRACTION))
@@ -211,10 +217,12 @@ class RowSource(Source):
         driving += [column.alias(name) for name, column in self.header.items()]
         return self.df, driving
 
-    def _only_origin(self) -> Origin | None:
+    def only_origin(self) -> Origin | None:
+        """The one there is if no column names it."""
         return ONLY_ORIGIN if self.origin is None else None
 
-    def _times(self) -> tuple[tuple[str, str], ...]:
+    def times(self) -> tuple[tuple[str, str], ...]:
+        """One for each event time; none where producers tell how far they are."""
         if self.header:
             return ()
         return tuple(
@@ -259,6 +267,11 @@ class PaneSource(Source):
     def retracts(self) -> bool:
         """Whether the operator takes panes back."""
         return self.panes.retracts
+
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """The bounds of the window of a pane."""
+        return _WINDOW
 
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The panes as rows, and a row for the header of every buffer."""

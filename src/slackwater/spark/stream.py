@@ -15,6 +15,8 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import WatermarkPolicy
+from slackwater.progress.stage import Retry
+from slackwater.spark.asynchronous import AsyncFunction, AsyncSource, async_call
 from slackwater.spark.buffers import bucket_ids
 from slackwater.spark.clock import Clocking, clocking
 from slackwater.spark.flat import FlatRows
@@ -159,6 +161,42 @@ class Stream:
                 )
         return replace(self, sources=tuple(source for each in (self, *others) for source in each.sources))
 
+    def map_async(
+        self,
+        fn: AsyncFunction,
+        schema: str | StructType,
+        *,
+        ordered: bool = True,
+        capacity: int = 100,
+        timeout: DurationLike | None = "30 seconds",
+        retry: Retry | None = None,
+    ) -> Stream:
+        """What an async function answers for each row: a dict, a list of dicts, or None for nothing.
+
+        ``fn`` is called with a row as a dict of all its columns (timestamps are datetimes in UTC), up to
+        ``capacity`` rows at a time in each task, and may be called again for the same row when a batch is
+        repeated. The stream then has the columns of ``schema`` and no others: return what is needed later.
+        A column that an answer leaves out is null.
+
+        Event time and origin are those of the row that was asked for, so every row counts for the
+        watermark, also one that is answered by None. ``ordered`` keeps the order of the rows of a task;
+        without, answers are taken as they come. A row that has no answer after ``timeout``, over all the
+        attempts that ``retry`` allows, fails the batch, as does an exception.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+        >>> async def rated(row):
+        ...     return {"auction": row["auction"], "euros": row["price"] * 0.9}
+        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one.map_async(rated, "auction int, euros double").sources[0].schema.names
+        ['auction', 'euros']
+        """
+        call = async_call(fn, schema, ordered=ordered, capacity=capacity, timeout=timeout, retry=retry)
+        mapped = replace(self, sources=tuple(AsyncSource(source, call) for source in self.sources), key=())
+        return mapped.key_by(*self.key) if self.key else mapped
+
     def join(
         self,
         other: Stream,
@@ -195,7 +233,7 @@ class Stream:
             return self.by(by).window(window)
         if not isinstance(window, Window):
             raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
-        if isinstance(window, Inherited) and any(isinstance(source, RowSource) for source in self.sources):
+        if isinstance(window, Inherited) and not all(source.window_columns for source in self.sources):
             raise InvalidArgument(
                 "window",
                 window,
@@ -475,6 +513,14 @@ class Panes(Operated):
     def union(self, *others: Stream | Panes) -> Stream:
         """The panes with the elements of other streams."""
         return self.elements().union(*(one.elements() if isinstance(one, Panes) else one for one in others))
+
+    def map_async(self, fn: AsyncFunction, schema: str | StructType, **options: Any) -> Stream:
+        """The panes as elements, as an async function answers them; options as in `Stream.map_async`.
+
+        Where panes are taken back, the function is asked for the pane that goes as it was when it came: it
+        has to give the same answer again.
+        """
+        return self.elements().map_async(fn, schema, **options)
 
     def to_df(self, *, flush: bool = False) -> DataFrame:
         """The panes as a DataFrame: streaming if the input is, else everything fires at once.

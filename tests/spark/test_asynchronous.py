@@ -1,0 +1,305 @@
+"""Rows that wait for answers: of a real server, many at a time, with the time of the row that asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+
+from slackwater import windows
+from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
+from slackwater.progress.generator import Lag, lag
+from slackwater.progress.stage import Retry
+from slackwater.spark.asynchronous import AsyncFunction, AsyncMapper, async_call
+from slackwater.spark.shipping import TIME, WITNESS, numbered
+from slackwater.spark.stream import Stream, stream
+from slackwater.time import SECOND
+from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
+from tests.spark.test_runs import LAG, check, following
+from tests.support.windowed import Options
+
+pytestmark = pytest.mark.spark
+
+
+class Service:
+    """A server on loopback that doubles numbers, and answers when enough of them are waiting."""
+
+    def __init__(self) -> None:
+        self.enough = 1
+        self.patience = 20.0
+        self.waiting = 0
+        self.peak = 0
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._answering())
+        self._loop.close()
+
+    async def _answering(self) -> None:
+        self._over = asyncio.Event()
+        self._crowd = asyncio.Condition()
+        server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        await self._over.wait()
+        server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = int(await reader.readline())
+        async with self._crowd:
+            self.waiting += 1
+            self.peak = max(self.peak, self.waiting)
+            self._crowd.notify_all()
+            async with asyncio.timeout(self.patience):
+                await self._crowd.wait_for(lambda: self.peak >= self.enough)
+        await asyncio.sleep(0.05)
+        self.waiting -= 1
+        writer.write(f"{2 * asked}\n".encode())
+        writer.close()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service()
+    yield service
+    service.stop()
+
+
+def doubling(port: int) -> AsyncFunction:
+    async def doubled(row: dict[str, Any]) -> Any:
+        """Nothing for multiples of three, two rows for multiples of five."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{row['value']}\n".encode())
+        answer = int(await reader.readline())
+        writer.close()
+        if row["value"] % 3 == 0:
+            return None
+        rows = [{"key": row["key"], "value": answer}]
+        return 2 * rows if row["value"] % 5 == 0 else rows
+
+    return doubled
+
+
+def answered(batch: Batch) -> Batch:
+    """The rows that the function gives for those of a batch; the watermark is that of all of them."""
+    rows = []
+    for key, second, value in batch.rows:
+        if value % 3:
+            rows += [(key, second, 2 * value)] * (2 if value % 5 == 0 else 1)
+    return replace(batch, rows=rows)
+
+
+BATCHES = following(
+    [
+        [("a", 1, 1), ("a", 2, 2), ("b", 3, 3)],
+        [("a", 4, 5), ("b", 9, 6), ("b", 14, 9)],
+        [("a", 48, 12)],  # nothing comes of it, but it moves the watermark
+        [("a", 41, 10), ("b", 7, 10), ("b", 24, 11)],
+    ]
+)
+
+
+@pytest.mark.parametrize("restart_after", [None, 2])
+def test_a_stream_of_answers_has_the_time_of_its_questions(
+    spark: SparkSession, tmp_path: Path, service: Service, restart_after: int | None
+) -> None:
+    scenario = _scenario(service)
+    portions = [[batch] for batch in BATCHES]
+    rows = as_stream(spark, scenario, tmp_path, portions, restart_after)
+    check(rows, expected(scenario, [[answered(batch)] for batch in BATCHES]), scenario)
+
+
+def test_a_batch_of_answers(spark: SparkSession, tmp_path: Path, service: Service) -> None:
+    scenario = _scenario(service, ordered=False)
+    rows = as_batch(spark, scenario, tmp_path)
+    check(rows, expected(scenario, [[answered(batch) for batch in BATCHES]], bounded=True), scenario)
+
+
+def _scenario(service: Service, **options: Any) -> Scenario:
+    def through(rows: Stream) -> Stream:
+        return rows.map_async(doubling(service.port), "key string, value long", **options)
+
+    return Scenario(
+        Options(windows.Fixed(10 * SECOND), allowed_lateness=20 * SECOND),
+        BATCHES,
+        Lag(LAG * SECOND),
+        through=through,
+    )
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    return (
+        spark.range(count, numPartitions=1)
+        .selectExpr("'a' as key", "id as value", "timestamp_seconds(id) as at")
+        .coalesce(1)
+    )
+
+
+def collected(df: DataFrame, fn: AsyncFunction, schema: str | StructType, **options: Any) -> list[Any]:
+    rows = stream(df, event_time="at", watermark=lag("1 second")).map_async(fn, schema, **options)
+    panes = rows.window(windows.global_window()).agg(value=windows.collect("value")).to_df().collect()
+    return panes[0]["value"] if panes else []
+
+
+def test_many_are_under_way_and_never_more_than_the_capacity(spark: SparkSession, service: Service) -> None:
+    service.enough = 20
+    asked = collected(numbers(spark, 60), doubling(service.port), "key string, value long", capacity=20)
+    assert service.peak == 20
+    assert sorted(asked) == sorted(value for batch in [_all(60)] for value in batch)
+
+
+def _all(count: int) -> list[int]:
+    rows = answered(Batch([("a", number, number) for number in range(count)], 0, None)).rows
+    return [value for _, _, value in rows]
+
+
+def in_one_task(fn: AsyncFunction, schema: StructType, rows: pa.Table, **options: Any) -> list[Any]:
+    """The answers for the rows of a map task, without a cluster around it."""
+    output = StructType([TIME_FIELD, StructField(WITNESS, BooleanType()), *schema.fields])
+    mapper = AsyncMapper(async_call(fn, schema, **options), tuple(rows.column_names), output)
+    numbers = rows.rename_columns([numbered(place) for place in range(rows.num_columns)])
+    times = pa.array([SECOND * number for number in range(rows.num_rows)], pa.int64())
+    batches = numbers.add_column(0, TIME, times).to_batches(max_chunksize=4)
+    return [row for batch in mapper(batches) for row in batch.to_pylist()]
+
+
+TIME_FIELD = StructField(TIME, LongType())
+VALUE = StructType([StructField("value", LongType())])
+NUMBERS = pa.table({"value": [0, 1, 2, 3, 4, 5]})
+
+
+@pytest.mark.parametrize(("ordered", "wanted"), [(True, [0, 1, 2, 3, 4, 5]), (False, [1, 2, 3, 0, 4, 5])])
+def test_order_is_kept_or_not(ordered: bool, wanted: list[int]) -> None:
+    async def slow_first(row: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.5 if row["value"] == 0 else 0)
+        return {"value": row["value"]}
+
+    assert [row["value"] for row in in_one_task(slow_first, VALUE, NUMBERS, ordered=ordered)] == wanted
+
+
+def test_a_row_is_a_dict_of_all_its_columns() -> None:
+    at = pa.array([0], pa.timestamp("us", "Europe/Berlin"))
+    more = pa.array([[("x", 5)]], pa.map_(pa.string(), pa.int64()))
+    rows: list[dict[str, Any]] = []
+
+    async def seen(row: dict[str, Any]) -> None:
+        rows.append(row)
+
+    (answer,) = in_one_task(seen, VALUE, pa.table({"at": at, "more": more, "none": pa.nulls(1)}))
+    assert rows == [{"at": datetime(1970, 1, 1, tzinfo=UTC), "more": {"x": 5}, "none": None}]
+    assert answer == {TIME: 0, WITNESS: True, "value": None}
+
+
+async def _fails(row: dict[str, Any]) -> dict[str, Any]:
+    raise ValueError(f"no rate for {row['value']}")
+
+
+async def _hangs(row: dict[str, Any]) -> dict[str, Any]:
+    await asyncio.sleep(3600)
+    return row
+
+
+async def _says_more(row: dict[str, Any]) -> dict[str, Any]:
+    return {"value": 1, "extra": 2}
+
+
+async def _says_else(row: dict[str, Any]) -> dict[str, Any]:
+    return {"value": "many"}
+
+
+async def _says_nothing_known(row: dict[str, Any]) -> Any:
+    return 5
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (_fails, r"_fails\(row at 1970-01-01T00:00:00Z\)' failed after 1 attempt: ValueError: no rate for 0"),
+        (_hangs, r"_hangs\(row at 1970-01-01T00:00:00Z\)' failed .*: no result after 0.2 s, its timeout"),
+        (_says_more, r"_says_more = \['extra'\]: are returned, but not in the schema; add them to schema="),
+        (_says_else, r"_says_else = 'value': is not returned as schema= says, int64"),
+        (_says_nothing_known, "_says_nothing_known = 'int': is not what it may return; return a dict"),
+    ],
+)
+def test_what_goes_wrong_fails_the_batch_and_says_why(fn: AsyncFunction, message: str) -> None:
+    with pytest.raises((AsyncItemFailed, InvalidArgument), match=message):
+        in_one_task(fn, VALUE, NUMBERS, timeout="200 milliseconds")
+
+
+def test_a_failure_is_told_to_who_started_the_query(spark: SparkSession) -> None:
+    with pytest.raises(PythonException) as told:
+        collected(numbers(spark, 1), _fails, "value long")
+    assert "_fails(row at 1970-01-01T00:00:00Z)' failed after 1 attempt" in str(told.value)
+    assert "ValueError: no rate for 0" in str(told.value)
+
+
+def test_a_failed_call_is_tried_again(tmp_path: Path) -> None:
+    async def second_time_lucky(row: dict[str, Any]) -> dict[str, Any]:
+        mark = tmp_path / str(row["value"])
+        if not mark.exists():
+            mark.touch()
+            raise ConnectionError("not yet")
+        return {"value": row["value"]}
+
+    retry = Retry(retries=1, first_delay=0.01)
+    answers = in_one_task(second_time_lucky, VALUE, NUMBERS, retry=retry)
+    assert [row["value"] for row in answers] == [0, 1, 2, 3, 4, 5]
+
+
+def test_one_call_after_another_and_panes(spark: SparkSession) -> None:
+    """What the first filtered stays filtered; panes are asked for in their windows."""
+
+    async def even(row: dict[str, Any]) -> dict[str, Any] | None:
+        return None if row["value"] % 2 else {"value": row["value"]}
+
+    async def larger(row: dict[str, Any]) -> dict[str, Any]:
+        return {"value": row["value"] + 100}
+
+    rows = stream(numbers(spark, 10), event_time="at", watermark=lag("1 second"))
+    twice = rows.map_async(even, "value long").map_async(larger, "value long")
+    sums = twice.window(windows.fixed("5 seconds")).agg(value=windows.sum("value"))
+    again = sums.map_async(larger, "value long").agg(value=windows.max("value")).to_df().collect()
+    assert sorted((row["window"]["start"].second, row["value"]) for row in again) == [(0, 406), (5, 314)]
+
+
+def test_a_call_that_cannot_be(spark: SparkSession) -> None:
+    rows = stream(numbers(spark, 1), event_time="at", watermark=lag("1 second"))
+    refused: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (len, "value long", {}, "is not an async function; write async def"),
+        (_fails, "long", {}, "schema = 'long': names no columns"),
+        (_fails, "value long, value string", {}, "schema = 'value': is taken"),
+        (_fails, "window_end timestamp", {}, "schema = 'window_end': is taken"),
+        (_fails, "value long", {"capacity": 0}, "capacity = 0: must be at least 1"),
+        (_fails, "value long", {"timeout": "0 seconds"}, "timeout = 0.0: must be greater than zero"),
+    ]
+    for fn, schema, options, message in refused:
+        with pytest.raises(InvalidArgument, match=message):
+            rows.map_async(fn, schema, **options)
+    with pytest.raises(InvalidDuration, match="has no unit"):
+        rows.map_async(_fails, "value long", timeout="30")
+    with pytest.raises(
+        InvalidArgument, match="key_by = 'key': is not a column of the input; use one of value"
+    ):
+        rows.key_by("key").map_async(_fails, "value long")
+    with pytest.raises(InvalidArgument, match="no window to inherit"):
+        rows.map_async(_fails, "value long").agg(n=windows.count())
