@@ -26,6 +26,7 @@ from slackwater.spark.inputs import InputRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, TIME, WITNESS, numbered
 from slackwater.spark.sources import Source, quoted
 from slackwater.time import SECOND, DurationLike, check_int64, duration, format_instant
+from slackwater.windows import Window
 
 Row = dict[str, Any]
 Item = tuple[int, Row, str]
@@ -173,9 +174,9 @@ class AsyncSource(Source):
         return self.inner.retracts
 
     @property
-    def window_columns(self) -> tuple[str, ...]:
+    def windows(self) -> tuple[Window, ...]:
         """An answer is in the window of its row."""
-        return self.inner.window_columns
+        return self.inner.windows
 
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The answers, with what drives an operator taken from the rows before."""

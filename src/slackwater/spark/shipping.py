@@ -90,6 +90,9 @@ class Shipper:
             control = frame[CONTROL]
             results = [read_result(data) for data in control.drop_nulls()]
             frame = frame.filter(control.is_null()).drop(CONTROL)
+            if "window_start" in self.columns:
+                # The pane of a global window lies at the end of time, and is to stay in that window.
+                frame = frame.with_columns(pl.col(TIME).clip(-FURTHEST, FURTHEST))
         usable = _usable(TIME)
         chunks: list[Chunk] = []
         if SEQUENCE in frame.columns:

@@ -28,7 +28,7 @@ from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, PLACE, TIME, Shipper, numbered
 from slackwater.spark.times import TimesRules
-from slackwater.windows import Folded
+from slackwater.windows import Folded, Window
 
 if TYPE_CHECKING:
     from slackwater.spark.stream import Panes
@@ -85,9 +85,14 @@ class Source(ABC):
         return self
 
     @property
-    def window_columns(self) -> tuple[str, ...]:
-        """The columns that say in which window a row is; none where rows have no window yet."""
+    def windows(self) -> tuple[Window, ...]:
+        """The windows that rows are in already; none where they are in none yet."""
         return ()
+
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """The columns that say in which window a row is."""
+        return _WINDOW if self.windows else ()
 
     @abstractmethod
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
@@ -269,9 +274,9 @@ class PaneSource(Source):
         return self.panes.retracts
 
     @property
-    def window_columns(self) -> tuple[str, ...]:
-        """The bounds of the window of a pane."""
-        return _WINDOW
+    def windows(self) -> tuple[Window, ...]:
+        """Those of the operator."""
+        return self.panes.windows
 
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
         """The panes as rows, and a row for the header of every buffer."""

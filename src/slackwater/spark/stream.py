@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
@@ -34,12 +34,17 @@ from slackwater.spark.panes import (
 from slackwater.spark.reading import ColumnLike, Headers, IngestionTime, Reading
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
-from slackwater.spark.sources import RETRACTION, PaneSource, RowSource, Source
+from slackwater.spark.sources import RETRACTION, PaneSource, Source
 from slackwater.time import DurationLike, Range, duration
-from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
+from slackwater.windows import ColumnarAccumulation, Global, Inherited, TimeBoundedJoin, Trigger, Window
 from slackwater.windows.applied import Applied
 from slackwater.windows.merge import How
 from slackwater.windows.operator import PANE_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from slackwater.spark.upsert import Folding
 
 
 def stream(
@@ -233,7 +238,7 @@ class Stream:
             return self.by(by).window(window)
         if not isinstance(window, Window):
             raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
-        if isinstance(window, Inherited) and not all(source.window_columns for source in self.sources):
+        if isinstance(window, Inherited) and not all(source.windows for source in self.sources):
             raise InvalidArgument(
                 "window",
                 window,
@@ -494,6 +499,14 @@ class Panes(Operated):
         """Whether panes are taken back."""
         return self.host.options.get("mode") == "accumulating_and_retracting"
 
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows that panes are in: that of the operator, or those that it keeps."""
+        mine = self.host.options["window"]
+        if not isinstance(mine, Inherited):
+            return (mine,)
+        return tuple(window for source in self.sources for window in source.windows)
+
     def key_by(self, *columns: str) -> Stream:
         """The panes as elements of the next operator, each at its timestamp, by these columns.
 
@@ -530,6 +543,58 @@ class Panes(Operated):
         """
         flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED)
         return self.finished(self.schema, PaneReader(self.schema), flat, flush=flush)
+
+    def upsert_to(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A writer that keeps a table of PostgreSQL or SQLite at the current truth; give it a checkpoint.
+
+        One row for each key and window, or for each key where the window is global. See `upsert_to` of
+        `slackwater.spark.upsert` for ``fold``, ``create`` and ``identity``, and `to_df` for ``flush``.
+        """
+        from slackwater.spark.upsert import upsert_to
+
+        options = self._upserting(fold, create, identity)
+        return upsert_to(self.to_df(flush=flush), url, table, **options)
+
+    def upsert_once(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+    ) -> None:
+        """Fold the panes of a batch into a table; as `upsert_to`, in one transaction."""
+        from slackwater.spark.upsert import upsert_once
+
+        upsert_once(self.to_df(), url, table, **self._upserting(fold, create, identity))
+
+    def _upserting(self, fold: Folding | None, create: bool, identity: str | None) -> dict[str, Any]:
+        how = "apply" if isinstance(self.host, ApplyHost) else self.host.options.get("how", "cogroup")
+        if how != "cogroup":
+            raise InvalidArgument(
+                "how",
+                how,
+                "gives several rows for a key and window, of which a table would keep the last",
+                fix='use agg, or how="cogroup"; or write to_df() elsewhere',
+            )
+        return {
+            "key": self.key,
+            "windows": not all(isinstance(window, Global) for window in self.windows),
+            "mode": self.host.options.get("mode", "accumulating"),
+            "fold": fold,
+            "create": create,
+            "identity": identity,
+        }
 
     def elements(self) -> Stream:
         """The panes as elements of another operator, each at its timestamp."""

@@ -1,0 +1,103 @@
+"""From panes to a table in one call: key, windows and mode are those of the panes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from pyspark.sql import SparkSession
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import lag
+from slackwater.spark.stream import Panes, stream
+from slackwater.spark.tables import connected, database
+from slackwater.time import SECOND
+from tests.spark.oracle import table_of, truth_of
+from tests.spark.running import Scenario, expected, write
+from tests.spark.test_runs import SCENARIOS
+
+pytestmark = pytest.mark.spark
+
+RETRACTING = SCENARIOS["early, on time, late, retracting"]
+DISCARDING = SCENARIOS["discarding by the clock"]
+SUMS = replace(DISCARDING, options=replace(DISCARDING.options, accumulations=("count", "sum")))
+
+
+def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> Panes:
+    for number, batch in enumerate(scenario.batches):
+        write(folder / "in", number, batch)
+    times = [batch.now * SECOND for batch in scenario.batches]
+    schema = spark.read.parquet(str(folder / "in")).schema
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    return scenario.build(rows, [*times, times[-1] + SECOND])
+
+
+def run(panes: Panes, url: str, folder: Path, **options: Any) -> None:
+    writer = panes.upsert_to(url, "totals", create=True, flush=True, **options)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def test_a_stream_that_takes_back(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    run(streamed(spark, RETRACTING, tmp_path), url, tmp_path)
+    truth = truth_of(expected(RETRACTING, [[batch] for batch in RETRACTING.batches]))
+    assert table_of(url, "totals") == truth
+
+
+def test_a_stream_of_deltas(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    panes = streamed(spark, SUMS, tmp_path)
+    with pytest.raises(InvalidArgument, match="fold = None: is missing: discarding panes are deltas"):
+        panes.upsert_to(url, "totals", create=True)
+    run(panes, url, tmp_path, fold="sum")
+    whole = replace(SUMS, options=replace(SUMS.options, mode="accumulating"))
+    assert table_of(url, "totals") == truth_of(expected(whole, [[batch] for batch in whole.batches]))
+
+
+@pytest.fixture
+def keyed(spark: SparkSession) -> Any:
+    rows = spark.range(6).selectExpr(
+        "id % 2 as key", "id % 3 as part", "timestamp_seconds(id) as at", "id as value"
+    )
+    return stream(rows, event_time="at", watermark=lag("1 second")).key_by("key", "part")
+
+
+def rows_of(url: str, statement: str) -> list[Any]:
+    with connected(database(url)) as engine, engine.connect() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(statement)]
+
+
+def test_a_global_window_has_no_columns_also_where_it_is_kept(keyed: Any, url: str) -> None:
+    panes = keyed.window(windows.global_window()).agg(total=windows.sum("value"))
+    kept = panes.key_by("key").agg(total=windows.sum("total"))
+    for number, one in enumerate((panes, kept)):
+        one.upsert_once(url, f"totals_{number}", create=True)
+    assert rows_of(url, "SELECT key, total FROM totals_1 ORDER BY key") == [(0, 6), (1, 9)]
+    assert rows_of(url, "SELECT count(*), sum(total) FROM totals_0") == [(6, 15)]
+    with connected(database(url)) as engine:
+        for table in ("totals_0", "totals_1"):
+            names = {column["name"] for column in sql.inspect(engine).get_columns(table)}
+            assert not names & {"window_start", "window_end"}
+
+
+def test_windows_that_are_kept_are_columns(keyed: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/truth.db"
+    panes = keyed.window(windows.fixed("3 seconds")).agg(total=windows.sum("value"))
+    panes.key_by("key").agg(total=windows.sum("total")).upsert_once(url, "totals", create=True)
+    found = rows_of(url, "SELECT key, substr(window_start, 18, 2), total FROM totals ORDER BY 1, 2")
+    assert found == [(0, "00", 2), (0, "03", 4), (1, "00", 1), (1, "03", 8)]
+
+
+def test_what_a_table_cannot_keep_is_refused(keyed: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/truth.db"
+    pairs = keyed.window(windows.fixed("3 seconds")).cogroup(
+        keyed, left=["value"], right=["value"], how="inner"
+    )
+    with pytest.raises(InvalidArgument, match="how = 'inner': gives several rows for a key and window"):
+        pairs.upsert_once(url, "totals", create=True)
+    panes = keyed.window(windows.fixed("3 seconds")).agg(total=windows.sum("value"))
+    with pytest.raises(InvalidArgument, match="call upsert_once"):
+        panes.upsert_to(url, "totals", create=True)
