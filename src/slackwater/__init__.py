@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from slackwater.spark.reports import why
     from slackwater.spark.session import session
     from slackwater.spark.stream import stream
+    from slackwater.spark.telemetry import telemetry
     from slackwater.spark.upsert import upsert_once, upsert_to
     from slackwater.streams.catalog import Streams
     from slackwater.streams.controller import Controller
@@ -123,6 +124,7 @@ _ON_SPARK = {
     "ingestion_time": "slackwater.spark.reading",
     "session": "slackwater.spark.session",
     "stream": "slackwater.spark.stream",
+    "telemetry": "slackwater.spark.telemetry",
     "upsert_once": "slackwater.spark.upsert",
     "upsert_to": "slackwater.spark.upsert",
     "why": "slackwater.spark.reports",
@@ -259,6 +261,7 @@ __all__ = [
     "stddev",
     "stream",
     "sum",
+    "telemetry",
     "time_bounded_join",
     "to_datetime",
     "top_n",

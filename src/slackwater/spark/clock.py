@@ -98,6 +98,19 @@ def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], 
     return reader.load()
 
 
+def is_tick(offset: str | None) -> bool:
+    """Whether an offset, as the progress of a query tells it, is one of a clock.
+
+    >>> is_tick('{"end": false, "now": 5, "run": 1, "tick": 2}'), is_tick('{"logOffset": 3}'), is_tick(None)
+    (True, False, False)
+    """
+    try:
+        told = json.loads(offset or "null")
+    except ValueError:
+        return False  # other sources tell their offsets as they like
+    return isinstance(told, dict) and told.keys() == _offset(end=False, now=None, run=0, tick=0).keys()
+
+
 class ClockSource(DataSource):
     """The data source behind `clock_buffers`."""
 
