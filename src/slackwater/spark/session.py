@@ -54,6 +54,7 @@ def session(
     app_name: str = "slackwater",
     *,
     master: str | None = None,
+    remote: str | None = None,
     partitions: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -61,17 +62,22 @@ def session(
 
     ``partitions`` is how many stateful tasks run in a micro-batch: one a core of this machine unless
     told otherwise. It is pinned by the first start of a query. ``config`` adds to our settings, or
-    overrides them.
+    overrides them. ``remote`` is the address of a server of Spark Connect, or ``"local[2]"`` for one that
+    is started along; the workers of a server that runs already need Slackwater installed.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
     'true'
     """
+    if master is not None and remote is not None:
+        raise InvalidArgument("remote", remote, f"and master, {master!r}, exclude each other", fix="give one")
     # Spark reads this when the context starts; the setting of the same meaning only counts in spark-submit.
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
+    if remote is not None:
+        builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
     for name, value in chosen.items():
         builder = builder.config(name, value)
