@@ -15,7 +15,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
 		printf '  make %-8s %s\n' "$$target" "$$text"; done
 
-demo: environment ## a short story on the console: how far are we, and who holds it back
+demo: environment ## a pipeline on Spark, watched while it runs: how far are we, and who holds it back
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
 test: environment ## all tests, on two processes
@@ -45,7 +45,7 @@ lock: environment ## pin the newest versions that pyproject.toml allows, with th
 		--no-header --no-emit-index-url --output-file requirements.lock pyproject.toml
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv.making site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv.making demo-output site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 environment:

@@ -33,7 +33,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "ingest": _CORE | {"_database", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
-    "demo": _HOSTED | {FACE},
+    "demo": _HOSTED | {FACE, "plot"},
     "ui": _HOSTED | {FACE},
     "cli": _HOSTED | {FACE, "demo", "ui", "plot"},
     FACE: _HOSTED | {"testing"},

@@ -14,7 +14,7 @@ import pytest
 
 import slackwater as sw
 
-PROGRAMS = ("slackwater.cli", "slackwater.demo")
+PROGRAMS = ("slackwater.cli", "slackwater.demo.story")
 """Modules and packages that are run, not called; the docstring of a command is its help."""
 
 

@@ -1,11 +1,11 @@
-"""The demo's remarks are claims about what the tracker says; here they are checked."""
+"""The remarks of the story are claims about what the tracker says; here they are checked."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from slackwater.demo import ORIGINS, STORY, Scene, play
+from slackwater.demo.story import ORIGINS, STORY, Scene, play
 from slackwater.progress.explanation import Reason
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.time import to_datetime
@@ -41,7 +41,7 @@ def test_the_story_is_what_its_remarks_say() -> None:
 
 def test_the_command_tells_every_step() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "slackwater.demo"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "slackwater.demo.story"], capture_output=True, text=True, check=True
     )
     assert not ran.stderr
     assert ran.stdout.count("watermark") >= len(STORY)

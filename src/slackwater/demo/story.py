@@ -1,7 +1,8 @@
 """A short story on the console: three origins, buffers out of order, one gap, one idle input.
 
-`make demo` runs it. After every step it asks the tracker how far everybody is, and who holds the
-watermark back; nothing that is shown is written down here except what arrives.
+`python -m slackwater.demo.story` tells it, without Spark. After every step it asks the tracker how far
+everybody is, and who holds the watermark back; nothing that is shown is written down here except what
+arrives.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Kept apart from the drawing so that what is shown can be tested without looking 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -162,11 +162,20 @@ def _boxes(
             retracted.append(_text(pane[value]))
             continue
         start, end = pane["window_start"], pane["window_end"]
-        fired = [box.fired for box in earlier if (box.start, box.end) == (start, end)]
-        arrived = [dot.arrival for dot in dots if start <= dot.event_time < end and dot.fate != "dropped"]
-        since = max(fired) if fired else min(arrived, default=step.now)
+        since = beginning_of(start, end, step.now, dots, earlier)
         yield Box(start, end, since, step.now, pane["timing"], _text(pane[value]), tuple(retracted))
         retracted = []
+
+
+def beginning_of(start: int, end: int, fired: int, dots: Sequence[Dot], earlier: Sequence[Box]) -> int:
+    """From when on a pane has gathered: the firing before it, or the first arrival in its window.
+
+    >>> beginning_of(0, 10, 9, [Dot(3, 5, "", "on time"), Dot(4, 4, "", "dropped")], [])
+    5
+    """
+    before = [box.fired for box in earlier if (box.start, box.end) == (start, end)]
+    arrived = [dot.arrival for dot in dots if start <= dot.event_time < end and dot.fate != "dropped"]
+    return max(before) if before else min(arrived, default=fired)
 
 
 def _text(value: object) -> str:

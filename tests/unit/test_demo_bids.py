@@ -1,0 +1,56 @@
+"""The bids of the demo are as disorderly as it says: out of order, held back, forgotten."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from slackwater.demo.bids import ORIGINS, SCHEMA, SILENT, Feed
+from slackwater.time import SECOND
+
+START = 1_700_000_000 * SECOND
+
+
+def _fed(folder: Path) -> Feed:
+    feed = Feed(folder, START)
+    for tick in range(1, 121):
+        if tick == 40:
+            feed.fall_silent()
+        if tick == 80:
+            feed.speak_again(START + tick * SECOND // 4)
+        feed.send(START + tick * SECOND // 4)
+    return feed
+
+
+def test_what_is_sent_is_in_the_files(tmp_path: Path) -> None:
+    feed = _fed(tmp_path)
+    rows = [row for path in sorted(feed.arriving.iterdir()) for row in pq.read_table(path).to_pylist()]
+    assert pq.read_table(feed.arriving / "00000.parquet").schema.equals(SCHEMA)
+    assert [(row["origin"], row["price"], row["file"]) for row in rows] == [
+        (bid.origin, bid.price, bid.file) for bid in feed.sent
+    ]
+    assert len({bid.price for bid in feed.sent}) == len(feed.sent)
+    assert not list((tmp_path / "writing").iterdir())
+
+
+def test_bids_come_out_of_order_and_one_origin_is_silent(tmp_path: Path) -> None:
+    feed = _fed(tmp_path)
+    assert any(later.at < earlier.at for earlier, later in pairwise(feed.sent))
+    assert {bid.origin for bid in feed.sent} == set(ORIGINS)
+    silence = (START + 12 * SECOND, START + 20 * SECOND)
+    arrived = [bid for bid in feed.sent if silence[0] < bid.arrives < silence[1]]
+    assert arrived
+    assert not [bid for bid in arrived if bid.origin == SILENT]
+    held = [
+        bid for bid in feed.sent if bid.origin == SILENT and silence[0] < bid.at < silence[1] - SECOND * 3
+    ]
+    assert held
+    assert all(bid.arrives >= silence[1] for bid in held)
+
+
+def test_one_bid_is_far_too_late_and_the_rest_is_not_older_than_the_run(tmp_path: Path) -> None:
+    feed = _fed(tmp_path)
+    (forgotten,) = [bid for bid in feed.sent if bid.at < START]
+    assert forgotten.at == START - 60 * SECOND
