@@ -21,6 +21,7 @@ from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
 from slackwater.progress.generator import Lag, lag
 from slackwater.progress.stage import Retry
 from slackwater.spark.asynchronous import AsyncFunction, AsyncMapper, async_call
+from slackwater.spark.chunks import EMPTY, ROW
 from slackwater.spark.shipping import TIME, WITNESS, numbered
 from slackwater.spark.stream import Stream, stream
 from slackwater.time import SECOND
@@ -208,6 +209,24 @@ def test_a_row_is_a_dict_of_all_its_columns() -> None:
     (answer,) = in_one_task(seen, VALUE, pa.table({"at": at, "more": more, "none": pa.nulls(1)}))
     assert rows == [{"at": datetime(1970, 1, 1, tzinfo=UTC), "more": {"x": 5}, "none": None}]
     assert answer == {TIME: 0, WITNESS: True, "value": None}
+
+
+def test_headers_without_rows_are_not_asked_and_answers_are_told_apart() -> None:
+    """Where producers number their rows, two answers of one row must not pass for copies of each other."""
+
+    async def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"value": row["value"]}, {"value": -row["value"]}]
+
+    driving = {EMPTY: BooleanType(), ROW: LongType()}
+    fields = [StructField(name, kind) for name, kind in driving.items()]
+    output = StructType([TIME_FIELD, *fields, StructField(WITNESS, BooleanType()), *VALUE.fields])
+    batch = pa.record_batch(
+        {TIME: [1, 2, 3], EMPTY: [True, False, False], ROW: [1, 2, 3], numbered(0): [None, 5, 6]}
+    )
+    (answers,) = AsyncMapper(async_call(twice, VALUE), ("value",), output)([batch])
+    told = [(row[TIME], row[WITNESS], row["value"]) for row in answers.to_pylist()]
+    assert told == [(1, True, None), (2, False, 5), (2, False, -5), (3, False, 6), (3, False, -6)]
+    assert len({row[ROW] for row in answers.to_pylist()}) == 5
 
 
 async def _fails(row: dict[str, Any]) -> dict[str, Any]:

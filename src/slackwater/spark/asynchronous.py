@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,12 +21,16 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.progress.stage import AsyncStage, Retry
 from slackwater.progress.values import Origin, Watermark
+from slackwater.spark.chunks import EMPTY, ROW
 from slackwater.spark.clock import Clocking
 from slackwater.spark.inputs import InputRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, TIME, WITNESS, numbered
 from slackwater.spark.sources import Source, quoted
 from slackwater.time import SECOND, DurationLike, check_int64, duration, format_instant
 from slackwater.windows import Window
+
+_MOST_ANSWERS: Final = 2**20
+"""What a row may be answered, where answers are numbered."""
 
 Row = dict[str, Any]
 Item = tuple[int, Row, str]
@@ -245,7 +249,8 @@ class AsyncMapper:
         answers += [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
         nothing: list[Row | None] = [None]
         told = [(place, row) for place, several in answers for row in several or nothing]
-        kept = batch.take(pa.array([place for place, _ in told], pa.int64()))
+        places = [place for place, _ in told]
+        kept = _row_numbers(batch.take(pa.array(places, pa.int64())), places)
         values = [row for _, row in told]
         passed = list(target)[: len(target) - 1 - len(self.call.schema)]
         columns = [kept.column(field.name).cast(field.type) for field in passed]
@@ -277,14 +282,24 @@ class AsyncMapper:
 
 
 def _passing(batch: pa.RecordBatch) -> list[bool]:
-    """Which rows only tell how far somebody is: headers of operators before, rows filtered before."""
-    passing = [False] * batch.num_rows
+    """Which rows only tell how far somebody is: headers without rows, and rows filtered before."""
+    told = [batch.column(name).to_pylist() for name in (WITNESS, EMPTY) if name in batch.schema.names]
     if CONTROL in batch.schema.names:
-        passing = batch.column(CONTROL).is_valid().to_pylist()
-    if WITNESS in batch.schema.names:
-        filtered = batch.column(WITNESS).to_pylist()
-        passing = [one or two for one, two in zip(passing, filtered, strict=True)]
-    return passing
+        told.append(batch.column(CONTROL).is_valid().to_pylist())
+    return [any(each) for each in zip(*told, strict=True)] if told else [False] * batch.num_rows
+
+
+def _row_numbers(kept: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+    """Answers of one row get numbers of their own, where rows are told apart by their number in a buffer."""
+    if ROW not in kept.schema.names:
+        return kept
+    seen: dict[int, int] = {}
+    numbers: list[int | None] = []
+    for place, row in zip(places, kept.column(ROW).to_pylist(), strict=True):
+        seen[place] = seen.get(place, -1) + 1
+        numbers.append(None if row is None else row * _MOST_ANSWERS + seen[place])
+    where = kept.schema.get_field_index(ROW)
+    return kept.set_column(where, ROW, pa.array(numbers, kept.schema.field(where).type))
 
 
 def _where(batch: pa.RecordBatch, place: int) -> str:
