@@ -14,7 +14,8 @@ START = 1_700_000_000 * SECOND
 
 
 def _fed(folder: Path) -> Feed:
-    feed = Feed(folder, START)
+    feed = Feed(folder)
+    feed.begin(START)
     for tick in range(1, 121):
         if tick == 40:
             feed.fall_silent()

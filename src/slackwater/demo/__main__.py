@@ -33,21 +33,23 @@ class Demo:
     def tell(self) -> None:
         """From the first bid to the end of the stream."""
         query = self._run.start(self._feed.arriving)
-        self._go_on("Three origins send bids, out of order, up to two seconds late.", self._spoken, 6, 60)
+        self._go_on("The query starts; nobody has spoken yet.", lambda: self._report() is not None, 0, 180)
+        self._feed.begin(time.now())
+        self._go_on("Three origins send bids, out of order, up to two seconds late.", self._spoken, 9, 90)
         self._feed.fall_silent()
         fell = time.now()
         self._go_on(
             f"{SILENT.capitalize()} has fallen silent: it holds everybody back until it is found to be idle.",
             lambda: self._left_out(fell),
             3,
-            25,
+            90,
         )
         self._feed.speak_again(time.now())
         self._go_on(
             f"{SILENT.capitalize()} is back, with what it held: late panes correct what was said on time.",
             lambda: counted(self._run.said())["LATE"] > 0,
             3,
-            15,
+            60,
         )
         if query.exception() is not None:
             raise SlackwaterError(f"the query has failed: {query.exception()}")
@@ -99,7 +101,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as made:
             folder = Path(made)
             with QuietSession(folder) as spark, telemetry(spark) as told, View(console) as view:
-                feed = Feed(folder, start=time.now())
+                feed = Feed(folder)
                 run = Run(spark, folder, told)
                 Demo(run, feed, view).tell()
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -53,7 +54,8 @@ class Feed:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     feed = Feed(Path(folder), start=0)
+    ...     feed = Feed(Path(folder))
+    ...     feed.begin(now=0)
     ...     for second in range(1, 8):
     ...         feed.send(second * SECOND)
     ...     len(feed.sent) > 10, {bid.origin for bid in feed.sent} == set(ORIGINS)
@@ -61,13 +63,14 @@ class Feed:
     """
 
     folder: Path
-    start: int
     sent: list[Bid] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(11)  # noqa: S311 - prices, not secrets
-        self._prices = self._chance.sample(range(20, 1000), 900)
-        self._next = {origin: self.start + self._gap() for origin in ORIGINS}
+        # No two are equal, so that a bid is known by its price.
+        self._prices = chain(self._chance.sample(range(20, 1000), 980), count(1000))
+        self._begun = 0
+        self._next: dict[str, int] = {}
         self._under_way: list[Bid] = []
         self._held: list[Bid] = []
         self._silent = False
@@ -80,6 +83,11 @@ class Feed:
         """Where whole files appear."""
         return self.folder / "bids"
 
+    def begin(self, now: int) -> None:
+        """The auctions are open."""
+        self._begun = now
+        self._next = {origin: now + self._gap() for origin in ORIGINS}
+
     def fall_silent(self) -> None:
         """South's link breaks: it goes on taking bids, but nobody hears of them."""
         self._silent = True
@@ -88,16 +96,16 @@ class Feed:
         """South's link is back, and brings what was held; so does a telephone that was off for long."""
         self._silent = False
         self._under_way += [bid._replace(arrives=now) for bid in self._held]
-        self._under_way.append(Bid(now, self.start - _FORGOTTEN, "east", "clock", self._prices.pop()))
+        self._under_way.append(Bid(now, self._begun - _FORGOTTEN, "east", "clock", next(self._prices)))
         self._held = []
 
     def send(self, now: int) -> None:
         """The bids that arrive by now, in one file."""
-        for origin in ORIGINS:
+        for origin in self._next:
             while self._next[origin] <= now:
                 at = self._next[origin]
                 arrives = at + self._chance.randrange(_SLOWEST)
-                bid = Bid(arrives, at, origin, self._chance.choice(AUCTIONS), self._prices.pop())
+                bid = Bid(arrives, at, origin, self._chance.choice(AUCTIONS), next(self._prices))
                 held = self._silent and origin == SILENT
                 (self._held if held else self._under_way).append(bid)
                 self._next[origin] += self._gap()

@@ -29,16 +29,21 @@ class Picture:
     def scene(self) -> Scene:
         """What was sent, what came out, and what the batches reported."""
         run, auction = self.run, self.auction
-        reports = {batch.number: batch.report.operators[0] for batch in run.told.query("demo").batches}
-        clocks = {number: report.slowest.now for number, report in reports.items()}
+        reports = run.reports
         marks = {number: report.watermark for number, report in reports.items()}
+
+        def clock(batch: int) -> int:
+            """When a batch was; one that was stopped before it could report came soon after the last."""
+            told = max(number for number in reports if number <= batch)
+            return reports[told].slowest.now - beginning
+
         mine = [pane for pane in run.said() if pane.auction == auction]
         beginning = min(pane.start for pane in mine)
         corners: list[Corner] = []
         for number in sorted(reports):
             mark = marks[number]
             if mark not in (None, END_OF_TIME) and (not corners or mark - beginning > corners[-1].watermark):
-                corners.append(Corner(clocks[number] - beginning, mark - beginning))
+                corners.append(Corner(clock(number), mark - beginning))
         dropped = {pane.best for pane in mine if pane.kind == "late"}
         dots: list[Dot] = []
         for bid in self.bids:
@@ -47,13 +52,13 @@ class Picture:
                 before = [mark for number, mark in marks.items() if number < batch and mark is not None]
                 late = bool(before) and bid.at < max(before)
                 fate: Fate = "dropped" if bid.price in dropped else "late" if late else "on time"
-                dots.append(Dot(bid.at - beginning, clocks[batch] - beginning, str(bid.price), fate))
+                dots.append(Dot(bid.at - beginning, clock(batch), str(bid.price), fate))
         boxes: list[Box] = []
         for pane in mine:
             if pane.kind == "pane" and pane.timing is not None:
                 start, end = pane.start - beginning, pane.end - beginning
-                fired = clocks[pane.batch] - beginning
+                fired = clock(pane.batch)
                 since = beginning_of(start, end, fired, dots, boxes)
                 boxes.append(Box(start, end, since, fired, pane.timing, str(pane.best), ()))
-        finish = max(clocks.values()) - beginning
+        finish = clock(max(reports))
         return Scene(tuple(dots), tuple(boxes), tuple(corners), finish, clocked=True)

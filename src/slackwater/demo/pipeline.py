@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from slackwater.spark.reports import OperatorReport
     from slackwater.spark.stream import Panes
     from slackwater.spark.telemetry import Telemetry
 
@@ -61,6 +62,8 @@ class Run:
     panes: list[Pane] = field(default_factory=list)
     files: dict[int, int] = field(default_factory=dict)
     """For each batch, the number of the last file that it read."""
+    reports: dict[int, OperatorReport] = field(default_factory=dict)
+    """For each batch, what the operator reported."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +78,9 @@ class Run:
         return query
 
     def stop(self) -> None:
-        """Stop the query, and note which files each of its batches has read."""
+        """Stop the query, and note what each of its batches has read and reported."""
+        from slackwater.spark.reports import reported
+
         query = self._queries[-1]
         query.stop()
         query.awaitTermination()
@@ -83,10 +88,13 @@ class Run:
             highest = progress.observedMetrics[_ARRIVALS]["file"]
             if highest is not None:
                 self.files[progress.batchId] = highest
+            if (report := reported(progress)) is not None:
+                self.reports[progress.batchId] = report.operators[0]
 
     def batch_of(self, bid: Bid) -> int:
         """The batch that read a bid."""
-        return min(batch for batch, highest in self.files.items() if bid.file <= highest)
+        read = (batch for batch, highest in self.files.items() if bid.file <= highest)
+        return min(read, default=max(self.reports))
 
     def said(self) -> list[Pane]:
         """What came out so far."""
