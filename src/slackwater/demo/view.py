@@ -108,8 +108,8 @@ def _counts(moment: Moment) -> Text:
         "" if report.lag is None else f"{format_duration(report.lag // 100_000 * 100_000)} behind the clock, "
     )
     return Text(
-        f"{lag}{report.open_windows} open windows, {moment.sent} bids sent; panes: {timings}; "
-        f"bids dropped: {report.totals['dropped_late']}",
+        f"{lag}{report.open_windows} open windows, {moment.sent} bids sent\n"
+        f"panes: {timings}; bids dropped: {report.totals['dropped_late']}",
         "dim",
     )
 

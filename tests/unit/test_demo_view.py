@@ -1,0 +1,65 @@
+"""What the demo shows of a report and of panes: lines that are said once, or a screen that changes."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from slackwater.demo.pipeline import Pane
+from slackwater.demo.view import Moment, View, final_table
+from slackwater.spark.reports import BucketReport, OperatorReport
+from slackwater.time import SECOND
+
+NOON = 12 * 3600 * SECOND
+EARLY = Pane(0, "lamp", NOON, NOON + 10 * SECOND, 2, 70, "EARLY", "pane")
+ON_TIME = Pane(1, "lamp", NOON, NOON + 10 * SECOND, 3, 90, "ON_TIME", "pane")
+DROPPED = Pane(1, "clock", NOON - 60 * SECOND, NOON - 50 * SECOND, 1, 55, None, "late")
+
+
+def _report(held_by: str | None, reason: str, watermark: int | None) -> OperatorReport:
+    bucket = BucketReport(
+        0, NOON + 20 * SECOND, watermark, "", held_by, None, reason, 4, False, {"dropped_late": 1}
+    )
+    return OperatorReport((bucket,))
+
+
+def _shown(console: Console) -> str:
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_lines_are_said_once() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    held = _report("partition 'south'", "slowest", NOON + 8 * SECOND)
+    with View(console) as view:
+        view.show(Moment("Bids come.", None, [], 1))
+        view.show(Moment("Bids come.", held, [EARLY], 5))
+        view.show(Moment("Bids come.", held, [EARLY], 6))
+        view.show(Moment("South is silent.", _report(None, "idle", None), [EARLY, ON_TIME, DROPPED], 7))
+    assert [line.strip() for line in _shown(console).splitlines()] == [
+        "Bids come.",
+        "12:00:20  watermark 12:00:08, held back by 'south' (slowest)",
+        "12:00:00 – 12:00:10  lamp   early     2 bids, best 70",
+        "South is silent.",
+        "12:00:20  watermark unknown, every origin is idle",
+        "12:00:00 – 12:00:10  lamp   on time   3 bids, best 90",
+        "11:59:00 – 11:59:10  clock  a bid of 55 came too late, and is delivered as such",
+    ]
+
+
+def test_a_terminal_gets_a_screen() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with View(console) as view:
+        view.show(Moment("Bids come.", _report("partition 'south'", "slowest", NOON), [EARLY, ON_TIME], 9))
+    shown = _shown(console)
+    assert "slackwater on Spark" in shown
+    assert "20 s behind the clock, 4 open windows, 9 bids sent" in shown
+    assert "1 early, 1 on time, 0 late; bids dropped: 1" in shown
+
+
+def test_the_last_word_is_a_table() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(final_table([ON_TIME]))
+    assert "12:00:00 – 12:00:10 │          3 │   90 │" in _shown(console)
