@@ -115,7 +115,8 @@ def main() -> int:
     dropped = sum(pane.kind == "late" for pane in run.said())
     kept = sum(pane.bids for pane in last)
     sent = len(feed.sent)
-    console.print(f"Panes: {panes}. Bids: {sent} sent, {kept} in windows, {dropped} dropped as too late.")
+    console.print(f"Panes: {panes}.")
+    console.print(f"Bids: {sent} sent, {kept} in windows, {dropped} dropped as too late.")
     console.print(f"The picture of the {AUCTIONS[0]}'s bids: {target}")
     console.print(f"{waiting.monotonic() - begun:.0f} seconds, with the start of Spark.\n", style="dim")
     return 0 if kept + dropped == sent else 1

@@ -117,7 +117,7 @@ def _counts(moment: Moment) -> Text:
 def _line(pane: Pane) -> Text:
     window = f"{_clock(pane.start)} – {_clock(pane.end)}  {pane.auction:<6}"
     if pane.kind == "late":
-        return Text(f"{window} a bid of {pane.best} came too late, and is delivered as such", "red")
+        return Text(f"{window} a bid of {pane.best} came too late for it", "red")
     timing = (pane.timing or "").lower().replace("_", " ")
     return Text(f"{window} {timing:<8}", _STYLES[pane.timing]).append(
         f"{pane.bids:>3} bids, best {pane.best}", "default"
@@ -131,12 +131,12 @@ def final_table(panes: Sequence[Pane]) -> Table:
     1
     """
     table = Table(title="The last word on every window", title_justify="left", header_style="bold")
-    table.add_column("window")
+    table.add_column("from")
     for auction in AUCTIONS:
         table.add_column(f"{auction}: bids", justify="right")
         table.add_column("best", justify="right")
-    for start, end in sorted({(pane.start, pane.end) for pane in panes}):
-        cells = [f"{_clock(start)} – {_clock(end)}"]
+    for start in sorted({pane.start for pane in panes}):
+        cells = [_clock(start)]
         for auction in AUCTIONS:
             found = [pane for pane in panes if (pane.start, pane.auction) == (start, auction)]
             cells += [str(found[0].bids), str(found[0].best)] if found else ["", ""]

@@ -55,6 +55,9 @@ _MOST_TICKS: Final = 12
 _ENOUGH_ROOM: Final = 0.008
 """Squared share of the picture from which on a label does not touch what is beside it."""
 _DOT: Final = 17.0
+_SMALL_DOT: Final = 7.0
+_MOST_WORDED: Final = 30
+"""From more elements than this on they are small, and say nothing: the words would cover each other."""
 
 
 def draw(shown: Scene, target: Path, *, unit: str, title: str) -> None:
@@ -212,6 +215,8 @@ class _Drawing:
         self._legend["watermark"] = Line2D([], [], label="watermark", **_WATERMARK_LINE)
 
     def _draw_dots(self) -> None:
+        worded = len(self._shown.dots) <= _MOST_WORDED
+        size = _DOT if worded else _SMALL_DOT
         for dot in self._shown.dots:
             edge, fill, word = _FATES[dot.fate]
             at = (dot.event_time / self._scale, dot.arrival / self._upwards)
@@ -221,14 +226,15 @@ class _Drawing:
                 "markeredgecolor": edge,
                 "linestyle": "none",
             }
-            self._axes.plot(*at, markersize=_DOT, markeredgewidth=1.5, zorder=6, **style)
+            self._axes.plot(*at, markersize=size, markeredgewidth=1.5, zorder=6, **style)
             if dot.fate == "dropped":
-                self._axes.plot(*at, marker=(2, 0, -45), markersize=_DOT, color=FAINT, zorder=6.5)
+                self._axes.plot(*at, marker=(2, 0, -45), markersize=size, color=FAINT, zorder=6.5)
             words: dict[str, Any] = {
                 "ha": "center",
                 "va": "center_baseline",
                 "fontsize": 9,
                 "fontweight": "bold",
             }
-            self._axes.text(*at, dot.text, color=edge, zorder=7, **words)
+            if worded:
+                self._axes.text(*at, dot.text, color=edge, zorder=7, **words)
             self._legend[word] = Line2D([], [], markersize=9, markeredgewidth=1.5, label=word, **style)

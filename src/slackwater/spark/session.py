@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -81,7 +82,10 @@ def session(
     chosen = {**settings(partitions), **(config or {})}
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with warnings.catch_warnings():
+        # A server of Spark Connect keeps what it was started with; whether that will do is checked below.
+        warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
+        spark = builder.getOrCreate()
     check_session(spark)
     return spark
 
