@@ -7,7 +7,7 @@ caller's line and no event is lost between two that fit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,13 @@ Event: TypeAlias = Any
 Events: TypeAlias = pa.Table | pa.RecordBatch | Sequence[Event]
 Keys: TypeAlias = str | pa.Array | pa.ChunkedArray | Sequence[RoutingKey] | None
 """The name of a column of the events, or a key for each of them; None: any segment will do."""
+
+_PLAIN: Final[dict[pa.DataType, type]] = {
+    pa.binary(): bytes,
+    pa.large_binary(): bytes,
+    pa.string(): str,
+    pa.large_string(): str,
+}
 
 
 def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
@@ -55,36 +62,47 @@ def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
     return _checked(pa.RecordBatch.from_arrays(arrays, schema=columns))
 
 
-def as_row(event: Event, columns: pa.Schema) -> tuple[list[Any], int]:
-    """One event as a value for each column, and about how many bytes it takes.
+class Rows:
+    """Single events as a value for each column, and about how many bytes they take.
 
-    >>> (
-    ...     as_row("a", pa.schema([("name", pa.string())])),
-    ...     as_row({"name": "ab"}, pa.schema([("name", pa.string())])),
-    ... )
+    >>> rows = Rows(pa.schema([("name", pa.string())]))
+    >>> rows.row("a"), rows.row({"name": "ab"})
     ((['a'], 9), (['ab'], 10))
     """
-    if isinstance(event, Mapping):
-        _check_names(event, columns)
-        values = [event[name] for name in columns.names]
-    elif len(columns) == 1:
-        values = [event]
-    else:
-        _check_names({}, columns)
-        values = []
-    size = 0
-    for value, column in zip(values, columns, strict=True):
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+        self._names = columns.names
+        self._single = len(columns) == 1
+        # values of these types need no further look: it would cost more than all the rest
+        self._plain = [_PLAIN.get(column.type) for column in columns]
+
+    def row(self, event: Event) -> tuple[list[Any], int]:
+        """The values of one event, if they fit."""
+        if isinstance(event, Mapping):
+            _check_names(event, self._columns)
+            values = [event[name] for name in self._names]
+        elif self._single:
+            values = [event]
+        else:
+            _check_names({}, self._columns)
+            values = []
+        size = 0
+        for place, value in enumerate(values):
+            if type(value) is not self._plain[place]:
+                self._check(value, self._columns.field(place))
+            size += 8 + len(value) if isinstance(value, (bytes, str)) else 8
+        return values, size
+
+    def _check(self, value: Any, column: pa.Field) -> None:
+        fix = _wanted(self._columns)
         try:
             pa.scalar(value, column.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             reason = f"does not fit column {column.name!r}: {error}"
-            raise InvalidArgument("event", value, reason, fix=_wanted(columns)) from None
+            raise InvalidArgument("event", value, reason, fix=fix) from None
         if value is None and not column.nullable:
-            raise InvalidArgument(
-                "event", value, f"column {column.name!r} may not be null", fix=_wanted(columns)
-            )
-        size += 8 + (len(value) if isinstance(value, (bytes, str)) else 0)
-    return values, size
+            raise InvalidArgument("event", value, f"column {column.name!r} may not be null", fix=fix)
 
 
 def as_points(keys: Keys, batch: pa.RecordBatch) -> Points:

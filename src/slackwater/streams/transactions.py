@@ -27,7 +27,7 @@ from slackwater.streams.appending import (
 )
 from slackwater.streams.catalog import Stream, lock_stream
 from slackwater.streams.data import POINT, Damaged, Part
-from slackwater.streams.events import Event, Events, Keys, as_batch, as_points, as_row
+from slackwater.streams.events import Event, Events, Keys, Rows, as_batch, as_points
 from slackwater.streams.marks import NoteResult, check_writer_id
 from slackwater.streams.notes import close_writer, note
 from slackwater.streams.routing import Routing, RoutingKey
@@ -204,6 +204,7 @@ class Transaction:
         self._stream = writer.stream
         self._expires_at = writer.stream.clock() + writer.expires_after
         self._routing = Routing(self._stream.epochs())
+        self._rows = Rows(self._stream.columns)
         self._buffer = Buffer(self._stream.columns)
         self._parts: list[tuple[int, Part]] = []
         self._state = "open"
@@ -219,7 +220,7 @@ class Transaction:
     def write(self, event: Event, key: RoutingKey = None) -> None:
         """Adds one event."""
         self._check_open()
-        values, size = as_row(event, self._stream.columns)
+        values, size = self._rows.row(event)
         if key is not None and not isinstance(key, (str, bytes)):
             raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
         self._buffer.add_row(values, key, size)

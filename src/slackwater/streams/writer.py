@@ -31,7 +31,7 @@ from slackwater.streams.appending import (
 )
 from slackwater.streams.catalog import Stream
 from slackwater.streams.data import POINT, Part
-from slackwater.streams.events import Event, Events, Keys, as_batch, as_points, as_row
+from slackwater.streams.events import Event, Events, Keys, Rows, as_batch, as_points
 from slackwater.streams.marks import NoteResult, check_writer_id
 from slackwater.streams.notes import close_writer, note
 from slackwater.streams.positions import Position
@@ -184,6 +184,7 @@ class Writer:
         self._written = self.last_event_number
         self._epochs = stream.epochs()
         self._routing = Routing(self._epochs)
+        self._rows = Rows(stream.columns)
         self._buffer = Buffer(stream.columns)
         self._in_flight = 0
         self._oldest: float | None = None
@@ -212,7 +213,7 @@ class Writer:
         Events are numbered from 1 on, unless the caller numbers them, ascending. One whose number is not
         above that of an earlier one is there already and is left out.
         """
-        values, size = as_row(event, self._stream.columns)
+        values, size = self._rows.row(event)
         if key is not None and not isinstance(key, (str, bytes)):
             raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
         with self._changed:
