@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from slackwater.streams.retention import Retention
     from slackwater.streams.scaling import ScalingPolicy
     from slackwater.streams.settings import StreamSettings
+    from slackwater.streams.spark.event_time import read_stream, stream_headers
     from slackwater.streams.transactions import TransactionalWriter
     from slackwater.streams.writer import Writer
 
@@ -141,6 +142,8 @@ _OF_STREAMS = {
     "Streams": "slackwater.streams.catalog",
     "TransactionalWriter": "slackwater.streams.transactions",
     "Writer": "slackwater.streams.writer",
+    "read_stream": "slackwater.streams.spark.event_time",
+    "stream_headers": "slackwater.streams.spark.event_time",
 }
 
 
@@ -252,6 +255,7 @@ __all__ = [
     "min",
     "never",
     "or_finally",
+    "read_stream",
     "reduce",
     "repeatedly",
     "session",
@@ -260,6 +264,7 @@ __all__ = [
     "sort",
     "stddev",
     "stream",
+    "stream_headers",
     "sum",
     "telemetry",
     "time_bounded_join",

@@ -115,6 +115,9 @@ def test_over_any_run_of_notes_and_cycles_marks_ascend_and_cover(data: st.DataOb
         assert window.lower is None or (moved.lower is not None and moved.lower >= window.lower)
         assert moved.lower is None or moved.upper is None or moved.lower <= moved.upper
         passed = newest_passed(position, marks, epochs.segments)
+        standings = [compare(position, mark.cut, epochs.segments) for mark in marks]
+        behind_us = [mark for mark, s in zip(marks, standings, strict=True) if s is Standing.PASSED]
+        assert passed == (behind_us[-1] if behind_us and len(position) else None)
         if passed is not None:
             assert moved.lower is not None
             assert moved.lower >= passed.lower

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,8 +64,15 @@ def newest_passed(position: Position, marks: Sequence[Mark], segments: Mapping[i
     >>> newest_passed(Position.of({0: 7}), marks, {0: Segment(0, 0, 0, 9)}).lower
     10
     """
-    passed = (mark for mark in reversed(marks) if compare(position, mark.cut, segments) is Standing.PASSED)
-    return next(passed, None) if len(position) else None
+    if not len(position):
+        return None
+
+    def is_ahead(mark: Mark) -> bool:
+        return compare(position, mark.cut, segments) is not Standing.PASSED
+
+    # cuts ascend, so whoever has passed one has passed all before it
+    count = bisect_left(marks, 1, key=is_ahead)
+    return marks[count - 1] if count else None
 
 
 def mark_at(marks: Iterable[Mark], time: int) -> Mark | None:

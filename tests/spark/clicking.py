@@ -1,0 +1,52 @@
+"""A writer process for the end-to-end test: ``python -m tests.spark.clicking FOLDER NAME SKEW BEHAVIOUR``."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+from slackwater.streams.catalog import Streams
+from slackwater.streams.marks import NoteResult
+from slackwater.streams.writer import Writer
+from slackwater.time import SECOND
+
+STEPS = 30
+START = 1_700_000_000 * SECOND
+FINAL = START + 3_600 * SECOND
+STALLED_AT = 10
+"""The step after which the stalling writer is silent."""
+
+
+def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
+    draw = random.Random(name)
+    with (
+        Streams.open(f"sqlite:///{folder}/store.db") as streams,
+        Writer(streams.get("shop/clicks"), name) as writer,
+    ):
+        for step in range(STEPS):
+            clock = START + (skew + step) * SECOND
+            # out of order by up to five seconds, but never before what was noted
+            rows = [
+                {"user": f"user {draw.randrange(5)}", "at": clock + draw.randrange(5 * SECOND), "amount": n}
+                for n in range(20)
+            ]
+            writer.write_many(rows, keys="user")
+            if stalls and step > STALLED_AT:
+                writer.flush()
+                (folder / "stalled").touch()
+                while not (folder / "go").exists():
+                    time.sleep(0.05)
+                return
+            check(writer.note_time(clock + SECOND) if step + 1 < STEPS else writer.note_time(FINAL))
+            time.sleep(0.1)
+
+
+def check(result: NoteResult) -> None:
+    if result is not NoteResult.OK:
+        raise SystemExit(f"refused: {result}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), stalls=sys.argv[4] == "stalls")
