@@ -33,12 +33,10 @@ class Named:
         return Epochs([[self._segment(name) for name in names] for names in written])
 
     def position(self, written: Mapping[str, Any]) -> Position:
-        """``end`` stands for the offset of a finished segment."""
+        """``end`` stands for the offset of a finished segment, null for one that was never written to."""
+        told = {"end": END_OF_SEGMENT, None: 0}
         return Position.of(
-            {
-                self._segment(name).id: END_OF_SEGMENT if offset == "end" else offset
-                for name, offset in written.items()
-            }
+            {self._segment(name).id: told.get(offset, offset) for name, offset in written.items()}
         )
 
     def named(self, position: Position) -> dict[str, int]:

@@ -251,6 +251,11 @@ def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
         SlackwaterFormat({"store": "sqlite:///store.db", **options})
 
 
+def test_options_of_the_query_are_no_concern_of_the_sink() -> None:
+    given = {"store": "sqlite:///store.db", "stream": "shop/bids", "checkpointLocation": "here"}
+    assert Options.of(given).stream == "shop/bids"
+
+
 def test_an_unknown_stream_and_overwriting_are_refused(shop: Shop) -> None:
     given = {"store": shop.store, "stream": "shop/nope"}
     with pytest.raises(UnknownStream):

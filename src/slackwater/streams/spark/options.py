@@ -13,6 +13,8 @@ from slackwater.streams.catalog import Stream, Streams
 _READING: Final = ("from", "to", "max_events", "headers")
 _WRITING: Final = ("key", "writer")
 _PLACE: Final = ("store", "stream")
+_OF_SPARK: Final = ("checkpointlocation", "queryname")
+"""Options of a query, which Spark shows to its sink as well."""
 
 _opened: Final[dict[tuple[int, str], Streams]] = {}
 
@@ -43,8 +45,7 @@ max_events, headers, key, writer
         """From what was given to Spark; ``store`` may come from the environment."""
         known = (*_PLACE, *_READING, *_WRITING)
         for name in given:
-            # Spark adds the path of load(path) and save(path); a stream has none
-            if name.lower() not in known:
+            if name.lower() not in (*known, *_OF_SPARK):
                 raise InvalidArgument("option", name, "is not known", fix=f"use {', '.join(known)}")
         options = {name.lower(): value for name, value in given.items()}
         store = options.get("store") or os.environ.get("SLACKWATER_STORE")

@@ -1,0 +1,221 @@
+"""Streams read and written by Spark: every event once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.cycles import CycleRunner
+from slackwater.streams.scanning import scan
+from slackwater.streams.segments import KEY_SPACE, split_range
+from slackwater.streams.spark.columns import EMPTY, SEQUENCE, WATERMARK
+from slackwater.streams.spark.format import register
+from slackwater.streams.spark.options import close_stores
+from slackwater.streams.writer import Writer
+from slackwater.time import SECOND
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+
+
+class Shop:
+    """A stream in a store of its own, whose clock is set by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = f"sqlite:///{folder}/store.db"
+        self.now = 1_000 * SECOND
+        self.streams = Streams.open(self.store, clock=lambda: self.now)
+        self.stream = self.streams.create("shop/bids", segments=2, columns=COLUMNS)
+        self.cycles = CycleRunner(self.streams.store, lambda: self.now)
+
+    def write(self, first: int, last: int, noted: int | None = None, writer: str = "w") -> None:
+        events = [{"user": f"u{n % 7}", "number": n, "at": n * SECOND} for n in range(first, last)]
+        with Writer(self.stream, writer) as output:
+            output.write_many(events, keys="user")
+            if noted is not None:
+                output.note_time(noted * SECOND)
+        self.now += 10 * SECOND
+        self.cycles.run(self.stream.id)
+
+    def reader(self, spark: SparkSession, **options: object) -> DataFrame:
+        reader = spark.readStream.format("slackwater").option("store", self.store)
+        for name, value in {"stream": "shop/bids", **options}.items():
+            reader = reader.option(name.rstrip("_"), str(value))
+        return reader.load()
+
+    def run(self, df: DataFrame, name: str = "out") -> None:
+        """Runs to the end of what there is; the rows are in the folder ``name``."""
+        query = (
+            df.writeStream.format("parquet")
+            .option("path", str(self.folder / name))
+            .option("checkpointLocation", str(self.folder / f"{name}-checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    def offsets(self, name: str = "out") -> list[dict[str, object]]:
+        folder = self.folder / f"{name}-checkpoint" / "offsets"
+        logged = sorted((path for path in folder.iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
+        return [json.loads(path.read_text().splitlines()[-1]) for path in logged]
+
+
+@pytest.fixture
+def shop(spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    register(spark)
+    made = Shop(tmp_path)
+    yield made
+    made.streams.close()
+    close_stores()
+
+
+def numbers(spark: SparkSession, shop: Shop, name: str = "out") -> list[int]:
+    rows = spark.read.parquet(str(shop.folder / name)).collect()
+    return sorted(row.number for row in rows if row.number is not None)
+
+
+def test_every_event_comes_once_over_limits_restarts_and_scaling(spark: SparkSession, shop: Shop) -> None:
+    df = shop.reader(spark, max_events=30)
+    shop.write(0, 100)
+    shop.run(df)
+    assert numbers(spark, shop) == list(range(100))
+    assert len(shop.offsets()) == 4
+    shop.stream.scale([0], split_range((0, KEY_SPACE // 2), 3))
+    shop.write(100, 150)
+    active = [segment.id for segment in shop.stream.epochs().active]
+    shop.stream.scale(active, [(0, KEY_SPACE)])
+    shop.write(150, 200)
+    shop.run(df)
+    assert numbers(spark, shop) == list(range(200))
+    last = shop.offsets()[-1]
+    assert list(last) == ["batch", "cut"]
+    assert last["cut"] == {str(identity): offset for identity, offset in shop.stream.tail().items()}
+
+
+def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(spark: SparkSession, shop: Shop) -> None:
+    df = shop.reader(spark, headers=True)
+    shop.write(0, 10, noted=5)
+    shop.run(df)
+    shop.write(10, 20)
+    shop.run(df)
+    shop.write(20, 20, noted=15)
+    shop.run(df)
+    rows = spark.read.parquet(str(shop.folder / "out")).collect()
+    told = {row[SEQUENCE]: row[WATERMARK].timestamp() for row in rows}
+    assert told == {1: 5, 2: 5, 3: 15}
+    assert Counter(row[SEQUENCE] for row in rows if row[EMPTY]) == {1: 1, 2: 1, 3: 1}
+    assert sorted(row.number for row in rows if not row[EMPTY]) == list(range(20))
+    # nothing new: no batch
+    shop.run(df)
+    assert [offset["batch"] for offset in shop.offsets()] == [1, 2, 3]
+
+
+def test_a_batch_that_is_repeated_is_the_same(spark: SparkSession, shop: Shop) -> None:
+    """The offset was logged, the commit was not: more has come meanwhile, but not into this batch."""
+    df = shop.reader(spark, headers=True)
+    shop.write(0, 10, noted=5)
+    shop.run(df)
+    checkpoint = shop.folder / "out-checkpoint"
+    for log in ("commits", "offsets"):
+        for path in (checkpoint / log).glob("*.crc"):
+            path.unlink()
+        for path in (checkpoint / log).glob(".*.crc"):
+            path.unlink()
+    (checkpoint / "commits" / "0").unlink()
+    shop.write(10, 20, noted=15)
+    again = shop.folder / "again"
+    query = (
+        df.writeStream.format("parquet")
+        .option("path", str(again))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    rows = spark.read.parquet(str(again)).collect()
+    first = [row for row in rows if row[SEQUENCE] == 1]
+    assert sorted(row.number for row in first if not row[EMPTY]) == list(range(10))
+    assert {row[WATERMARK].timestamp() for row in first} == {5}
+    assert sorted(row.number for row in rows if not row[EMPTY]) == list(range(20))
+
+
+def test_a_batch_reads_between_two_places(spark: SparkSession, shop: Shop) -> None:
+    shop.write(0, 10)
+    middle = shop.stream.tail().as_text()
+    shop.stream.scale([0, 1], [(0, KEY_SPACE)])
+    shop.write(10, 20)
+    reader = spark.read.format("slackwater").option("store", shop.store).option("stream", "shop/bids")
+    assert sorted(row.number for row in reader.load().collect()) == list(range(20))
+    before = reader.option("to", middle).load()
+    assert sorted(row.number for row in before.collect()) == list(range(10))
+    assert before.schema.simpleString() == "struct<user:string,number:bigint,at:timestamp>"
+    assert before.filter("number = 3").collect()[0]["at"].timestamp() == 3
+
+
+def written(shop: Shop, stream: Stream) -> Counter[int]:
+    batches = scan(stream, stream.head())
+    return Counter(number for batch in batches for number in batch.events.column("number").to_pylist())
+
+
+def test_a_query_writes_every_batch_once_also_a_repeated_one(spark: SparkSession, shop: Shop) -> None:
+    target = shop.streams.create("shop/copy", segments=3, columns=COLUMNS)
+    checkpoint = shop.folder / "copy-checkpoint"
+
+    def run() -> None:
+        query = (
+            shop.reader(spark)
+            .writeStream.format("slackwater")
+            .option("store", shop.store)
+            .option("stream", "shop/copy")
+            .option("key", "number")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    shop.write(0, 30)
+    run()
+    shop.write(30, 60)
+    run()
+    assert written(shop, target) == Counter(range(60))
+    # as after a crash between the commit of the sink and Spark's own
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink()
+    shop.write(60, 90)
+    run()
+    assert written(shop, target) == Counter(range(90))
+    assert len([1 for _, offset in target.tail().items() if offset]) == 3
+
+
+def test_a_batch_job_appends_in_one_commit(spark: SparkSession, shop: Shop) -> None:
+    df = spark.range(1000).selectExpr("cast(id % 7 as string) user", "id number", "timestamp_seconds(id) at")
+    writer = df.write.format("slackwater").option("store", shop.store).option("stream", "shop/bids")
+    writer.option("key", "user").mode("append").save()
+    assert written(shop, shop.stream) == Counter(range(1000))
+    broken = df.selectExpr("user", "if(number = 999, raise_error('no'), number) number", "at")
+    with pytest.raises(PySparkException):
+        broken.write.format("slackwater").options(store=shop.store, stream="shop/bids").mode("append").save()
+    assert written(shop, shop.stream) == Counter(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stream": "shop/nope"}, "there is no stream"),
+        ({"stream": "shop/bids", "maxEvents": "3"}, "is not known"),
+    ],
+)
+def test_wrong_options_are_named(spark: SparkSession, shop: Shop, options: dict[str, str], said: str) -> None:
+    with pytest.raises(PySparkException, match=said):
+        spark.readStream.format("slackwater").option("store", shop.store).options(**options).load()
