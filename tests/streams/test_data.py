@@ -1,0 +1,63 @@
+"""The files of a stream: on this machine and through any other filesystem, readable by any Arrow tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from slackwater.streams.catalog import Streams
+from slackwater.streams.data import Damaged, DataFolder, open_folder
+from slackwater.streams.writer import Writer
+from slackwater.time import HOUR
+from tests.streams.logs import values
+
+BATCHES = [pa.record_batch({"value": [b"a", b"b"]}), pa.record_batch({"value": [b"c" * 1000]})]
+
+
+@pytest.fixture(params=["local", "through pyarrow"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> DataFolder:
+    if request.param == "local":
+        return open_folder(str(tmp_path), "shop/bids-1")
+    # real files, but nothing that could be mapped or synchronised from here, as on an object store
+    return DataFolder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "shop/bids-1")
+
+
+def test_each_part_is_read_by_itself(folder: DataFolder) -> None:
+    parts = folder.write(BATCHES, at=5)
+    assert [part.events for part in parts] == [2, 1]
+    for part, batch in zip(reversed(parts), reversed(BATCHES), strict=True):
+        assert folder.read(part, batch.schema).equals(batch)
+
+
+def test_a_file_is_an_ordinary_arrow_file(folder: DataFolder, tmp_path: Path) -> None:
+    folder.write(BATCHES, at=5)
+    (file,) = tmp_path.rglob("*.arrow")
+    with pa.ipc.open_file(file) as opened:
+        assert opened.read_all() == pa.Table.from_batches(BATCHES)
+
+
+def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder) -> None:
+    assert folder.files(before=HOUR) == []
+    made = [folder.write(BATCHES, at=at)[0] for at in (0, HOUR - 1, HOUR, 5 * HOUR)]
+    names = [part.file for part in made]
+    assert folder.files(before=HOUR) == names[:2]
+    assert folder.files(before=HOUR + 1) == names[:3]
+    folder.remove_files(names[:1])
+    assert folder.files(before=9 * HOUR) == names[1:]
+    with pytest.raises(Damaged, match="is missing"):
+        folder.read(made[0], BATCHES[0].schema)
+    folder.remove()
+    folder.remove()
+    assert folder.files(before=9 * HOUR) == []
+
+
+def test_a_stream_lives_below_an_address(tmp_path: Path) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        stream = streams.create("a/b", data=f"file://{tmp_path}/elsewhere")
+        with Writer(stream) as writer:
+            writer.write(b"a")
+        assert values(streams.get("a/b")) == [b"a"]
+        assert list((tmp_path / "elsewhere" / "a").rglob("*.arrow"))
