@@ -8,8 +8,7 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-NAMES = ("progress", "windows", "join", "planning", "cycles", "spark_windows", "streams_spark")
-NAMES = ("progress", "windows", "join", "spark_windows", "streams", "cycles", "streams_spark")
+NAMES = ("progress", "windows", "join", "planning", "streams", "cycles", "spark_windows", "streams_spark")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 

@@ -313,6 +313,4 @@ class CorruptSegment(StreamError):
         super().__init__(
             f"stream {stream!r}, segment {segment}: cannot read the events from {offset} on: "
             f"{file} {reason}; restore that file, or truncate the stream behind it"
-            f"stream {stream!r}, segment {segment}: cannot read the events from {offset} on: {file} {reason}"
-            f"; restore that file, or truncate the stream behind it"
         )
