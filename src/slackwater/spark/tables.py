@@ -132,6 +132,7 @@ class Target:
     ``fold`` is empty where a pane states the whole truth of its key and window; it has every value column
     where a pane is a delta. The address is never part of the representation.
 
+    >>> from slackwater._database import database
     >>> url = database("sqlite:////data/a.db")
     >>> target = Target(url, "totals", (Column("auction", "long"),), (Column("bids", "long"),))
     >>> target
@@ -311,6 +312,7 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
 def connected(url: URL) -> Iterator[Engine]:
     """An engine for one piece of work: no connection outlives it, and no parameter is ever shown.
 
+    >>> from slackwater._database import database
     >>> with connected(database("sqlite:////dev/null")) as engine:
     ...     engine.hide_parameters
     True
@@ -328,6 +330,7 @@ def lock(connection: Connection, table: str) -> None:
 
     SQLite has one writer at a time anyway.
 
+    >>> from slackwater._database import database
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, connected(database(f"sqlite:///{folder}/a.db")) as engine:
     ...     with engine.begin() as connection:
