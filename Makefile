@@ -22,7 +22,7 @@ test: environment ## all tests, on two processes
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
 
 check: environment ## the tests that need no JVM, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres" $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not chaos" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

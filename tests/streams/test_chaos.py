@@ -34,6 +34,9 @@ CONTROLLERS = ("controller-a", "controller-b")
 ROOT = Path(__file__).parents[2]
 
 
+pytestmark = pytest.mark.chaos
+
+
 @pytest.fixture
 def crew(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
