@@ -188,8 +188,11 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
 
 
 def _operator(metric: Any) -> OperatorReport:
-    texts = [text for text in metric.asDict().values() if text is not None]
-    return OperatorReport(tuple(msgspec.json.decode(text, type=BucketReport) for text in texts))
+    told = metric.asDict()
+    # Over Spark Connect a query tells a row as its schema and a list of its values.
+    texts = told["values"] if {"values", "schema"} == told.keys() else told.values()
+    found = (msgspec.json.decode(text, type=BucketReport) for text in texts if text is not None)
+    return OperatorReport(tuple(found))
 
 
 def _state_bytes(operator: Any) -> int:
