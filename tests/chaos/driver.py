@@ -1,0 +1,69 @@
+"""The program that is killed: runs the workload into folders of Parquet files and tables of PostgreSQL.
+
+``python -m tests.chaos.driver FOLDER URL MASTER BATCHES SEED ends|goes-on QUERY …``; says ``started`` when
+all queries run, ``done`` when all have come to their end, and exits with 1 if one of them failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from slackwater.spark.session import session
+from slackwater.spark.upsert import upsert_to
+from tests.chaos.queries import Query
+from tests.chaos.workload import Workload, workload
+
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that seldom lives long enough to gain from more."""
+
+
+def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends: bool) -> None:
+    spark = session(
+        "chaos",
+        master=master,
+        partitions=2,
+        config={
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": QUICK,
+            "spark.executor.extraJavaOptions": QUICK,
+            "spark.python.daemon.module": "tests.chaos.preloaded",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "700m",
+            "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        },
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    started = []
+    for query in (Query(folder, url, name) for name in names):
+        frame = load.panes(spark, folder / "in", query.pipeline, ends=ends).to_df(flush=ends)
+        if query.sink == "files":
+            writer = frame.writeStream.format("parquet").option("path", str(query.output))
+        else:
+            writer = upsert_to(frame, url, query.pipeline, key=["key"], create=True)
+        writer = writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True)
+        started.append(writer.start())
+    _say("started")
+    for running in started:
+        running.awaitTermination()
+    _say("done")
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    given, address, cluster, batches, seed, end, *chosen = sys.argv[1:]
+    load = workload(int(batches), seed=int(seed))
+    main(Path(given), address, cluster, load, *chosen, ends=end == "ends")

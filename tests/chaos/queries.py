@@ -1,0 +1,80 @@
+"""How far the queries of the workload are, seen from outside: in their logs, and in what they wrote to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from tests.chaos.workload import Workload, written_panes
+from tests.spark.oracle import table_of
+
+LEDGER = "SELECT max(batch) FROM slackwater_upserts WHERE identity = %s"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A pipeline into a sink: ``files`` or ``table``, and then the name of the pipeline."""
+
+    folder: Path
+    url: str
+    name: str
+
+    @property
+    def sink(self) -> str:
+        return self.name.partition("-")[0]
+
+    @property
+    def pipeline(self) -> str:
+        return self.name.partition("-")[2]
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoints" / self.name
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out" / self.name
+
+    def planned(self) -> int:
+        """How many batches were begun."""
+        return _entries(self.checkpoint / "offsets")
+
+    def committed(self) -> int:
+        """How many batches are over."""
+        return _entries(self.checkpoint / "commits")
+
+    def applied(self) -> int:
+        """How many batches the sink shows."""
+        return _entries(self.output / "_spark_metadata") if self.sink == "files" else self._noted()
+
+    def _noted(self) -> int:
+        metadata = self.checkpoint / "metadata"
+        if not metadata.exists():
+            return 0
+        identity = f"query {json.loads(metadata.read_text(encoding='utf-8'))['id']}"
+        with psycopg.connect(self.url) as connection:
+            try:
+                (batch,) = connection.execute(LEDGER, [identity]).fetchone() or (None,)
+            except psycopg.errors.UndefinedTable:
+                return 0
+        return 0 if batch is None else int(batch) + 1
+
+    def check(self, load: Workload) -> None:
+        """The sink shows what the model says, after the end of the stream."""
+        batches = len(load.batches) + 1
+        assert (self.planned(), self.committed(), self.applied()) == (batches, batches, batches)
+        if self.sink == "files":
+            assert written_panes(self.output) == load.expected_panes(self.pipeline)
+        else:
+            assert table_of(self.url, self.pipeline) == load.expected_truth(self.pipeline)
+
+
+def _entries(log: Path) -> int:
+    """How many batches a log of Spark's knows; it forgets the oldest, so the last one counts."""
+    if not log.is_dir():
+        return 0
+    names = (path.name.removesuffix(".compact") for path in log.iterdir())
+    return 1 + max((int(name) for name in names if name.isdigit()), default=-1)

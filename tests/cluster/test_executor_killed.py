@@ -1,0 +1,39 @@
+"""Two workers share a stream, and an executor dies in the middle of it: the result is the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.chaos.queries import Query
+from tests.chaos.workload import workload
+from tests.cluster.standalone import running_cluster
+from tests.spark.postgres import running_server
+from tests.support.programs import Program
+
+BATCHES: Final = 10
+SEED: Final = 5
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+def test_a_stream_outlives_an_executor(tmp_path: Path) -> None:
+    load = workload(BATCHES, seed=SEED)
+    load.write(tmp_path / "in")
+    with running_server() as server, running_cluster(tmp_path) as cluster:
+        url = server.create_database("cluster")
+        query = Query(tmp_path, url, "table-fixed")
+        arguments = [str(tmp_path), url, cluster.url, str(BATCHES), str(SEED), "ends", query.name]
+        command = [sys.executable, "-m", "tests.chaos.driver", *arguments]
+        with Program(command, tmp_path / "driver.log") as driver:
+            driver.wait_until(lambda: query.committed() >= 2)
+            (_,), (victim,) = cluster.executors()  # both workers take part
+            driver.wait_until(lambda: query.planned() > query.committed())
+            cluster.kill_executor(victim)
+            assert query.committed() < BATCHES, "the stream was over before an executor could be killed"
+            driver.finish()
+            assert "Lost executor" in driver.said(), "Spark did not notice"
+        query.check(load)
