@@ -14,7 +14,7 @@ from rich.console import Console
 from slackwater import telemetry, time
 from slackwater.demo.bids import AUCTIONS, SILENT, Feed
 from slackwater.demo.picture import Picture
-from slackwater.demo.pipeline import QuietSession, Run, counted
+from slackwater.demo.pipeline import WINDOW, QuietSession, Run, counted
 from slackwater.demo.view import Moment, View, final_table
 from slackwater.errors import SlackwaterError
 from slackwater.spark.reports import OperatorReport
@@ -35,14 +35,14 @@ class Demo:
         query = self._run.start(self._feed.arriving)
         self._go_on("The query starts; nobody has spoken yet.", lambda: self._report() is not None, 0, 180)
         self._feed.begin(time.now())
-        self._go_on("Three origins send bids, out of order, up to two seconds late.", self._spoken, 9, 90)
+        self._go_on("Three origins send bids, out of order, up to two seconds late.", self._spoken, 8, 60)
         self._feed.fall_silent()
         fell = time.now()
         self._go_on(
             f"{SILENT.capitalize()} has fallen silent: it holds everybody back until it is found to be idle.",
             lambda: self._left_out(fell),
-            3,
-            90,
+            1,
+            60,
         )
         self._feed.speak_again(time.now())
         self._go_on(
@@ -84,8 +84,11 @@ class Demo:
         return report is not None and report.watermark is not None
 
     def _left_out(self, since: int) -> bool:
+        """Whether a window has fired that the silent origin still has bids for: they will be late."""
+        length = time.duration(WINDOW)
+        end = (since // length + 1) * length
         report = self._report()
-        return report is not None and report.watermark is not None and report.watermark > since
+        return report is not None and report.watermark is not None and report.watermark >= end
 
 
 def main() -> int:

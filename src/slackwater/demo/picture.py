@@ -34,7 +34,7 @@ class Picture:
 
         def clock(batch: int) -> int:
             """When a batch was; one that was stopped before it could report came soon after the last."""
-            told = max(number for number in reports if number <= batch)
+            told = max((number for number in reports if number <= batch), default=min(reports))
             return reports[told].slowest.now - beginning
 
         mine = [pane for pane in run.said() if pane.auction == auction]

@@ -157,6 +157,8 @@ class QuietSession:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
             "spark.sql.session.timeZone": "UTC",
+            # The picture needs every batch, however many there are.
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
         }
         try:
             with _stderr_to(log):
