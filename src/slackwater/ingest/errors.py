@@ -51,3 +51,34 @@ class TooFewUnits(SlackwaterError):
             f"ms.work.unit.min.units = {wanted}: only {planned} planned; "
             f"look for why the source has less than usual, or lower ms.work.unit.min.units"
         )
+
+
+class TooFewRecords(SlackwaterError):
+    """A unit has fewer records than ``ms.work.unit.min.records`` asks for; its target was left as it is."""
+
+    def __init__(self, found: int, wanted: int) -> None:
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"ms.work.unit.min.records = {wanted}: only {found} read; "
+            f"look for why the source has less than usual, or lower ms.work.unit.min.records"
+        )
+
+
+class AlreadyRunning(SlackwaterError):
+    """Another process runs the job."""
+
+    def __init__(self, job: str, owner: str) -> None:
+        self.job = job
+        self.owner = owner
+        super().__init__(
+            f"job {job!r} is run by {owner}; wait until that run has ended, or half a minute if it has died"
+        )
+
+
+class RunReplaced(SlackwaterError):
+    """This run stood still for so long that another one took its place; nothing more of it counts."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        super().__init__(f"job {job!r} was taken over by another run; look at its history, and run it again")

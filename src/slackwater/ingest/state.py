@@ -54,10 +54,13 @@ def read_history(connection: Connection, job: str, watermark: str) -> History:
     return History((start, unit, high) for start, unit, high in rows)
 
 
-def record_success(connection: Connection, job: str, watermark: str, work: WorkUnit) -> None:
+def record_success(
+    connection: Connection, job: str, watermark: str, work: WorkUnit, high: int | None = None
+) -> None:
     """Move the high watermark of a unit up to what was read, never down.
 
-    It belongs into the transaction that records the outcome.
+    That is the end of the partition, or ``high`` where the data says how far it goes. It belongs into the
+    transaction that records the outcome.
 
     >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
@@ -69,8 +72,9 @@ def record_success(connection: Connection, job: str, watermark: str, work: WorkU
     [(0, '{}', 20)]
     """
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    reached = work.high if high is None else high
     insert = dialect.insert(high_watermarks).values(
-        job=job, watermark=watermark, start=work.start, unit=work.unit.key, high=work.high
+        job=job, watermark=watermark, start=work.start, unit=work.unit.key, high=reached
     )
     connection.execute(
         insert.on_conflict_do_update(

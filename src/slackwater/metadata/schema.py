@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0003"
+NEWEST: Final = "0004"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -180,4 +180,33 @@ high_watermarks: Final = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the partition
     Column("unit", Text, primary_key=True),  # its values as JSON with sorted names
     Column("high", BigInteger, nullable=False),
+)
+
+runs: Final = Table(
+    "slackwater_runs",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("job", Text, nullable=False),
+    Column("watermark", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("state", Text, nullable=False),  # running, succeeded, failed or interrupted
+    Index("slackwater_runs_by_job", "job", "started_at"),
+)
+
+outcomes: Final = Table(
+    "slackwater_outcomes",
+    TABLES,
+    Column("run", Text, ForeignKey("slackwater_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # its place in the plan
+    Column("start", BigInteger, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("low", BigInteger, nullable=False),
+    Column("high", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),  # succeeded or failed
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("error", Text),
 )
