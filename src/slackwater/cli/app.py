@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from slackwater.cli import controller, ingest, stream
+from slackwater.cli import controller, ingest, running, stream
 from slackwater.cli.console import Group
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.add_typer(stream.app, name="stream")
 app.command("controller")(controller.controller)
 app.command("plan")(ingest.plan)
+app.add_typer(running.app, name="ingest")
 
 
 def main() -> None:

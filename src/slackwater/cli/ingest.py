@@ -56,10 +56,10 @@ def plan(
     rows: Rows = 40,
 ) -> None:
     """Show what a run of JOB would read, what it would not read and why. Nothing is executed."""
-    read = load_job(job, settings=_settings(settings or []))
+    read = load_job(job, settings=settings_of(settings or []))
     name, watermark = read.settings.name, read.settings.axis.name
     history = History() if state is None else look_up_history(state, name, watermark)
-    made = make_plan(read, history, _now(at, read))
+    made = make_plan(read, history, now_of(at, read))
     if plot is not None:
         _draw(made, read, plot)
     if as_json:
@@ -68,7 +68,12 @@ def plan(
         _Shown(made, Console(), read.settings.timezone, rows).show()
 
 
-def _settings(given: list[str]) -> dict[str, str]:
+def settings_of(given: list[str]) -> dict[str, str]:
+    """What ``--set`` gives, by name.
+
+    >>> settings_of(["days=3"])
+    {'days': '3'}
+    """
     pairs = [text.partition("=") for text in given]
     for (name, equals, _), text in zip(pairs, given, strict=True):
         if not equals or not name.strip():
@@ -76,7 +81,13 @@ def _settings(given: list[str]) -> dict[str, str]:
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _now(text: str | None, job: Job) -> int:
+def now_of(text: str | None, job: Job) -> int:
+    """What ``--now`` gives, on the clocks of the job; without it, the wall clock.
+
+    >>> from slackwater.ingest import parse_job
+    >>> now_of("1970-01-01 00:00:01", parse_job({}))
+    1000000
+    """
     if text is None:
         return now()
     try:

@@ -179,7 +179,8 @@ class Run:
     def record(self, work: WorkUnit, outcome: Outcome, high: int | None = None) -> None:
         """Keep an outcome, and with a success move the high watermark up to ``high`` in the same transaction.
 
-        Without ``high`` that is the end of the partition. A success may be recorded again: it is kept once.
+        Without ``high`` that is the end of the partition; one that is not behind the start moves nothing,
+        because nothing was seen. A success may be recorded again: it is kept once.
         """
 
         def kept(connection: Connection) -> None:
@@ -187,7 +188,7 @@ class Run:
             same = (outcomes.c.run == self.id, outcomes.c.number == outcome.number)
             connection.execute(outcomes.delete().where(*same))
             connection.execute(outcomes.insert().values(run=self.id, **asdict(outcome)))
-            if outcome.state == "succeeded":
+            if outcome.state == "succeeded" and (high is None or high > work.start):
                 record_success(connection, self._lease.job, self._watermark, work, high)
 
         self._store.write(kept, repeatable=True)
@@ -202,14 +203,28 @@ class Run:
 
 
 def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRecord]:
-    """The newest runs of a job, the newest first."""
+    """The newest runs of a job, the newest first.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     list_runs(store, "orders")
+    []
+    """
     query = sql.select(runs).where(runs.c.job == job).order_by(runs.c.started_at.desc(), runs.c.id)
     found = store.read(lambda connection: connection.execute(query.limit(limit)).all())
     return [RunRecord(*row) for row in found]
 
 
 def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
-    """The outcomes of a run, in the order of its plan."""
+    """The outcomes of a run, in the order of its plan.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     outcomes_of(store, "no such run")
+    []
+    """
     columns = [column for column in outcomes.c if column.name != "run"]
     query = sql.select(*columns).where(outcomes.c.run == run).order_by(outcomes.c.number)
     return [Outcome(*row) for row in store.read(lambda connection: connection.execute(query).all())]

@@ -1,0 +1,168 @@
+"""Queries with bound parameters: what a unit asks a database, and nothing of it pasted into the text.
+
+``{{name}}`` in a query becomes a parameter of the statement, so that no value can change what it says. The
+two databases write parameters, quote names and compare times differently; that is decided here, once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from sqlalchemy.engine import URL
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import DAY, to_datetime
+
+Parameter = str | datetime
+
+_NAME: Final = re.compile(r"(['\"]?)\{\{\s*([^{}]*?)\s*\}\}(['\"]?)")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """SQL text and the values of its parameters, which are never shown.
+
+    >>> Statement("SELECT ?", ("a",))
+    Statement(text='SELECT ?')
+    """
+
+    text: str
+    parameters: tuple[Parameter, ...] = field(default=(), repr=False)
+
+
+def quoted(name: str) -> str:
+    """A name as both databases quote it; of two parts, each for itself.
+
+    >>> quoted("sales.orders")
+    '"sales"."orders"'
+    """
+    return ".".join(quoted_part(part) for part in name.split("."))
+
+
+def quoted_part(name: str) -> str:
+    """One name, such as that of a column, which may have a dot in it.
+
+    >>> quoted_part('a"b')
+    '"a""b"'
+    """
+    if not name or "\0" in name:
+        raise InvalidArgument("name", name, "is empty or has a zero in it", fix="name the column otherwise")
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def place_holder(number: int, backend: str) -> str:
+    """The parameter with this number, from 1 on.
+
+    >>> place_holder(2, "postgresql"), place_holder(2, "sqlite")
+    ('$2', '?')
+    """
+    return f"${number}" if backend == "postgresql" else "?"
+
+
+def time_value(at: int, backend: str) -> Parameter:
+    """A time as a parameter: SQLite has no type for it, and compares the text that it writes itself.
+
+    >>> time_value(0, "sqlite")
+    '1970-01-01 00:00:00'
+    """
+    moment = to_datetime(at)
+    return moment if backend == "postgresql" else moment.replace(tzinfo=None).isoformat(" ")
+
+
+def bind(query: str, values: Mapping[str, Parameter], backend: str) -> Statement:
+    """A query with every ``{{name}}`` as a parameter.
+
+    >>> bind("SELECT * FROM t WHERE a = {{id}} AND b = {{id}}", {"id": "7"}, "postgresql").text
+    'SELECT * FROM t WHERE a = $1 AND b = $2'
+    >>> bind("SELECT '{{id}}'", {"id": "7"}, "sqlite")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.source.query = "'{{id}}'": is in quotes, where it would be text; \
+leave the quotes out
+    """
+    parameters: list[Parameter] = []
+
+    def replace(found: re.Match[str]) -> str:
+        if found[1] or found[3]:
+            reason = "is in quotes, where it would be text"
+            raise InvalidArgument("ms.source.query", found[0], reason, fix="leave the quotes out")
+        if found[2] not in values:
+            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
+            raise InvalidArgument("ms.source.query", found[2], "nothing is called so", fix=fix)
+        parameters.append(values[found[2]])
+        return place_holder(len(parameters), backend)
+
+    return Statement(_NAME.sub(replace, query), tuple(parameters))
+
+
+def range_of_table(table: str, time_column: str | None, low: int, high: int, backend: str) -> Statement:
+    """The rows of a table in ``[low, high)``; in SQLite a day or two more on either side.
+
+    SQLite compares texts. Whatever way they go on after the date, the date itself compares as time does, so
+    the statement asks for whole days, and an index still serves; who reads the rows looks at the times.
+
+    >>> range_of_table("t", "at", 0, 10, "sqlite").parameters
+    ('1969-12-31', '1970-01-03')
+    """
+    text = f"SELECT * FROM {quoted(table)}"  # noqa: S608 - a quoted name
+    if time_column is None:
+        return Statement(text)
+    bounds: tuple[Parameter, Parameter] = (to_datetime(low), to_datetime(high))
+    if backend == "sqlite":
+        bounds = (f"{to_datetime(low - DAY):%Y-%m-%d}", f"{to_datetime(high + 2 * DAY):%Y-%m-%d}")
+    first, second = place_holder(1, backend), place_holder(2, backend)
+    at = quoted_part(time_column)
+    return Statement(f"{text} WHERE {at} >= {first} AND {at} < {second}", bounds)
+
+
+def address_of(url: URL) -> str:
+    """The address as a driver of ADBC takes it, with its password.
+
+    >>> from slackwater._database import database
+    >>> address_of(database("postgresql://app:secret@db.example/shop"))
+    'postgresql://app:secret@db.example/shop'
+    """
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    # PostgreSQL's own library takes neither a space nor a plus for one
+    account = ":".join(quote(part, safe="") for part in (url.username, url.password) if part is not None)
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
+    place = f"{account}@{host}" if account else host
+    port = "" if url.port is None else f":{url.port}"
+    options = [(name, value) for name, values in url.normalized_query.items() for value in values]
+    query = f"?{urlencode(options, quote_via=quote)}" if options else ""
+    return f"postgresql://{place}{port}/{quote(url.database or '', safe='')}{query}"
+
+
+def zone_name(place: tzinfo) -> str:
+    """A timezone as Spark and Arrow name it.
+
+    >>> from slackwater.ingest.zones import zone
+    >>> zone_name(zone("Europe/Berlin")), zone_name(zone("-0530")), zone_name(zone("Z"))
+    ('Europe/Berlin', '-05:30', 'UTC')
+    """
+    offset = place.utcoffset(None)
+    if offset is None:
+        return str(place)
+    return "UTC" if not offset else _offset(offset)
+
+
+def posix_zone(place: tzinfo) -> str:
+    """The same for PostgreSQL, which reads the sign of an offset the other way round.
+
+    >>> from slackwater.ingest.zones import zone
+    >>> posix_zone(zone("+05:30"))
+    '<+05:30>-05:30'
+    """
+    offset = place.utcoffset(None)
+    return f"<{_offset(offset)}>{_offset(-offset)}" if offset else zone_name(place)
+
+
+def _offset(distance: timedelta) -> str:
+    hours, minutes = divmod(abs(distance) // timedelta(minutes=1), 60)
+    return f"{'-' if distance < timedelta() else '+'}{hours:02}:{minutes:02}"

@@ -1,0 +1,1 @@
+"""Extraction on Spark: sources that read a range, targets that replace it."""

@@ -1,0 +1,71 @@
+"""Columns of time, and types that travel: from what a driver gives to what Spark and the targets take."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.errors import InvalidArgument
+
+INSTANTS = pa.timestamp("us", tz="UTC")
+"""The type of a time column after it was read, whatever it was before."""
+
+
+def plain_type(given: pa.DataType) -> pa.DataType:
+    """A type that Spark has, for any that a driver gives.
+
+    >>> plain_type(pa.timestamp("ns", tz="Europe/Berlin")), plain_type(pa.large_string())
+    (TimestampType(timestamp[us, tz=UTC]), DataType(string))
+    """
+    if isinstance(given, pa.BaseExtensionType):
+        return plain_type(given.storage_type)
+    if pa.types.is_timestamp(given):
+        return INSTANTS if given.tz else pa.timestamp("us")
+    if pa.types.is_time(given) or pa.types.is_null(given) or pa.types.is_large_string(given):
+        return pa.string()
+    if pa.types.is_unsigned_integer(given):
+        return pa.int64()
+    return pa.binary() if pa.types.is_large_binary(given) else given
+
+
+def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
+    """A column as instants: times without a zone are on the clocks of ``zone``.
+
+    >>> instants(pa.array(["2020-01-01 01:00:00"]), "Europe/Berlin", "at")[0].as_py().isoformat()
+    '2020-01-01T00:00:00+00:00'
+    """
+    kind = column.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), INSTANTS)
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return pc.cast(column, INSTANTS)
+    try:
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            try:
+                local = pc.cast(column, pa.timestamp("us"))
+            except pa.ArrowInvalid:
+                return pc.cast(column, INSTANTS)  # its times name their zones
+        elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            local = pc.cast(column, pa.timestamp("us"))
+        else:
+            raise _no_time(name, str(kind))
+    except pa.ArrowInvalid as error:
+        raise _no_time(name, str(error)) from None
+    placed = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
+    return pc.cast(placed, INSTANTS)
+
+
+def _no_time(name: str, reason: str) -> InvalidArgument:
+    fix = "let ms.source.query convert it into a timestamp"
+    return InvalidArgument("ms.time.column", name, f"holds no times: {reason}", fix=fix)
+
+
+def within(column: pa.Array, low: int, high: int) -> pa.Array:
+    """Which instants lie in ``[low, high)``; where there is none, it does not.
+
+    >>> within(pa.array([0, 5, 10, None], INSTANTS), 5, 10).to_pylist()
+    [False, True, False, False]
+    """
+    bounds = (pa.scalar(low, INSTANTS), pa.scalar(high, INSTANTS))
+    inside = pc.and_(pc.greater_equal(column, bounds[0]), pc.less(column, bounds[1]))
+    return pc.fill_null(inside, fill_value=False)

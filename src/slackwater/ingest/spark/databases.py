@@ -1,0 +1,176 @@
+"""Reading a range from SQLite or PostgreSQL: by ADBC, straight into Arrow, in the tasks of Spark.
+
+A Python data source whose partitions are parts of the range. The address travels inside the class, where
+no plan shows it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, types
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from sqlalchemy.engine import URL
+
+from slackwater._database import shown
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.queries import Statement
+from slackwater.ingest.spark.arrow import INSTANTS, instants, plain_type, within
+
+_SAMPLE: Final = 1000
+_SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A statement, and the range of which its rows are wanted; without one, all."""
+
+    statement: Statement
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read from which database; the address is no part of the representation."""
+
+    address: str = field(repr=False)
+    backend: str
+    zone: str
+    """The zone of times that name none."""
+    posix_zone: str
+    time_column: str | None
+    parts: tuple[Part, ...]
+
+    def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, as ``schema`` says."""
+        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+            self._prepare(cursor)
+            cursor.execute(part.statement.text, list(part.statement.parameters) or None)
+            for batch in cursor.fetch_record_batch():
+                yield self._shaped(batch, part, schema)
+
+    def schema(self) -> pa.Schema:
+        """The columns of what is read, found by asking for a few rows; SQLite has types only in those."""
+        limit = _SAMPLE if self.backend == "sqlite" else 0
+        statement = self.parts[0].statement
+        text = f"SELECT * FROM ({statement.text}) AS sample LIMIT {limit}"  # noqa: S608 - the job's own query
+        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+            self._prepare(cursor)
+            cursor.execute(text, list(statement.parameters) or None)
+            sample = cursor.fetch_arrow_table()
+        if self.time_column is not None and self.time_column not in sample.column_names:
+            known = ", ".join(sample.column_names)
+            raise InvalidArgument("ms.time.column", self.time_column, "is not read", fix=f"there are {known}")
+        empty = self.backend == "sqlite"
+        fields = [
+            (name, pa.string() if empty and column.null_count == len(column) else plain_type(column.type))
+            for name, column in zip(sample.column_names, sample.columns, strict=True)
+        ]
+        return pa.schema([(name, INSTANTS if name == self.time_column else kind) for name, kind in fields])
+
+    def _prepare(self, cursor: Any) -> None:
+        if self.backend == "postgresql":
+            cursor.execute("SELECT set_config('TimeZone', $1, false)", [self.posix_zone])
+            cursor.fetchall()
+        else:
+            cursor.adbc_statement.set_options(**_SQLITE_ROWS)
+
+    def _shaped(self, batch: pa.RecordBatch, part: Part, schema: pa.Schema) -> pa.RecordBatch:
+        columns = []
+        keep = None
+        for column, name in zip(batch.columns, schema.names, strict=True):
+            if isinstance(column, pa.ExtensionArray):
+                column = column.storage
+            if name == self.time_column:
+                column = instants(column, self.zone, name)
+                keep = within(column, part.low, part.high)
+            columns.append(column.cast(schema.field(name).type))
+        shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return shaped if keep is None else shaped.filter(keep)
+
+
+@contextmanager
+def connected(address: str, backend: str) -> Iterator[Any]:
+    """A connection by ADBC; what is not committed is undone.
+
+    >>> with connected(":memory:", "sqlite") as connection, connection.cursor() as cursor:
+    ...     _ = cursor.execute("SELECT ?", [7])
+    ...     cursor.fetchall()
+    [(7,)]
+    """
+    if backend == "sqlite":
+        from adbc_driver_sqlite import dbapi
+    else:
+        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped, no-redef]
+    with dbapi.connect(address) as connection:
+        yield connection
+
+
+class _Partition(InputPartition):
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, reading: Reading, schema: pa.Schema) -> None:
+        self._reading = reading
+        self._schema = schema.serialize().to_pybytes()
+
+    def partitions(self) -> list[InputPartition]:
+        return [_Partition(number) for number in range(len(self._reading.parts))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Partition)  # noqa: S101 - made above
+        schema = pa.ipc.read_schema(pa.py_buffer(self._schema))
+        return self._reading.read(self._reading.parts[partition.number], schema)
+
+
+def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
+    """A frame of what ``reading`` says; the columns are looked up now, the rows when it runs.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> part = Part(Statement("SELECT 7 AS id, '1970-01-01 00:00:05' AS at"), 0, 10_000_000)
+    >>> reading = Reading(":memory:", "sqlite", "UTC", "UTC", "at", (part,))
+    >>> read_database(spark, reading).select("id").collect()
+    [Row(id=7)]
+    """
+    found = reading.schema()
+    frame_schema = from_arrow_schema(found)
+    registered = f"slackwater_reading_{uuid.uuid4().hex}"
+
+    class Read(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return registered
+
+        def schema(self) -> types.StructType:
+            return frame_schema
+
+        def reader(self, schema: types.StructType) -> DataSourceReader:
+            return _Reader(reading, found)
+
+    spark.dataSource.register(Read)
+    return spark.read.format(registered).load()
+
+
+def check_file(url: URL) -> None:
+    """Refuse a file of SQLite that is not there: the driver would make an empty one.
+
+    >>> from slackwater._database import database
+    >>> check_file(database("sqlite:////no/such.db"))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.source.url = 'sqlite:////no/such.db': does not exist; name the \
+file that does
+    """
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
+        raise InvalidArgument("ms.source.url", shown(url), "does not exist", fix="name the file that does")

@@ -1,0 +1,236 @@
+"""From a job to what runs one of its units: the source and the target that its keys describe.
+
+Everything that can be wrong with the combination of keys is said when an `Extraction` is made, before
+anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from slackwater._database import database
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.errors import InvalidJob, Problem
+from slackwater.ingest.job import Job
+from slackwater.ingest.parameters import fill_in, names_in, parameter_values
+from slackwater.ingest.planner import WorkUnit
+from slackwater.ingest.queries import (
+    Parameter,
+    Statement,
+    address_of,
+    bind,
+    posix_zone,
+    range_of_table,
+    time_value,
+    zone_name,
+)
+from slackwater.ingest.spark.databases import Part, Reading, check_file, read_database
+from slackwater.ingest.spark.directories import DirectoryTarget
+from slackwater.ingest.spark.files import DateInPath, files_of, read_files
+from slackwater.ingest.spark.shipping import Slice, Target, Written
+from slackwater.ingest.spark.tables import TableTarget
+
+_NEEDED: Final = {
+    "sql": ("source_url",),
+    "files": ("source_path", "source_format"),
+}
+_FOLDERS: Final = ("parquet", "json", "csv")
+_RUNNABLE: Final = ("sql", *_FOLDERS)
+
+
+class Extraction:
+    """What reads and writes the units of a job, on a session of its own in its timezone."""
+
+    def __init__(self, job: Job, spark: SparkSession) -> None:
+        self._job = job
+        self._settings = job.settings
+        check_runnable(job)
+        self._zone = zone_name(job.settings.timezone)
+        self._spark = spark.newSession()
+        self._spark.conf.set("spark.sql.session.timeZone", self._zone)
+        self._target = self._made_target()
+
+    def __call__(self, work: WorkUnit, approve: Callable[[Written], None]) -> Written:
+        """Read a unit's range and put it in place; ``approve`` is asked in between.
+
+        Without a time column the whole partition is replaced, so it is read from its start.
+        """
+        low = work.start if self._settings.time_column is None else work.low
+        frame = self._read(work, low)
+        return self._target.replace(frame, Slice(work.unit, work.start, low, work.high), approve)
+
+    def _read(self, work: WorkUnit, low: int) -> DataFrame | None:
+        frame = (
+            self._read_sql(work, low) if self._settings.source_type == "sql" else self._read_files(work, low)
+        )
+        if frame is None:
+            return None
+        columns = self._settings.schema_columns
+        if columns is not None:
+            frame = frame.select(*(F.col(f"`{one.name}`").cast(one.type).alias(one.name) for one in columns))
+        at = self._settings.time_column
+        if at is None:
+            return frame
+        if at not in frame.columns:
+            known = ", ".join(frame.columns)
+            raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
+        time = F.col(f"`{at}`").cast("timestamp")
+        micros = F.unix_micros(time)
+        return frame.withColumn(at, time).where((micros >= low) & (micros < work.high))
+
+    # ---- sources
+
+    def _read_sql(self, work: WorkUnit, low: int) -> DataFrame:
+        settings = self._settings
+        assert settings.source_url is not None  # noqa: S101 - it was checked
+        url = database(settings.source_url.get_secret_value())
+        check_file(url)
+        address, backend = address_of(url), url.get_backend_name()
+        count = settings.source_partitions
+        cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
+        parts = tuple(
+            Part(self._statement(work, start, end, backend), start, end)
+            for start, end in pairwise(cuts)
+            if start < end
+        )
+        reading = Reading(
+            address, backend, self._zone, posix_zone(settings.timezone), settings.time_column, parts
+        )
+        return read_database(self._spark, reading)
+
+    def _statement(self, work: WorkUnit, low: int, high: int, backend: str) -> Statement:
+        settings = self._settings
+        if settings.source_query is None:
+            table = str(settings.source_table)
+            return range_of_table(table, settings.time_column, low, high, backend)
+        texts = parameter_values(settings.parameters, low, high, work.unit, settings.timezone)
+        named = {parameter.name for parameter in settings.parameters}
+        times: dict[str, Parameter] = {
+            name: time_value(at, backend) for name, at in (("low", low), ("high", high)) if name not in named
+        }
+        return bind(settings.source_query, {**texts, **times}, backend)
+
+    def _read_files(self, work: WorkUnit, low: int) -> DataFrame | None:
+        settings = self._settings
+        values = parameter_values(settings.parameters, low, work.high, work.unit, settings.timezone)
+        names = files_of(
+            fill_in(str(settings.source_path), values),
+            low,
+            work.high,
+            by=settings.source_files_by,
+            pattern=settings.source_files_pattern,
+            place=settings.timezone,
+            overlapping=settings.time_column is not None and settings.source_files_by == "path",
+        )
+        columns = settings.schema_columns
+        given = None if columns is None else ", ".join(f"`{one.name}` {one.type}" for one in columns)
+        return read_files(self._spark, names, str(settings.source_format), settings.source_options, given)
+
+    # ---- targets
+
+    def _made_target(self) -> Target:
+        settings = self._settings
+        shared = {
+            "time_column": settings.time_column,
+            "watermark_column": settings.watermark_column,
+            "zone": self._zone,
+            "drift": settings.schema_drift,
+        }
+        if settings.target_type != "sql":
+            folder = Path(str(settings.target_path)).absolute()
+            return DirectoryTarget(folder, str(settings.target_type), job=settings.name, **shared)  # type: ignore[arg-type]
+        assert settings.target_url is not None  # noqa: S101 - it was checked
+        url = database(settings.target_url.get_secret_value())
+        address, backend = address_of(url), url.get_backend_name()
+        key = settings.target_key if settings.target_mode == "merge" else ()
+        return TableTarget(address, backend, str(settings.target_table), key=key, **shared)  # type: ignore[arg-type]
+
+
+def check_runnable(job: Job) -> None:
+    """Refuse a job whose keys do not say all that a run needs, with everything that is missing at once.
+
+    >>> from slackwater.ingest.job import parse_job
+    >>> check_runnable(parse_job({"ms.source.type": "sql", "ms.target.type": "parquet"}))
+    Traceback (most recent call last):
+    slackwater.ingest.errors.InvalidJob: job has 3 problems:
+      ms.source.url: is missing; a sql source needs it
+      ms.source.table: is missing; name a table, or write ms.source.query
+      ms.target.path: is missing; a parquet target needs it
+    """
+    problems = [*_source_problems(job), *_target_problems(job)]
+    if problems:
+        raise InvalidJob(problems, source=job.settings.name)
+
+
+def _source_problems(job: Job) -> list[Problem]:
+    settings = job.settings
+    kind = settings.source_type
+    if kind not in _NEEDED:
+        shown = None if kind is None else repr(kind)
+        return [Problem("ms.source.type", shown, "cannot be run", f"write one of {', '.join(_NEEDED)}")]
+    problems = _missing(job, _NEEDED[kind], f"a {kind} source needs it")
+    if kind == "sql":
+        if settings.source_url is not None:
+            problems += _address_problem("ms.source.url", settings.source_url.get_secret_value())
+        if settings.source_table is None and settings.source_query is None:
+            fix = "name a table, or write ms.source.query"
+            problems.append(Problem("ms.source.table", None, "is missing", fix))
+        if settings.source_table is not None and settings.source_query is not None:
+            fix = "keep one of the two"
+            problems.append(Problem("ms.source.query", None, "ms.source.table is given, too", fix))
+        if settings.source_partitions > 1 and settings.time_column is None:
+            reason = "needs a time column, by which the range is divided"
+            problems.append(
+                Problem("ms.source.partitions", str(settings.source_partitions), reason, "set ms.time.column")
+            )
+        units = {name for unit in job.units for name, _ in unit.values}
+        if settings.source_query is None and units:
+            fix = f"write ms.source.query, with {{{{{min(units)}}}}}"
+            problems.append(Problem("ms.source.table", None, "does not tell units apart", fix))
+    elif settings.source_files_pattern is not None:
+        try:
+            DateInPath(settings.source_files_pattern)
+        except InvalidArgument as error:
+            problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
+    text = settings.source_query if kind == "sql" else settings.source_path
+    known = parameter_values(settings.parameters, 0, 0, job.units[0], settings.timezone) if job.units else {}
+    unknown = sorted(names_in(text or "") - known.keys()) if job.units else []
+    key = "ms.source.query" if kind == "sql" else "ms.source.path"
+    fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
+    return problems + [Problem(key, repr(name), "nothing is called so", fix) for name in unknown]
+
+
+def _target_problems(job: Job) -> list[Problem]:
+    settings = job.settings
+    kind = settings.target_type
+    if kind not in _RUNNABLE:
+        shown = None if kind is None else repr(kind)
+        return [Problem("ms.target.type", shown, "cannot be run", f"write one of {', '.join(_RUNNABLE)}")]
+    needed = ("target_url", "target_table") if kind == "sql" else ("target_path",)
+    problems = _missing(job, needed, f"a {kind} target needs it")
+    if settings.target_url is not None and kind == "sql":
+        problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
+    if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
+        fix = "merge into a sql target, with ms.target.key"
+        problems.append(Problem("ms.target.mode", "'merge'", "needs a table and a key", fix))
+    return problems
+
+
+def _missing(job: Job, fields: tuple[str, ...], fix: str) -> list[Problem]:
+    keys = type(job.settings).model_fields
+    absent = [name for name in fields if getattr(job.settings, name) is None]
+    return [Problem(str(keys[name].alias), None, "is missing", fix) for name in absent]
+
+
+def _address_problem(key: str, text: str) -> list[Problem]:
+    try:
+        database(text)
+    except InvalidArgument as error:
+        return [Problem(key, None, error.reason, error.fix or "")]
+    return []

@@ -1,0 +1,125 @@
+"""Files as a source: which of them belong to a range, by the date in their path or by when they changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
+from glob import glob
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.zones import instant_of
+
+_LETTERS: Final = {"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute"}
+_TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+_STEPS: Final = {
+    "d": timedelta(days=1),
+    "H": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+}
+
+
+class DateInPath:
+    """A date in paths, as a Java pattern says it stands there.
+
+    >>> from slackwater.ingest.zones import zone
+    >>> from slackwater.time import format_instant
+    >>> start, end = DateInPath("yyyy/MM/dd").range_of("in/2020/01/31/a.csv", zone("Z"))
+    >>> format_instant(start), format_instant(end)
+    ('2020-01-31T00:00:00Z', '2020-02-01T00:00:00Z')
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._letters: list[str] = []
+        expression = ""
+        for token in _TOKEN.finditer(pattern):
+            quoted, letter = token[1], token[2]
+            if letter is None:
+                expression += re.escape(token[0] if quoted is None else quoted.replace("''", "'") or "'")
+            elif letter not in _LETTERS:
+                fix = f"use the letters {', '.join(_LETTERS)}, and put other text into single quotes"
+                reason = f"the letter {letter!r} is not known here"
+                raise InvalidArgument("ms.source.files.pattern", pattern, reason, fix=fix)
+            else:
+                self._letters.append(letter)
+                expression += rf"(\d{{{len(token[0])}}})"
+        if "y" not in self._letters:
+            reason = "has no year"
+            raise InvalidArgument("ms.source.files.pattern", pattern, reason, fix="write it like yyyy/MM/dd")
+        self._expression = re.compile(rf"(?<!\d){expression}(?!\d)", re.ASCII)
+
+    def range_of(self, path: str, place: tzinfo) -> tuple[int, int] | None:
+        """From when to when a file goes; None if its path has no such date."""
+        for found in self._expression.finditer(path):
+            parts = {
+                _LETTERS[letter]: int(text)
+                for letter, text in zip(self._letters, found.groups(), strict=True)
+            }
+            try:
+                start = datetime(**{"month": 1, "day": 1, **parts})  # type: ignore[arg-type]  # noqa: DTZ001 - wall clock
+            except ValueError:
+                continue
+            return instant_of(start, place), instant_of(self._after(start), place)
+        return None
+
+    def _after(self, start: datetime) -> datetime:
+        for letter in "mHd":
+            if letter in self._letters:
+                return start + _STEPS[letter]
+        if "M" in self._letters and start.month < 12:
+            return start.replace(month=start.month + 1)
+        return start.replace(year=start.year + 1, month=1)
+
+
+def files_of(
+    path: str, low: int, high: int, *, by: str, pattern: str | None, place: tzinfo, overlapping: bool
+) -> list[str]:
+    """The files of a path, with ``*`` in it, that belong to ``[low, high)``, in the order of their names.
+
+    A date in a path belongs where it begins; if rows are looked at themselves (``overlapping``), wherever it
+    reaches. Without a pattern the path alone says which files are meant.
+
+    >>> files_of("/no/such/*", 0, 10, by="modified", pattern=None, place=None, overlapping=False)
+    []
+    """
+    dated = None if by == "modified" or pattern is None else DateInPath(pattern)
+
+    def chosen() -> Iterator[str]:
+        for name in sorted(glob(path, recursive=True)):  # noqa: PTH207 - the whole path is a pattern
+            if not Path(name).is_file():
+                continue
+            if by == "modified":
+                at = Path(name).stat().st_mtime_ns // 1000
+                span: tuple[int, int] | None = (at, at)
+            else:
+                span = (low, low) if dated is None else dated.range_of(name, place)
+            if span is None:
+                continue
+            start, end = span
+            if low <= start < high or (overlapping and start < high and end > low):
+                yield name
+
+    return list(chosen())
+
+
+def read_files(
+    spark: SparkSession, names: list[str], form: str, options: dict[str, Any], columns: str | None
+) -> DataFrame | None:
+    """A frame of files; None if there are none.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> read_files(spark, [], "csv", {}, None) is None
+    True
+    """
+    if not names:
+        return None
+    reader = spark.read.format(form).options(**{name: str(value) for name, value in options.items()})
+    if form == "csv" and "header" not in options:
+        reader = reader.option("header", "true")
+    return (reader if columns is None else reader.schema(columns)).load(names)

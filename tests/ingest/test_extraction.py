@@ -1,0 +1,175 @@
+"""Runs on Spark, from real databases and files into real ones: the target is what the source says."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from slackwater.ingest import parse_job
+from slackwater.ingest.running import Report, run_job
+from slackwater.ingest.spark.extraction import Extraction
+from slackwater.metadata.store import open_store
+from slackwater.time import DAY, HOUR, instant, to_datetime
+from tests.spark.postgres import Server
+
+pytestmark = pytest.mark.spark
+START = instant("2020-01-01T00:00:00Z")
+ROWS = [(number, START + number * 5 * HOUR, f"o'{number}") for number in range(15)]
+"""Three days of orders, every five hours."""
+AXIS = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}
+
+
+def execute(url: str, statement: str, rows: list[tuple[Any, ...]] | None = None) -> list[tuple[Any, ...]]:
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+            if rows:
+                return connection.executemany(statement, rows).fetchall()
+            return connection.execute(statement).fetchall()
+    with psycopg.connect(url) as database, database.cursor() as cursor:
+        if rows:
+            cursor.executemany(statement.replace("?", "%s"), rows)
+            return []
+        cursor.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def orders(url: str) -> None:
+    kind = "TEXT" if url.startswith("sqlite") else "TIMESTAMPTZ"
+    execute(url, f"CREATE TABLE orders (id BIGINT, at {kind}, name TEXT)")
+    add(url, ROWS)
+
+
+def add(url: str, rows: list[tuple[int, int, str]]) -> None:
+    def shown(at: int) -> object:
+        moment = to_datetime(at)
+        return str(moment.replace(tzinfo=None)) if url.startswith("sqlite") else moment
+
+    given = [(number, shown(at), name) for number, at, name in rows]
+    execute(url, "INSERT INTO orders VALUES (?, ?, ?)", given)
+
+
+def run(spark: SparkSession, folder: Path, now: str, keys: dict[str, Any]) -> Report:
+    job = parse_job({"ms.watermark": [AXIS], "ms.time.column": "at", **keys})
+    with open_store(f"sqlite:///{folder}/store.db") as store:
+        return run_job(job, store, Extraction(job, spark), now=instant(now))
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/source.db"
+    else:
+        server: Server = request.getfixturevalue("server")
+        url = server.create_database(f"source_{time.monotonic_ns()}")
+    orders(url)
+    return url
+
+
+def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
+    if target == "sql":
+        return sorted(row[0] for row in execute(str(place), "SELECT id FROM copied"))
+    if target == "parquet":
+        return sorted(row.id for row in spark.read.parquet(f"{place}/rows").collect())
+    texts = [file.read_text(encoding="utf-8") for file in Path(place, "rows").glob(f"*.{target}")]
+    if target == "json":
+        return sorted(json.loads(line)["id"] for text in texts for line in text.splitlines())
+    return sorted(int(row["id"]) for text in texts for row in csv.DictReader(text.splitlines()))
+
+
+@pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv"])
+def test_late_rows_replace_exactly_their_range(
+    spark: SparkSession, tmp_path: Path, source: str, target: str
+) -> None:
+    place: Path | str = tmp_path / "copied"
+    keys: dict[str, Any] = {"ms.target.type": target, "ms.target.path": str(place)}
+    if target == "sql":  # the database of the source, in another table
+        place = source
+        keys = {"ms.target.type": "sql", "ms.target.url": source, "ms.target.table": "copied"}
+    keys |= {"ms.source.type": "sql", "ms.source.url": source, "ms.source.table": "orders"}
+    keys |= {"ms.source.partitions": 2, "ms.grace.period.days": 1}
+    first = run(spark, tmp_path, "2020-01-03T09:00:00Z", keys)
+    assert [(outcome.state, outcome.rows, outcome.error) for outcome in first.outcomes] == [
+        ("succeeded", 10, None)
+    ]
+    assert numbers(spark, target, place) == list(range(10))
+    # one row comes late within the grace period, one before it; one within it goes away
+    add(source, [(100, START + DAY + 1, "late"), (101, START + 1, "too late")])
+    execute(source, "DELETE FROM orders WHERE id = 6")
+    second = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
+    assert second.succeeded, second.outcomes
+    assert numbers(spark, target, place) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 100]
+
+
+def test_units_are_replaced_apart_and_one_that_fails_stops_no_other(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    units = [AXIS, {"name": "name", "type": "unit", "units": ["o'1", "o'2", "none"]}]
+    query = "SELECT id, at FROM orders WHERE name = {{name}} AND at >= {{low}}"
+    keys = {
+        "ms.watermark": units, "ms.source.type": "sql", "ms.source.url": source, "ms.source.query": query,
+        "ms.target.type": "sql", "ms.target.url": source, "ms.target.table": "copied",
+        "ms.work.unit.min.records": 1,
+    }  # fmt: skip
+    run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
+    report = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
+    assert [(outcome.state, outcome.unit) for outcome in report.outcomes] == [("failed", '{"name":"none"}')]
+    assert "ms.work.unit.min.records = 1: only 0 read" in str(report.outcomes[0].error)
+    assert sorted(execute(source, "SELECT id, name FROM copied")) == [(1, "o'1"), (2, "o'2")]
+
+
+def test_new_columns_fail_or_are_added_or_are_left_out(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    keys = {
+        "ms.source.type": "sql", "ms.source.url": source, "ms.source.table": "orders",
+        "ms.target.type": "sql", "ms.target.url": source, "ms.target.table": "copied", "ms.backfill": True,
+    }  # fmt: skip
+    assert run(spark, tmp_path, "2020-01-04T09:00:00Z", keys).succeeded
+    execute(source, "ALTER TABLE orders ADD COLUMN note TEXT")
+    report = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
+    assert "SchemaDrift" in str(report.outcomes[0].error)
+    assert "new: note" in str(report.outcomes[0].error)
+    for policy, columns in (("ignore", 3), ("add", 4)):
+        assert run(spark, tmp_path, "2020-01-04T09:00:00Z", {**keys, "ms.schema.drift": policy}).succeeded
+        [first, *_] = execute(source, "SELECT * FROM copied")
+        assert len(first) == columns
+
+
+def test_the_highest_time_seen_is_the_high_watermark(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    keys = {
+        "ms.source.type": "sql", "ms.source.url": source, "ms.source.table": "orders",
+        "ms.target.type": "parquet", "ms.target.path": f"{tmp_path}/copied", "ms.watermark.column": "at",
+    }  # fmt: skip
+    assert run(spark, tmp_path, "2020-02-01T09:00:00Z", keys).succeeded
+    again = run(spark, tmp_path, "2020-02-01T09:00:00Z", keys)
+    assert [(outcome.low, outcome.rows) for outcome in again.outcomes] == [(ROWS[-1][1], 1)]
+    assert numbers(spark, "parquet", f"{tmp_path}/copied") == list(range(15))
+
+
+def test_files_are_chosen_by_the_date_in_their_path(spark: SparkSession, tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        folder = tmp_path / "in" / f"2020/01/{day:02}"
+        folder.mkdir(parents=True)
+        (folder / "a.json").write_text(json.dumps({"id": day}) + "\n", encoding="utf-8")
+    keys = {
+        "ms.source.type": "files", "ms.source.format": "json", "ms.source.path": f"{tmp_path}/in/**/*.json",
+        "ms.source.files.pattern": "yyyy/MM/dd", "ms.target.type": "csv",
+        "ms.target.path": f"{tmp_path}/copied", "ms.work.unit.partition": "daily",
+    }  # fmt: skip
+    job = parse_job({"ms.watermark": [AXIS], **keys})
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        for now, read in (("2020-01-03T01:00:00Z", [1, 1]), ("2020-01-05T01:00:00Z", [1, 0])):
+            report = run_job(job, store, Extraction(job, spark), now=instant(now))
+            assert [outcome.rows for outcome in report.outcomes] == read
+    assert numbers(spark, "csv", tmp_path / "copied") == [1, 2, 3]
