@@ -1,4 +1,4 @@
-"""Which tests need a JVM: those of Spark's layer, the examples in its docstrings among them."""
+"""Which tests need a JVM: those of Spark's layers, the examples in its docstrings among them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-SPARK = Path(__file__).parent / "src" / "slackwater" / "spark"
+PACKAGE = Path(__file__).parent / "src" / "slackwater"
+SPARK = (PACKAGE / "spark", PACKAGE / "ingest" / "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples of Spark's layer, as its tests mark themselves."""
+    """Mark the examples of Spark's layers, as its tests mark themselves."""
     for item in items:
-        if SPARK in item.path.parents:
+        if any(folder in item.path.parents for folder in SPARK):
             item.add_marker(pytest.mark.spark)
