@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 
 from slackwater._database import shown
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Statement
+from slackwater.ingest.queries import Statement, quoted, quoted_part
 from slackwater.ingest.spark.arrow import INSTANTS, instants, plain_type, within
 
 _SAMPLE: Final = 1000
@@ -161,6 +161,36 @@ def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
 
     spark.dataSource.register(Read)
     return spark.read.format(registered).load()
+
+
+def check_times(address: str, table: str, column: str) -> None:
+    """Refuse a table of SQLite whose times are numbers: none of them would lie in any range of texts.
+
+    SQLite puts numbers before texts, so the smallest value tells whether there are any, and an index on
+    the column finds it at once.
+
+    >>> import sqlite3
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     made = sqlite3.connect(f"{folder}/a.db")
+    ...     _ = made.executescript("CREATE TABLE t (at); INSERT INTO t VALUES (1577836800);")
+    ...     made.close()
+    ...     check_times(f"{folder}/a.db", "t", "at")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.time.column = 'at': holds numbers, not times as text; \
+read it by ms.source.query, with datetime(at, 'unixepoch') AS at
+    """
+    text = f"SELECT typeof(min({quoted_part(column)})) FROM {quoted(table)}"  # noqa: S608 - quoted names
+    with connected(address, "sqlite") as connection, connection.cursor() as cursor:
+        cursor.execute(text)
+        ((kind,),) = cursor.fetchall()
+    if kind in ("integer", "real"):
+        raise InvalidArgument(
+            "ms.time.column",
+            column,
+            "holds numbers, not times as text",
+            fix=f"read it by ms.source.query, with datetime({column}, 'unixepoch') AS {column}",
+        )
 
 
 def check_file(url: URL) -> None:

@@ -30,7 +30,7 @@ from slackwater.ingest.queries import (
     time_value,
     zone_name,
 )
-from slackwater.ingest.spark.databases import Part, Reading, check_file, read_database
+from slackwater.ingest.spark.databases import Part, Reading, check_file, check_times, read_database
 from slackwater.ingest.spark.directories import DirectoryTarget
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
 from slackwater.ingest.spark.shipping import Slice, Target, Written
@@ -92,6 +92,8 @@ class Extraction:
         url = database(settings.source_url.get_secret_value())
         check_file(url)
         address, backend = address_of(url), url.get_backend_name()
+        if backend == "sqlite" and settings.source_query is None and settings.time_column is not None:
+            check_times(address, str(settings.source_table), settings.time_column)
         count = settings.source_partitions
         cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
         parts = tuple(
