@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -23,6 +23,8 @@ class Program:
 
     arguments: Sequence[str]
     log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """In addition to that of this process."""
     process: subprocess.Popen[bytes] = field(init=False)
     _file: IO[bytes] = field(init=False)
 
@@ -33,6 +35,7 @@ class Program:
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "PYSPARK_PYTHON": sys.executable,
             "POLARS_MAX_THREADS": "1",
+            **self.environment,
         }
         self._file = self.log.open("wb")
         self.process = subprocess.Popen(
@@ -83,9 +86,13 @@ class Program:
         return len(killed)
 
     def finish(self, timeout: float = 600) -> None:
-        """Waits until it ends by itself, and well."""
+        """Waits until it ends by itself, and well, with all it started."""
         code = self.process.wait(timeout=timeout)
         assert code == 0, f"it ended with {code}:\n{self.said()[-8000:]}"
+        deadline = time.monotonic() + timeout
+        while members := self.members():
+            assert time.monotonic() < deadline, f"these go on: {members}"
+            time.sleep(0.02)
 
     def __enter__(self) -> Program:
         return self

@@ -1,0 +1,132 @@
+"""The driver killed with SIGKILL at random points, again and again: no row is lost, none comes twice."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.chaos.queries import Query
+from tests.chaos.workload import PIPELINES, workload
+from tests.spark.postgres import running_server
+from tests.support.programs import Program
+
+KILLS: Final = 20
+ATTEMPTS: Final = 40
+AHEAD: Final = 8
+"""How many files there are that no query has read yet, whenever a driver starts."""
+SEED: Final = 20_240_101
+QUERIES: Final = ("files-fixed", "table-sessions")
+AIMS: Final = ("startup", "startup", "batch", "files", "table")
+
+
+@dataclass
+class Strikes:
+    """The kills so far, and what each of them hit."""
+
+    queries: Sequence[Query]
+    aims: Counter[str] = field(default_factory=Counter)
+    replayed: Counter[str] = field(default_factory=Counter)
+    """Batches that were begun and not over, by query: the next driver has to run them again."""
+    repeated: Counter[str] = field(default_factory=Counter)
+    """Of these, the batches that the sink showed already, by sink: it will be given them a second time."""
+    processes: int = 0
+
+    def strike(self, driver: Program, aim: str) -> None:
+        self.processes += driver.kill()
+        self.aims[aim] += 1
+        for query in self.queries:
+            if query.planned() > query.committed():
+                self.replayed[query.name] += 1
+                self.repeated[query.sink] += query.applied() > query.committed()
+
+    @property
+    def enough(self) -> bool:
+        """Every aim was hit: not merely tried."""
+        hit = [self.aims["startup"], self.repeated["files"], self.repeated["table"]]
+        return self.aims.total() >= KILLS and self.replayed.total() >= KILLS // 2 and min(hit) > 0
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+def test_a_driver_killed_twenty_times_leaves_the_truth(tmp_path: Path) -> None:
+    source = random.Random(SEED)
+    with running_server() as server, tempfile.TemporaryDirectory() as place:
+        url = server.create_database("killed")
+        running = [Query(tmp_path, url, name) for name in QUERIES]
+        strikes = Strikes(running)
+        classes = Path(place) / "classes.jsa"
+        with driver(
+            running, 2, "goes-on", tmp_path / "first.log", f"ArchiveClassesAtExit={classes}"
+        ) as first:
+            first.finish()
+        batches, startup, aims = 2, 4.0, list[str]()
+        for attempt in range(ATTEMPTS):
+            if strikes.enough:
+                break
+            batches = max(query.committed() for query in running) + AHEAD
+            aims = aims or source.sample(AIMS, len(AIMS))
+            aim = aims.pop()
+            log = tmp_path / f"driver-{attempt:02}.log"
+            with driver(running, batches, "goes-on", log, f"SharedArchiveFile={classes}") as program:
+                if aim == "startup":
+                    time.sleep(source.uniform(0.3, 1.5 * startup))
+                else:
+                    began = time.monotonic()
+                    program.wait_until(lambda program=program: "started" in program.said())  # type: ignore[misc]
+                    startup = time.monotonic() - began
+                    wait_for(aim, program, running, source)
+                if program.is_running():
+                    strikes.strike(program, aim)
+                else:
+                    program.finish()  # well, because it came to the end of its files too soon
+        assert strikes.enough, strikes
+        with driver(running, batches, "ends", tmp_path / "last.log", f"SharedArchiveFile={classes}") as last:
+            last.finish()
+        for query in running:
+            query.check(workload(batches, seed=SEED))
+
+
+def driver(running: Sequence[Query], batches: int, end: str, log: Path, option: str) -> Program:
+    """A driver; the option of its JVM is about loaded classes, which spares half the time of a start."""
+    folder, url = running[0].folder, running[0].url
+    workload(batches, seed=SEED).write(folder / "in")
+    arguments = [str(folder), url, "local[2]", str(batches), str(SEED), end, *QUERIES]
+    return Program(
+        [sys.executable, "-m", "tests.chaos.driver", *arguments], log, {"SPARK_SUBMIT_OPTS": f"-XX:{option}"}
+    )
+
+
+def wait_for(aim: str, program: Program, running: Sequence[Query], source: random.Random) -> None:
+    """Waits for the moment to strike, or for the end of the driver."""
+    targets = [query for query in running if query.sink == aim]
+    # every driver gets on, or the stream would never end
+    slowest = min(targets or running, key=Query.committed)
+    goal = slowest.committed() + 1
+    program.wait_until(lambda: not program.is_running() or slowest.committed() >= goal)
+    if targets:
+        # between the commit of the sink and that of the batch
+        program.wait_until(
+            lambda: not program.is_running() or slowest.planned() > slowest.committed() < slowest.applied(),
+            interval=0.002,
+        )
+    else:
+        time.sleep(source.uniform(0.0, 1.0))
+
+
+def test_the_workload_has_what_could_go_wrong() -> None:
+    load = workload(64, seed=SEED)
+    for pipeline in PIPELINES:
+        panes = load.expected_panes(pipeline)
+        for part in ("'EARLY'", "'ON_TIME'", "'LATE'"):
+            assert sum(part in pane for pane in panes) > 20, (pipeline, part)
+        assert sum(pane.endswith("True)") for pane in panes) > 20, pipeline
+        assert len(load.expected_truth(pipeline)) > 50
