@@ -8,7 +8,17 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-NAMES = ("progress", "windows", "join", "planning", "streams", "cycles", "spark_windows", "streams_spark")
+NAMES = (
+    "progress",
+    "windows",
+    "join",
+    "planning",
+    "streams",
+    "cycles",
+    "spark_windows",
+    "growth",
+    "streams_spark",
+)
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
