@@ -20,6 +20,7 @@ SEED: Final = 5
 
 @pytest.mark.spark
 @pytest.mark.postgres
+@pytest.mark.chaos
 def test_a_stream_outlives_an_executor(tmp_path: Path) -> None:
     load = workload(BATCHES, seed=SEED)
     load.write(tmp_path / "in")
