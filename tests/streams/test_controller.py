@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,27 +23,7 @@ from slackwater.streams.segments import KEY_SPACE, split_range
 from slackwater.streams.settings import StreamSettings
 from slackwater.streams.writer import Writer
 from slackwater.time import MINUTE, SECOND
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000 * SECOND
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def streams(store_url: str, tmp_path: Path, clock: Clock) -> Iterator[Streams]:
-    with Streams.open(store_url, clock=clock) as opened:
-        yield opened
+from tests.streams.conftest import Clock
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The classic picture of event time, drawn from a scripted stream (extra ``plot``)."""
 
-from slackwater.plot.picture import MissingExtra, save_picture
+from slackwater.plot.files import MissingExtra
+from slackwater.plot.picture import save_picture
 
 __all__ = ["MissingExtra", "save_picture"]

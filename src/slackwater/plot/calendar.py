@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.errors import InvalidArgument
-from slackwater.plot.picture import MissingExtra
+from slackwater.plot.files import needing_matplotlib, picture_file
 from slackwater.time import instant, to_datetime
 
-_SUFFIXES: Final = (".svg", ".png")
 _MOST_MONTHS: Final = 36
 _MOST_ROWS: Final = 200
 _DAY: Final = timedelta(days=1)
@@ -99,18 +98,10 @@ def save_calendar(
     ...     drawn.read_text(encoding="utf-8")[:5]
     '<?xml'
     """
-    target = Path(path)
-    if target.suffix not in _SUFFIXES:
-        raise InvalidArgument(
-            "path", str(path), "has no known suffix", fix=f"use one of {', '.join(_SUFFIXES)}"
-        )
+    target = picture_file(path)
     shown = calendar_of(stretches, place)
-    try:
+    with needing_matplotlib():
         from slackwater.plot.calendar_drawing import draw_calendar
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != "matplotlib":
-            raise
-        raise MissingExtra("plot", "matplotlib") from None
     draw_calendar(shown, target, fates=fates, title=title)
     return target
 

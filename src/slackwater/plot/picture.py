@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.errors import InvalidArgument
+from slackwater.plot.files import needing_matplotlib, picture_file
 from slackwater.plot.scene import scene
 from slackwater.testing.run import WindowRun
 from slackwater.testing.table import UNITS
-
-_SUFFIXES: Final = (".svg", ".png")
-
-
-class MissingExtra(SlackwaterError, ImportError):
-    """A part of Slackwater needs a package that is not installed by default."""
-
-    def __init__(self, extra: str, package: str) -> None:
-        self.extra = extra
-        self.package = package
-        super().__init__(f"{package} is not installed; run: pip install slackwater[{extra}]")
 
 
 def save_picture(
@@ -44,19 +34,11 @@ def save_picture(
     ...     drawn.read_text(encoding="utf-8")[:5]
     '<?xml'
     """
-    target = Path(path)
-    if target.suffix not in _SUFFIXES:
-        raise InvalidArgument(
-            "path", str(path), "has no known suffix", fix=f"use one of {', '.join(_SUFFIXES)}"
-        )
+    target = picture_file(path)
     if unit not in UNITS:
         raise InvalidArgument("unit", unit, "is not a unit of time", fix=f"use one of {', '.join(UNITS)}")
     shown = scene(run, value=value, element=element, key=key)
-    try:
+    with needing_matplotlib():
         from slackwater.plot.drawing import draw
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != "matplotlib":
-            raise
-        raise MissingExtra("plot", "matplotlib") from None
     draw(shown, target, unit=unit, title=title)
     return target
