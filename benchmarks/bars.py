@@ -13,14 +13,17 @@ _SHARE: Final = 0.26
 """Of the room between two groups, what a bar takes."""
 
 
-def draw(path: Path, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, title: str) -> None:
-    """Write the picture; the first series is the one the others are compared with."""
+def draw(
+    path: Path, groups: Sequence[str], series: Mapping[str, Sequence[float | None]], *, title: str
+) -> None:
+    """Write the picture; the first series is the one that the others are compared with, None has no bar."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
     for number, (name, values) in enumerate(series.items()):
-        at = [place + (number - (len(series) - 1) / 2) * _SHARE for place in range(len(groups))]
-        bars = axes.bar(at, values, _SHARE * 0.92, label=name, color=_COLOURS[number])
-        labels = [f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in values]
+        left = (number - (len(series) - 1) / 2) * _SHARE
+        drawn = {place + left: value for place, value in enumerate(values) if value is not None}
+        bars = axes.bar(list(drawn), list(drawn.values()), _SHARE * 0.92, label=name, color=_COLOURS[number])
+        labels = [f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in drawn.values()]
         axes.bar_label(bars, labels, padding=2, fontsize=8)
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), groups, fontsize=8)
