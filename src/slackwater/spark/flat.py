@@ -123,14 +123,16 @@ class FlatRows:
         """The rows that a user sees, from what `frames` gave."""
         places = iter(range(len(self.columns)))
         made: list[Column] = []
+        is_row = sql.col("report").isNull()
         for field in self.schema:
             kind = field.dataType
             if isinstance(kind, StructType):
                 inner = [self._column(next(places)).alias(one.name) for one in kind]
-                made.append(sql.struct(*inner).alias(field.name))
+                # Under a condition, because a bare structure can never be null, and the schema says it may.
+                made.append(sql.when(is_row, sql.struct(*inner)).alias(field.name))
             else:
                 made.append(self._column(next(places)).alias(field.name))
-        return emitted.where(sql.col("report").isNull()).select(*made)
+        return emitted.where(is_row).select(*made)
 
     def _column(self, place: int) -> Column:
         column = sql.col(f"`{numbered(place)}`")

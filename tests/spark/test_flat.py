@@ -1,0 +1,46 @@
+"""Rows that leave an operator as plain columns, and those that cannot: the same schema, the same values."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+import slackwater as sw
+from slackwater.spark.flat import FlatRows
+from slackwater.spark.panes import STRUCTURES
+from slackwater.windows import ColumnarAccumulation
+
+pytestmark = pytest.mark.spark
+
+ROWS = """select * from values
+    (timestamp'2024-01-01 00:00:05Z', timestamp'2024-01-01 03:00:00Z', true, date'2024-01-01', 'x'),
+    (timestamp'2024-01-01 00:00:07Z', null, null, null, null)
+    as rows(at, since, flag, day, name)"""
+
+
+@pytest.mark.parametrize(
+    ("key", "last", "is_plain", "expected"),
+    [
+        ("since", sw.max("at"), True, {(10_800, 5), (None, 7)}),
+        ("flag", sw.max("name"), True, {(True, "x"), (None, None)}),
+        ("day", sw.max("name"), False, {("2024-01-01", "x"), (None, None)}),
+        ("name", sw.collect("flag"), False, {("x", "[True]"), (None, "[]")}),
+    ],
+    ids=["times", "nulls", "a key that is a date", "a list"],
+)
+def test_rows_are_the_same_on_either_way(
+    spark: SparkSession, key: str, last: ColumnarAccumulation, is_plain: bool, expected: set[object]
+) -> None:
+    rows = sw.stream(spark.sql(ROWS), event_time="at", watermark=sw.lag("5 seconds")).key_by(key)
+    panes = rows.window(sw.fixed("10 seconds")).agg(last=last)
+    assert (FlatRows.of(panes.schema, STRUCTURES) is not None) is is_plain
+    df = panes.to_df()
+    assert df.schema == panes.schema
+    assert {(shown(row[key]), shown(row["last"])) for row in df.collect()} == expected
+
+
+def shown(value: object) -> object:
+    """Times as seconds since the beginning of 2024, so that no zone of a session plays a part."""
+    if hasattr(value, "timestamp"):
+        return int(value.timestamp() - 1_704_067_200)
+    return value if value is None or isinstance(value, bool | str) else str(value)
