@@ -21,7 +21,7 @@ demo: environment ## a pipeline on Spark, watched while it runs: how far are we,
 test: environment ## all tests, on two processes
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
 
-check: environment ## the tests that need no JVM, in under a minute
+check: environment ## the tests without Spark, in under a minute
 	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not chaos" $(ARGS)
 
 lint: environment ## style, formatting and types

@@ -1,4 +1,4 @@
-"""Which tests need a JVM: those of Spark's layers, the examples in its docstrings among them."""
+"""Which tests are about Spark: those of its layers, the examples in their docstrings among them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent / "src" / "slackwater"
-SPARK = (PACKAGE / "spark", PACKAGE / "ingest" / "spark")
+ROOT = Path(__file__).parent
+PACKAGE = ROOT / "src" / "slackwater"
+SPARK = (
+    PACKAGE / "spark",
+    PACKAGE / "streams" / "spark",
+    PACKAGE / "ingest" / "spark",
+    ROOT / "tests" / "spark",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples of Spark's layers, as its tests mark themselves."""
+    """Mark them, those that start no JVM too: with the others they are the part that takes its time."""
     for item in items:
         if any(folder in item.path.parents for folder in SPARK):
             item.add_marker(pytest.mark.spark)

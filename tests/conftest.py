@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.spark.postgres import Server, running_server
+from tests.stores import new_store
 
 # How long one example may take depends on who else uses the machine; the suite has its own limits.
 settings.register_profile("slackwater", deadline=None, print_blob=True)
@@ -31,8 +32,8 @@ def stores(server: Server) -> str:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty metadata store, of each kind."""
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database of each kind in which a metadata store can be made."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
     url: str = request.getfixturevalue("stores")
@@ -40,3 +41,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
     return f"{url}?options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def store_url(empty_url: str, tmp_path: Path) -> str:
+    """The address of an empty metadata store, of each kind."""
+    return new_store(tmp_path) if empty_url.startswith("sqlite:") else empty_url

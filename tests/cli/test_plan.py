@@ -136,12 +136,12 @@ def test_what_succeeded_before_comes_from_the_store(job: Path, store_url: str) -
     assert [(unit["unit"], unit["reason"]) for unit in plan["skipped"]] == [({"country": "NO"}, "read")]
 
 
-def test_a_plan_leaves_the_store_as_it_is(job: Path, tmp_path: Path, store_url: str) -> None:
-    if store_url.startswith("sqlite"):
+def test_a_plan_leaves_the_store_as_it_is(job: Path, tmp_path: Path, empty_url: str) -> None:
+    if empty_url.startswith("sqlite"):
         (tmp_path / "store.db").touch()
-    shown = invoke(job, "--now", "2020-02-03", "--state", store_url, "--json")
+    shown = invoke(job, "--now", "2020-02-03", "--state", empty_url, "--json")
     assert len(json.loads(shown.stdout)["units"]) == 4
-    with open_store(store_url, upgrade=False) as store:
+    with open_store(empty_url, upgrade=False) as store:
         assert store.read(lambda connection: sql.inspect(connection).get_table_names()) == []
 
 

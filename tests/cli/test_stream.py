@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.streams.catalog import Streams
+from tests.stores import new_store
 
 Command = Callable[..., Result]
 
@@ -26,8 +27,9 @@ EVENTS = "".join(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Command:
+    environment = {"SLACKWATER_STORE": new_store(tmp_path)}
+
     def command(*arguments: str, given: str | None = None) -> Result:
-        environment = {"SLACKWATER_STORE": f"sqlite:///{tmp_path}/store.db"}
         return CliRunner().invoke(app, list(arguments), input=given, env=environment)
 
     return command

@@ -39,13 +39,13 @@ def test_the_newest_migration_is_the_one_the_tables_say() -> None:
 
 
 @pytest.mark.parametrize("version", migrations.known())
-def test_every_version_is_brought_up_to_date_with_its_records(store_url: str, version: str) -> None:
-    engine = engine_of(database(store_url))
+def test_every_version_is_brought_up_to_date_with_its_records(empty_url: str, version: str) -> None:
+    engine = engine_of(database(empty_url))
     at_version(engine, version)
     with engine.begin() as connection:
         connection.execute(schema.leases.insert().values(LEASE))
     engine.dispose()
-    with open_store(store_url) as store:
+    with open_store(empty_url) as store:
         assert store.read(schema_version) == schema.NEWEST
         assert store.read(lambda c: [dict(row._mapping) for row in c.execute(sql.select(schema.leases))]) == [
             LEASE
@@ -53,35 +53,35 @@ def test_every_version_is_brought_up_to_date_with_its_records(store_url: str, ve
         assert store.read(differences) == []
 
 
-def test_the_migrations_lead_to_the_tables_that_the_code_uses(store_url: str) -> None:
-    with open_store(store_url) as store:
+def test_the_migrations_lead_to_the_tables_that_the_code_uses(empty_url: str) -> None:
+    with open_store(empty_url) as store:
         assert store.read(differences) == []
 
 
-def test_a_difference_is_found(store_url: str) -> None:
-    with open_store(store_url) as store:
+def test_a_difference_is_found(empty_url: str) -> None:
+    with open_store(empty_url) as store:
         store.write(lambda c: c.exec_driver_sql("ALTER TABLE slackwater_leases ADD COLUMN more INTEGER"))
         assert len(store.read(differences)) == 1
 
 
-def test_a_store_of_a_newer_release_is_refused_and_left_alone(store_url: str) -> None:
-    with open_store(store_url) as store:
+def test_a_store_of_a_newer_release_is_refused_and_left_alone(empty_url: str) -> None:
+    with open_store(empty_url) as store:
         store.write(lambda c: c.exec_driver_sql("UPDATE slackwater_version SET version_num = '9999'"))
     with pytest.raises(UnknownSchemaVersion, match="has version 9999, this release knows 0001") as caught:
-        open_store(store_url)
+        open_store(empty_url)
     assert "p4ss" not in str(caught.value)
-    engine = engine_of(database(store_url))
+    engine = engine_of(database(empty_url))
     with engine.begin() as connection:
         assert schema_version(connection) == "9999"
     engine.dispose()
 
 
-def test_processes_that_open_a_new_store_at_once_take_turns(store_url: str) -> None:
+def test_processes_that_open_a_new_store_at_once_take_turns(empty_url: str) -> None:
     failed: list[BaseException] = []
 
     def opened() -> None:
         try:
-            open_store(store_url).close()
+            open_store(empty_url).close()
         except BaseException as error:
             failed.append(error)
 
@@ -91,12 +91,12 @@ def test_processes_that_open_a_new_store_at_once_take_turns(store_url: str) -> N
     for thread in threads:
         thread.join()
     assert failed == []
-    with open_store(store_url) as store:
+    with open_store(empty_url) as store:
         assert store.read(differences) == []
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(store_url: str) -> None:
-    engine = engine_of(database(store_url))
+def test_a_migration_that_fails_leaves_nothing_behind(empty_url: str) -> None:
+    engine = engine_of(database(empty_url))
     with engine.begin() as connection:
         # in the way of the second migration
         connection.exec_driver_sql("CREATE TABLE slackwater_segments (x INTEGER)")

@@ -70,7 +70,7 @@ def join_cases(draw: st.DrawFn) -> JoinCase:
 
 
 @given(join_cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_operator_equals_model_with_a_restart_after_every_step(case: JoinCase) -> None:
     check(case)
 

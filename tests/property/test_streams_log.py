@@ -27,6 +27,7 @@ from slackwater.streams.reader import EventBatch
 from slackwater.streams.transactions import TransactionalWriter
 from slackwater.streams.writer import Batching, Writer
 from slackwater.time import HOUR, MINUTE, SECOND
+from tests.stores import new_store
 from tests.streams.logs import merge, split
 
 WRITERS = ("a", "b")
@@ -46,7 +47,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.folder = Path(mkdtemp(prefix="slackwater-streams-"))
         self.writers: dict[str, Writer] = {}
         self.now = 1_000 * SECOND
-        self.streams = Streams.open(f"sqlite:///{self.folder}/store.db", clock=lambda: self.now)
+        self.streams = Streams.open(new_store(self.folder), clock=lambda: self.now)
         self.stream = self.streams.create("a/b", segments=segments)
         self.cycles = CycleRunner(self.stream.store, lambda: self.now)
         self.group = ReaderGroup(self.stream, "g")
@@ -248,4 +249,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStreamHistories = StreamMachine.TestCase
-TestStreamHistories.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+TestStreamHistories.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)

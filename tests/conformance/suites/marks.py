@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
@@ -29,6 +30,7 @@ from slackwater.streams.settings import StreamSettings
 from slackwater.time import SECOND
 from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named
+from tests.stores import new_store
 
 FIELDS = Fields({"segments", "epochs", "steps"}, {"timeout"})
 STEPS = (
@@ -183,7 +185,7 @@ def run_with_store(case: Case, url: str, data: str | None = None) -> None:
 
 def _with_sqlite(case: Case) -> None:
     with TemporaryDirectory() as folder:
-        run_with_store(case, f"sqlite:///{folder}/store.db")
+        run_with_store(case, new_store(Path(folder)))
 
 
 def _run(case: Case, make: Callable[[Epochs, int], Subject]) -> None:

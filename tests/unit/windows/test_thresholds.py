@@ -15,7 +15,7 @@ from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partials, "_WORTH_APART", 2)
     monkeypatch.setattr(partials, "_ROWS_AT_ONCE", 3)

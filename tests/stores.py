@@ -1,0 +1,23 @@
+"""New metadata stores on SQLite, made by copying: most tests need one, few want to see the tables created."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from slackwater.metadata.store import open_store
+
+
+def new_store(folder: Path) -> str:
+    """The address of an empty store in a folder; its tables are there."""
+    (folder / "store.db").write_bytes(_empty_store())
+    return f"sqlite:///{folder}/store.db"
+
+
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        open_store(f"sqlite:///{path}").close()
+        return path.read_bytes()
