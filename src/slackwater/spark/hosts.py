@@ -84,7 +84,7 @@ class Host(ABC):
         """Whether rows can be folded before the operator gets them, where there is no state."""
         return False
 
-    def fold(self, rows: pl.DataFrame) -> Folded | None:
+    def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
         """Rows as the partials of their windows; None if these would not be far fewer."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class WindowHost(Host):
         """Unless rows have to be judged one by one."""
         return self.operator.can_fold
 
-    def fold(self, rows: pl.DataFrame) -> Folded | None:
+    def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
         """Rows as the partials of their windows; None if these would not be far fewer."""
         flat = [name for name in self.operator.key if not rows.schema[name].is_nested()]
         if flat and rows.height:
@@ -120,7 +120,7 @@ class WindowHost(Host):
             keys = max(rows.select(pl.col(flat).approx_n_unique()).row(0))
             if keys * _WORTH_FOLDING > rows.height:
                 return None
-        folded = self.operator.fold(rows)
+        folded = self.operator.fold(rows, carried)
         return folded if folded.partials.height * _WORTH_FOLDING <= rows.height else None
 
     def step(

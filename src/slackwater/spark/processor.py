@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from slackwater.spark.bucket import OperatorPlan
 from slackwater.spark.buffers import pack, write_header
 from slackwater.spark.flat import FlatRows
+from slackwater.spark.workers import spare_imports
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -97,3 +98,4 @@ class BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing is held open."""
+        spare_imports()

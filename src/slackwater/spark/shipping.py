@@ -8,7 +8,7 @@ these are told instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,7 @@ from slackwater.spark.buffers import (
 )
 from slackwater.spark.chunks import PLACE as CHUNK_PLACE
 from slackwater.spark.chunks import SEQUENCE, headed
+from slackwater.spark.workers import spare_imports
 from slackwater.time import SECOND
 from slackwater.windows import Folded
 
@@ -52,6 +53,10 @@ _ROWS_AT_ONCE: Final = 1_000_000
 _PEAKS: Final = 100
 
 
+Fold = Callable[[pl.DataFrame, Sequence[str]], Folded | None]
+"""Folds rows into partials that keep some columns, or does not find it worthwhile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shipper:
     """Turns the rows of a map task into buffers.
@@ -69,7 +74,7 @@ class Shipper:
     peaks: bool
     emit_invalid: bool
     times: tuple[tuple[str, str], ...] = ((DEFAULT_KEY, TIME),)
-    fold: Callable[[pl.DataFrame], Folded | None] | None = None
+    fold: Fold | None = None
     """Folds rows before they are sent, where the operator can take them so and it is worth it."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,6 +84,7 @@ class Shipper:
         names = {numbered(place): name for place, name in enumerate(self.columns)}
         for part, frame in enumerate(_portions(batches)):
             yield buffer_batch(self.buffers(frame.rename(names), task, part))
+        spare_imports()
 
     def buffers(
         self, frame: pl.DataFrame, task: int, part: int
@@ -107,21 +113,16 @@ class Shipper:
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
         header = Shipment(self.input, task, part, observations, results, invalid, chunks)
         frame, rejects = _elements(frame), _elements(rejects)
+        # All at once, though buckets get their partials apart: a row costs more to be parted than a partial.
+        folded = None if self.fold is None or frame.is_empty() else self.fold(frame, [PLACE])
+        if folded is not None:
+            header, frame = msgspec.structs.replace(header, kinds=dict(folded.kinds)), folded.partials
         parts = _by_place(frame)
         for place, bucket in enumerate(self.buckets):
-            yield bucket, *self._sent(header, parts.get(place))
+            yield bucket, header, pack(parts[place]) if place in parts else None
         if self.emit_invalid and rejects.height:
             for place, rows in _by_place(rejects).items():
                 yield self.buckets[place], Rejects(self.input, task, part), pack(rows)
-
-    def _sent(self, header: Shipment, rows: pl.DataFrame | None) -> tuple[Shipment, bytes | None]:
-        """The header and the payload of some rows: folded, where that makes them fewer."""
-        if rows is None:
-            return header, None
-        folded = None if self.fold is None else self.fold(rows)
-        if folded is None:
-            return header, pack(rows)
-        return msgspec.structs.replace(header, kinds=dict(folded.kinds)), pack(folded.partials)
 
     def observations(self, frame: pl.DataFrame) -> list[Observation]:
         """The highest event times of each origin, by key."""

@@ -8,7 +8,7 @@ equal keys of several inputs meet.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,9 +26,9 @@ from slackwater.spark.clock import Clocking
 from slackwater.spark.inputs import InputRules, UpstreamRules
 from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
-from slackwater.spark.shipping import CONTROL, ORIGIN, PLACE, TIME, Shipper, numbered
+from slackwater.spark.shipping import CONTROL, ORIGIN, PLACE, TIME, Fold, Shipper, numbered
 from slackwater.spark.times import TimesRules
-from slackwater.windows import Folded, Window
+from slackwater.windows import Window
 
 if TYPE_CHECKING:
     from slackwater.spark.stream import Panes
@@ -118,7 +118,7 @@ class Source(ABC):
         emit_invalid: bool,
         flush: bool,
         path: str,
-        fold: Callable[[pl.DataFrame], Folded | None] | None = None,
+        fold: Fold | None = None,
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator, of which this is an input."""
         rows, driving = self.driven(signed=signed, flush=flush, path=path)

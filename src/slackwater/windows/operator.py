@@ -240,8 +240,10 @@ class WindowedOperator:
             and rules.late == "count"
         )
 
-    def fold(self, batch: pl.DataFrame) -> Folded:
+    def fold(self, batch: pl.DataFrame, carried: Sequence[str] = ()) -> Folded:
         """A batch as partials, which a step takes instead of it; only if `can_fold`.
+
+        ``carried`` are further columns, each the same in all rows of a key: partials keep them.
 
         >>> from slackwater.windows import Count, Fixed
         >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -256,7 +258,8 @@ class WindowedOperator:
                 fix="give it to step as it is",
             )  # fmt: skip
         elements = self._columns.elements(self._columns.check(batch))
-        return Folded(self._windows.fold(elements), self._columns.kinds(batch))
+        elements = elements.with_columns(batch.select(carried))
+        return Folded(self._windows.fold(elements, carried), self._columns.kinds(batch))
 
     # ---- the step
 

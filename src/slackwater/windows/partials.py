@@ -32,9 +32,12 @@ class SlicePartials:
 
     # ---- adding
 
-    def fold(self, elements: pl.DataFrame, slices: int, watermark: int) -> pl.DataFrame:
-        """The elements of each slice and key as a partial."""
-        return self._grouped(elements, slices, self.rules.add_elements(watermark))
+    def fold(
+        self, elements: pl.DataFrame, slices: int, watermark: int, carried: Sequence[str] = ()
+    ) -> pl.DataFrame:
+        """The elements of each slice and key as a partial, which keeps the ``carried`` columns."""
+        kept = [pl.col(name).first() for name in carried]
+        return self._grouped(elements, slices, [*self.rules.add_elements(watermark), *kept])
 
     def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
         """The partials of each slice and key as one; of equal event times the first stays the first."""

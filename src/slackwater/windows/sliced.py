@@ -65,11 +65,11 @@ class SlicedWindows:
         partials = self.partials.fold(elements, len(alive), watermark)
         self._take(state, partials, alive, now, out, elements)
 
-    def fold(self, elements: pl.DataFrame) -> pl.DataFrame:
+    def fold(self, elements: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
         """Elements as partials, before anybody knows the watermark."""
         elements = self.slicing.assign(elements)
         slices = elements.select(pl.struct(self.slicing.columns).n_unique()).item()
-        return self.partials.fold(elements, slices, BEGINNING_OF_TIME)
+        return self.partials.fold(elements, slices, BEGINNING_OF_TIME, carried)
 
     def add_folded(
         self, state: WindowState, several: Sequence[pl.DataFrame], now: int, out: Collector
