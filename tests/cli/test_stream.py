@@ -132,7 +132,7 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
         (["read", "shop/bids", "--from", '{"0": 0}'], None, 2, "cover [0, 1) once"),
         (["scale", "shop/bids"], None, 2, "give exactly one of"),
         (["scale", "shop/bids", "--split", "77"], None, 2, "is no segment of this stream"),
-        (["truncate", "shop/bids", '{"0": 9, "1": 0}'], None, 2, "truncate at the tail"),
+        (["truncate", "shop/bids", '{"0": 9, "1": 0}'], None, 2, "give the tail, or a cut before it"),
         (["list", "--store", "mysql://u:secret@host/db"], None, 2, "is neither PostgreSQL nor SQLite"),
     ],
 )  # fmt: skip

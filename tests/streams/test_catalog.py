@@ -9,10 +9,18 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sql
 
-from slackwater.errors import EventsGone, InvalidArgument, SlackwaterError, StreamExists, UnknownStream
+from slackwater.errors import (
+    EventsGone,
+    InvalidArgument,
+    SlackwaterError,
+    StreamExists,
+    UnknownStream,
+    WriteFailed,
+)
 from slackwater.metadata import schema
 from slackwater.streams.catalog import Stream, Streams
 from slackwater.streams.collecting import collect_orphans
+from slackwater.streams.controller import Controller
 from slackwater.streams.group import ReaderGroup
 from slackwater.streams.marks import Cycle, Mark
 from slackwater.streams.notes import apply_cycle, newest_mark
@@ -20,9 +28,9 @@ from slackwater.streams.positions import Position
 from slackwater.streams.reader import read_events
 from slackwater.streams.segments import KEY_SPACE, even_ranges
 from slackwater.streams.writer import Writer
-from slackwater.time import DAY
+from slackwater.time import DAY, HOUR
 from tests.streams.conftest import Clock
-from tests.streams.logs import content, split, values
+from tests.streams.logs import content, merge, split, values
 
 
 def test_a_stream_is_found_again_by_its_name(streams: Streams, bids: Stream) -> None:
@@ -63,6 +71,87 @@ def test_a_stream_of_an_old_name_is_a_new_one(streams: Streams, bids: Stream) ->
         writer.write(b"x")
     streams.delete("shop/bids")
     assert values(streams.create("shop/bids", data=bids.record.data)) == []
+
+
+def test_who_holds_a_deleted_stream_never_meets_the_next_one_of_its_name(
+    streams: Streams, bids: Stream
+) -> None:
+    old = Writer(bids, "w")
+    streams.delete("shop/bids")
+    again = streams.create("shop/bids", segments=2, data=bids.record.data)
+    with Writer(again, "w") as writer:
+        writer.write(b"new")
+    old.write(b"old")
+    with pytest.raises(WriteFailed, match="there is no stream 'shop/bids'"):
+        old.flush()
+    assert values(again) == [b"new"]
+    bids.folder.remove()  # as by a process that was slow to delete it
+    assert values(again) == [b"new"]
+
+
+def test_files_that_outlive_their_stream_are_collected(
+    streams: Streams, bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The process dies between the records and the files; and a slow writer brings another file later."""
+    with Writer(bids) as writer:
+        writer.write(b"x")
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(bids.folder), "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        streams.delete("shop/bids")
+    monkeypatch.undo()
+    assert streams.list() == []
+    assert len(list(tmp_path.rglob("*.arrow"))) == 1
+    controller = Controller(streams, housekeeping="1 hour")
+    controller.step()
+    assert list(tmp_path.rglob("*.arrow")) == []
+    bids.folder.write([pa.record_batch([[b"late"]], schema=bids.columns)], at=clock())
+    clock.now += DAY
+    controller.step()
+    assert list(tmp_path.rglob("*.arrow")) == []
+    clock.now += HOUR
+    controller.step()
+    kept = sql.select(schema.deleted_streams)
+    assert streams.store.read(lambda connection: connection.execute(kept).all()) == []
+
+
+def test_files_that_cannot_be_removed_are_left_to_a_controller_that_goes_on(
+    streams: Streams, bids: Stream, clock: Clock, tmp_path: Path
+) -> None:
+    streams.delete("shop/bids")
+    in_the_way = tmp_path / "data" / f"shop/bids-{bids.id}"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("a file where a folder was")
+    controller = Controller(streams)
+    clock.now += 2 * DAY
+    assert controller.step().buckets
+    in_the_way.unlink()
+    clock.now += DAY
+    controller.step()
+    kept = sql.select(schema.deleted_streams)
+    assert streams.store.read(lambda connection: connection.execute(kept).all()) == []
+
+
+def test_a_head_inside_of_a_cut_on_both_sides_of_a_segment_keeps_what_comes_after(bids: Stream) -> None:
+    """{left half after the merge, right half before it}: the merged one is kept as a whole."""
+    written(bids, b"1", b"2", b"3", b"4")
+    merge(bids)
+    merged = bids.epochs().active[0]
+    written(bids, b"5", b"6")
+    bids.scale([merged.id], even_ranges(2))
+    left = bids.epochs().active[0]
+    written(bids, b"7", b"8")
+    right = content(bids)[1]
+    head = bids.truncate(Position.of({left.id: 0, 1: len(right)}))
+    lengths = {state.segment.id: state.length for state in bids.segments()}
+    assert head == Position.of({0: lengths[0], 1: lengths[1]})
+    assert sorted(values(bids)) == [b"5", b"6", b"7", b"8"]
+    with ReaderGroup(bids, "g").reader() as reader:
+        found = [value for batch in reader for value in batch.events.column("value").to_pylist()]
+    assert sorted(found) == [b"5", b"6", b"7", b"8"]
 
 
 @pytest.mark.parametrize("name", ["", "bids", "shop/", "/bids", "a/b/c", "shop/b ids", "../x", "shop/.."])
@@ -246,6 +335,8 @@ def test_a_group_begins_at_the_head_or_after_it(bids: Stream) -> None:
     assert ReaderGroup(bids, "g").position() == middle
     with pytest.raises(InvalidArgument, match=r"start = .*does not lie at or after"):
         ReaderGroup(bids, "h", start=Position.of({0: 0, 1: 0}))
+    with pytest.raises(InvalidArgument, match=r"start = .*lies behind the end of segment 0"):
+        ReaderGroup(bids, "h", start=Position.of({0: 99, 1: 99}))
 
 
 def test_errors_are_of_one_kind(streams: Streams) -> None:

@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.streams.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.frontier import Entry, position_of
+from slackwater.streams.frontier import advanced as joined
+from slackwater.streams.frontier import readable as may_be_read
 from slackwater.streams.positions import Position
 from slackwater.streams.walking import advanced, between, readable
 from tests.strategies.streams import histories, positions
@@ -48,3 +51,26 @@ def test_from_any_cut_the_tail_is_reached_and_nothing_after_the_cut_is_missed(da
     for span in asked:
         assert got[span.segment].start <= span.start
         assert got[span.segment].end == span.end
+
+
+@given(st.data())
+def test_a_group_that_starts_at_any_cut_reads_all_after_it_in_order(data: st.DataObject) -> None:
+    epochs = data.draw(histories())
+    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
+    given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
+    cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
+    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    entries = joined({identity: Entry(offset) for identity, offset in cut.items()}, lengths, epochs)
+    read: list[tuple[int, int]] = []
+    while position_of(entries, epochs) != tail:
+        waiting = [i for i in may_be_read(entries, epochs) if entries[i].offset < lengths[i]]
+        segment = data.draw(st.sampled_from(waiting))  # none: the group would wait for ever
+        read.append((segment, entries[segment].offset))
+        moved = {**entries, segment: Entry(entries[segment].offset + 1)}
+        entries = joined(moved, lengths, epochs)
+    assert len(set(read)) == len(read)
+    spans = between(epochs, cut, tail, lengths)
+    assert {(s.segment, offset) for s in spans for offset in range(s.start, s.end)} <= set(read)
+    for number, (later, _) in enumerate(read):
+        before = [epochs.segment(earlier) for earlier, _ in read[:number]]
+        assert not any(earlier.succeeds(epochs.segment(later)) for earlier in before)

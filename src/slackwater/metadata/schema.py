@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0004"
+NEWEST: Final = "0005"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -58,6 +58,16 @@ streams: Final = Table(
     Column("collected_before", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     UniqueConstraint("scope", "name", name="slackwater_streams_by_name"),
+)
+
+deleted_streams: Final = Table(
+    "slackwater_deleted_streams",
+    TABLES,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),  # with the scope
+    Column("data", Text),  # where its files were, and may still be
+    Column("bucket", Integer, nullable=False),
+    Column("deleted_at", BigInteger, nullable=False),
 )
 
 

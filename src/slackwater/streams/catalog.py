@@ -6,7 +6,9 @@ while appends share it: so an append finds its segments as it read them, and a c
 
 from __future__ import annotations
 
+import logging
 import re
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,13 +25,14 @@ from sqlalchemy.exc import IntegrityError
 from slackwater.errors import InvalidArgument, StreamExists, UnknownStream
 from slackwater.metadata import schema
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.streams.cuts import Standing, check_cut, check_not_before, compare
+from slackwater.streams.cuts import Standing, check_cut, check_not_before, check_reached, compare
 from slackwater.streams.data import DataFolder, check_columns, open_folder
 from slackwater.streams.marks import Mark
 from slackwater.streams.notes import marks
 from slackwater.streams.positions import Position
 from slackwater.streams.segments import Epochs, KeyRange, Segment, even_ranges
 from slackwater.streams.time_windows import mark_at
+from slackwater.streams.walking import readable
 from slackwater.time import BEGINNING_OF_TIME, InstantLike, check_int64, instant
 from slackwater.time import now as wall_clock
 
@@ -37,6 +40,8 @@ BUCKETS: Final = 128
 """Into how many buckets the streams fall, for the controllers to divide."""
 VALUE: Final = pa.schema([pa.field("value", pa.binary(), nullable=False)])
 """What an event is if nothing else is said: some bytes."""
+
+_log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -150,18 +155,19 @@ class Streams:
             open_folder(data, "checked")
         made = [Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(segments))]
         at = self.clock()
+        # by chance, so that none is used twice: who still has a deleted stream open must not find another
+        identity = uuid.uuid4().int >> 76
 
         def work(connection: Connection) -> None:
             values: dict[str, Any] = {
-                "scope": scope, "name": stream, "columns": columns.serialize().to_pybytes(), "data": data,
+                "id": identity, "scope": scope, "name": stream, "data": data,
+                "columns": columns.serialize().to_pybytes(),
                 "settings": msgspec.json.encode(dict(settings or {})).decode(),
                 "bucket": zlib.crc32(name.encode()) % BUCKETS, "epoch": 0, "created_at": at,
                 "head": Position.of({segment.id: 0 for segment in made}).save(),
                 "first_mark": 0, "collected_before": BEGINNING_OF_TIME, "version": 1,
             }  # fmt: skip
-            identity = connection.execute(
-                schema.streams.insert().values(values).returning(schema.streams.c.id)
-            ).scalar_one()
+            connection.execute(schema.streams.insert().values(values))
             _insert_segments(connection, identity, made, at)
 
         try:
@@ -189,11 +195,21 @@ class Streams:
         return [_record(row) for row in self.store.read(lambda connection: connection.execute(query).all())]
 
     def delete(self, name: str) -> None:
-        """Removes a stream and its events for good."""
+        """Removes a stream and its events for good; a controller removes files that cannot be removed now."""
         stream = self.get(name)
-        gone = schema.streams.delete().where(schema.streams.c.id == stream.id)
-        self.store.write(lambda connection: connection.execute(gone))
-        stream.folder.remove()
+        record = stream.record
+
+        def work(connection: Connection) -> None:
+            gone = schema.streams.delete().where(schema.streams.c.id == stream.id)
+            if connection.execute(gone).rowcount:
+                values = {"id": record.id, "name": name, "data": record.data, "bucket": record.bucket}
+                connection.execute(schema.deleted_streams.insert().values(deleted_at=self.clock(), **values))
+
+        self.store.write(work, repeatable=True)
+        try:
+            stream.folder.remove()
+        except OSError as error:
+            _log.warning("the files of stream %s are left to a controller: %s", name, error)
 
 
 class Stream:
@@ -217,8 +233,7 @@ class Stream:
         self.id = record.id
         self.name = record.name
         self.columns = record.columns
-        root = record.data if record.data is not None else f"{store.url.database}.data"
-        self.folder: DataFolder = open_folder(root, f"{record.name}-{record.id}")
+        self.folder = stream_folder(store, record.data, record.name, record.id)
 
     def refreshed(self) -> StreamRecord:
         """What is on record now."""
@@ -290,25 +305,24 @@ class Stream:
 
         return self.store.write(work)
 
-    def truncate(self, cut: Position) -> Position:
+    def truncate(self, at: Position) -> Position:
         """Removes what lies before a cut, and the marks that point there; the new head.
 
-        A cut before the head changes nothing.
+        A cut before the head changes nothing. Where the cut of a mark stands on both sides of a segment, the
+        head is a little before it, so that nothing after it is lost.
         """
 
         def work(connection: Connection) -> Position:
             head = Position.load(lock_stream(connection, self, alone=True).head)
             states = {state.segment.id: state for state in segment_states(connection, self.id)}
             epochs = epochs_of(states.values())
-            check_cut(epochs, cut)
+            lengths = {identity: state.length for identity, state in states.items()}
+            check_reached(check_cut(epochs, at), lengths)
+            cut = readable(epochs, at, lengths)
             if compare(head, cut, epochs.segments) is Standing.PASSED:
                 return head
             check_not_before(epochs, cut, head, "cut")
             offsets = dict(cut.items())
-            for identity, offset in offsets.items():
-                if offset > states[identity].length:
-                    reason = f"lies behind the end of segment {identity}, {states[identity].length}"
-                    raise InvalidArgument("cut", offsets, reason, fix="truncate at the tail, or before it")
             inside = [epochs.segment(identity) for identity in offsets]
             for identity, state in states.items():
                 passed = any(later.succeeds(state.segment) for later in inside)
@@ -323,6 +337,16 @@ class Stream:
 
 
 # ---- records
+
+
+def stream_folder(store: MetadataStore, data: str | None, name: str, identity: int) -> DataFolder:
+    """Where the files of a stream are.
+
+    >>> with Streams.temporary() as streams:
+    ...     stream_folder(streams.store, None, "shop/bids", 7).files(before=0)
+    []
+    """
+    return open_folder(data if data is not None else f"{store.url.database}.data", f"{name}-{identity}")
 
 
 def _name(name: str) -> tuple[str, str]:

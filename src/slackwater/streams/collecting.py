@@ -1,5 +1,5 @@
 """Removing files that no stream needs: of writers that crashed, of transactions that were never committed,
-and of events that retention removed.
+of events that retention removed, and of streams that were deleted.
 
 A file that is still being written looks the same as one that was left behind. So a stream remembers a
 horizon, and an append of a file that was made before it is refused: its writer, however slow, writes the
@@ -8,13 +8,14 @@ file again. Only then are files older than the horizon removed, unless some reco
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.metadata import schema
-from slackwater.streams.catalog import Stream, lock_stream
+from slackwater.streams.catalog import BUCKETS, Stream, Streams, lock_stream, stream_folder
 from slackwater.time import DurationLike, duration
 
 _AT_ONCE: Final = 500
@@ -50,6 +51,32 @@ def collect_orphans(stream: Stream, *, older_than: DurationLike = "1 day") -> li
     gone = [name for name in old if name not in live]
     stream.folder.remove_files(gone)
     return gone
+
+
+def collect_deleted(
+    streams: Streams, buckets: Collection[int] = range(BUCKETS), *, older_than: DurationLike = "1 day"
+) -> list[str]:
+    """Removes what is left of deleted streams; the names of those that are forgotten then.
+
+    A writer that was slow may still bring a file, so a stream is remembered for a while after it was deleted.
+
+    >>> with Streams.temporary() as streams:
+    ...     stream = streams.create("shop/bids")
+    ...     streams.delete("shop/bids")
+    ...     collect_deleted(streams), collect_deleted(streams, older_than="0 seconds")
+    ([], ['shop/bids'])
+    """
+    store, deleted = streams.store, schema.deleted_streams
+    horizon = streams.clock() - duration(older_than, name="older_than")
+    query = sql.select(deleted).where(deleted.c.bucket.in_(list(buckets))).order_by(deleted.c.name)
+    forgotten = []
+    for row in store.read(lambda connection: connection.execute(query).all()):
+        stream_folder(store, row.data, row.name, row.id).remove()
+        if row.deleted_at < horizon:
+            gone = deleted.delete().where(deleted.c.id == row.id)
+            store.write(lambda connection, gone=gone: connection.execute(gone), repeatable=True)  # type: ignore[misc]  # bound now
+            forgotten.append(row.name)
+    return forgotten
 
 
 def _live(stream: Stream, names: list[str]) -> set[str]:

@@ -19,7 +19,7 @@ from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.metadata.leases import Lease, Leases
 from slackwater.streams import notes
 from slackwater.streams.catalog import BUCKETS, Stream, Streams
-from slackwater.streams.collecting import collect_orphans
+from slackwater.streams.collecting import collect_deleted, collect_orphans
 from slackwater.streams.cycles import CycleRunner
 from slackwater.streams.housekeeping import forget, scale_by_rate
 from slackwater.streams.marks import Cycle, check_writer_id
@@ -144,13 +144,15 @@ class Controller:
                         scale_by_rate(stream, settings.scaling)
                     forget(stream, settings.retention)
                     collect_orphans(stream)
+        with self._one_stream("(deleted)"):
+            collect_deleted(self._streams, buckets)
 
     @contextmanager
     def _one_stream(self, stream: object) -> Iterator[None]:
-        """One stream in trouble must not hold up the others."""
+        """One stream in trouble, or one whose files are out of reach, must not hold up the others."""
         try:
             yield
-        except SlackwaterError:
+        except (SlackwaterError, OSError):
             _logger.exception("controller %s: stream %s", self.name, stream)
 
 

@@ -130,6 +130,21 @@ def _known(segments: Mapping[int, Segment], identity: int) -> Segment:
         raise unknown_segment(identity) from None
 
 
+def check_reached(cut: Position, lengths: Mapping[int, int], name: str = "cut") -> Position:
+    """The cut, if the stream has come as far; who started behind its end would miss what comes first.
+
+    >>> check_reached(Position.of({0: 3}), {0: 2})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: cut = {0: 3}: lies behind the end of segment 0, 2; give the tail, or \
+a cut before it
+    """
+    for identity, offset in cut.items():
+        if offset > lengths[identity]:
+            reason = f"lies behind the end of segment {identity}, {lengths[identity]}"
+            raise InvalidArgument(name, dict(cut.items()), reason, fix="give the tail, or a cut before it")
+    return cut
+
+
 def check_not_before(epochs: Epochs, cut: Position, other: Position, name: str) -> None:
     """Raise if ``cut`` lies before ``other``, or on both sides of it.
 

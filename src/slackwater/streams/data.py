@@ -11,6 +11,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -126,9 +127,10 @@ class DataFolder:
         return batch
 
     def remove_files(self, names: Iterable[str]) -> None:
-        """Removes files that are there."""
+        """Removes files, unless somebody else was faster."""
         for name in names:
-            self._filesystem.delete_file(f"{self._path}/{name}")
+            with suppress(FileNotFoundError):
+                self._filesystem.delete_file(f"{self._path}/{name}")
 
     def files(self, *, before: int) -> list[str]:
         """The files that were made before a time, by the clock of whoever made them."""
@@ -144,7 +146,8 @@ class DataFolder:
     def remove(self) -> None:
         """Removes all files."""
         if self._filesystem.get_file_info(self._path).type != fs.FileType.NotFound:
-            self._filesystem.delete_dir(self._path)
+            with suppress(FileNotFoundError):
+                self._filesystem.delete_dir(self._path)
 
     def _open(self, name: str) -> pa.NativeFile:
         path = f"{self._path}/{name}"
@@ -153,23 +156,39 @@ class DataFolder:
     def _store(self, name: str, content: pa.Buffer) -> None:
         path = f"{self._path}/{name}"
         hour = path.rpartition("/")[0]
-        if hour not in self._made:
-            self._filesystem.create_dir(hour, recursive=True)
+        if hour not in self._made or (self._is_local and not Path(hour).exists()):
+            self._make(hour)
             self._made = {hour}
         if not self._is_local:
             with self._filesystem.open_output_stream(path) as output:
                 output.write(content)
             return
-        with Path(path).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # the entry of the file in its folder must survive a crash of the machine, too
-        folder = os.open(hour, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            with Path(path).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # on a full disk half a file must not take the room until it is collected
+            Path(path).unlink(missing_ok=True)
+            raise
+        _synchronise(Path(hour))
+
+    def _make(self, folder: str) -> None:
+        missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+        self._filesystem.create_dir(folder, recursive=True)
+        if self._is_local:
+            for made in missing:
+                _synchronise(made.parent)
+
+
+def _synchronise(folder: Path) -> None:
+    """The entries of a folder must survive a crash of the machine, too."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def made_before(files: Iterable[str], horizon: int) -> bool:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from slackwater.errors import InvalidArgument, ReaderReplaced
 from slackwater.metadata import schema
 from slackwater.streams.catalog import Stream, epochs_of, read_stream, segment_states
-from slackwater.streams.cuts import check_cut, check_not_before
+from slackwater.streams.cuts import check_cut, check_not_before, check_reached
 from slackwater.streams.frontier import Entry, advanced, position_of, readable, shares
 from slackwater.streams.marks import check_writer_id
 from slackwater.streams.notes import marks
@@ -148,10 +148,6 @@ class ReaderGroup:
     def _create(self, connection: Connection, start: Position | None) -> None:
         if connection.execute(sql.select(_groups.c.name).where(*self._is(_groups, "name"))).first():
             return
-        record = read_stream(connection, self.stream)
-        _, epochs = self.history(connection)
-        cut = record.head if start is None else check_cut(epochs, start)
-        check_not_before(epochs, cut, record.head, "start")
         values = {
             "stream": self.stream.id,
             "name": self.name,
@@ -163,9 +159,11 @@ class ReaderGroup:
 
     def _begin(self, connection: Connection, start: Position | None) -> None:
         head = read_stream(connection, self.stream).head
-        _, epochs = self.history(connection)
-        cut = head if start is None else check_cut(epochs, start)
-        check_not_before(epochs, cut, head, "start")
+        lengths, epochs = self.history(connection)
+        cut = head
+        if start is not None:
+            cut = check_reached(check_cut(epochs, start), lengths, "start")
+            check_not_before(epochs, cut, head, "start")
         self.save(connection, {}, {segment: Entry(offset) for segment, offset in cut.items()})
 
     def _change(self, connection: Connection, **values: int | None) -> None:

@@ -95,7 +95,7 @@ class Cycle:
     """Who holds the watermark back; empty if nobody does."""
 
 
-def check_writer_id(writer: str) -> str:
+def check_writer_id(writer: object) -> str:
     """The id of a writer, if it can be one (N4).
 
     >>> check_writer_id("host-7.eu")
@@ -104,7 +104,7 @@ def check_writer_id(writer: str) -> str:
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: writer = 'host 7': is no writer id; use 1–250 letters, digits, '.', '-'
     """
-    if not _WRITER_ID.fullmatch(str(writer)):
+    if not isinstance(writer, str) or not _WRITER_ID.fullmatch(writer):
         fix = "use 1–250 letters, digits, '.', '-'"
         raise InvalidArgument("writer", writer, "is no writer id", fix=fix)
     return writer

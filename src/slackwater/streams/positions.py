@@ -8,7 +8,7 @@ many positions is taken by column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -79,7 +79,7 @@ class Position:
     def parse(cls, text: str, name: str = "cut") -> Position:
         """The position that `as_text` wrote."""
         try:
-            return cls.of(msgspec.json.decode(text, type=dict[int, int]))
+            return cls.of(msgspec.json.decode(text, type=dict[int, Annotated[int, msgspec.Meta(ge=0)]]))
         except msgspec.MsgspecError as error:
             fix = 'write it like {"0": 12, "1": 7}: segment id, offset'
             raise InvalidArgument(name, text, f"is no cut: {error}", fix=fix) from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from slackwater.streams.catalog import Stream, epochs_of
-from slackwater.streams.cuts import check_cut
+from slackwater.streams.cuts import check_cut, check_not_before, check_reached
 from slackwater.streams.positions import Position
 from slackwater.streams.reader import EventBatch, read_events
 from slackwater.streams.segments import Epochs
@@ -51,6 +51,7 @@ def place(stream: Stream, text: str, name: str = "from") -> Position:
         return Position.of({s.id: extent.lengths[s.id] for s in extent.epochs.active})
     if text.lstrip().startswith("{"):
         cut = check_cut(extent.epochs, Position.parse(text, name))
+        check_reached(cut, extent.lengths, name)
     else:
         cut = stream.cut_at(text)
     return readable(extent.epochs, cut, extent.lengths)
@@ -70,6 +71,7 @@ def scan(stream: Stream, start: Position, end: Position | None = None) -> Iterat
     """
     extent = Extent.of(stream)
     last = advanced(extent.epochs, start, extent.lengths) if end is None else end
+    check_not_before(extent.epochs, last, start, "to")
     for span in between(extent.epochs, start, last, extent.lengths):
         yield from read_events(stream, span.segment, span.start, span.end)
 

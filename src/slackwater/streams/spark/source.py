@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from slackwater.streams import notes
 from slackwater.streams.catalog import Stream
+from slackwater.streams.cuts import check_not_before
 from slackwater.streams.marks import Mark
 from slackwater.streams.positions import END_OF_SEGMENT, Position
 from slackwater.streams.reader import read_events
@@ -59,6 +60,7 @@ class StreamRange(DataSourceReader):
         marks.refresh(stream)
         start, end = place(stream, self._options.start), place(stream, self._options.end, "to")
         extent = Extent.of(stream)
+        check_not_before(extent.epochs, end, start, "to")
         header = Header(1, marks.watermark(extent, end)) if self._options.headers else None
         return _partitions(extent, start, end, header)
 
