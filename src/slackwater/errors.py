@@ -275,6 +275,20 @@ class TransactionEnded(StreamError):
         )
 
 
+class CommitUnknown(StreamError):
+    """The store was lost during a commit, and nobody has found out since whether it was stored.
+
+    >>> print(CommitUnknown("loader"))
+    writer 'loader' does not know whether its last commit was stored; commit that transaction again, or open \
+the writer again
+    """
+
+    def __init__(self, writer: str) -> None:
+        self.writer = writer
+        fix = "commit that transaction again, or open the writer again"
+        super().__init__(f"writer {writer!r} does not know whether its last commit was stored; {fix}")
+
+
 class ReaderReplaced(StreamError):
     """A reader was silent for too long, and others of its group read its segments now."""
 

@@ -29,7 +29,7 @@ EVENTS = "".join(
 def run(tmp_path: Path) -> Command:
     environment = {"SLACKWATER_STORE": new_store(tmp_path)}
 
-    def command(*arguments: str, given: str | None = None) -> Result:
+    def command(*arguments: str, given: str | bytes | None = None) -> Result:
         return CliRunner().invoke(app, list(arguments), input=given, env=environment)
 
     return command
@@ -124,20 +124,35 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
         (["create", "shop/new", "--segments", "0"], None, 2, "give 1 or more"),
         (["write", "shop/bids"], '{"cost": 1}\n', 2, "line 1"),
         (["write", "shop/bids"], EVENTS + "{\n", 2, "line 7"),
+        (["write", "shop/bids"], EVENTS + '{"auction": "x"}\n', 2, "\"x\"}': do not fit the columns"),
+        (["write", "shop/bids"], '{"auction": 99999999999999999999}\n', 2, "the stream has auction int64"),
+        (["write", "shop/bids"], "\n", 2, "write one JSON object a line"),
+        (["write", "shop/bids"], b"\xff{}\n", 2, "line 1"),
+        (["write", "shop/bids", "--note-time", "soon"], EVENTS, 2, "is not an ISO 8601 date and time"),
+        (["write", "shop/bids", "--note-time", "2024-01-01T00:00:00Z", "--note-clock", "1 s"], EVENTS, 2,
+         "give one of --note-time and --note-clock"),
         (["write", "shop/bids", "--resume"], "", 2, "add --writer ID"),
         (["write", "shop/bids", "--writer", "a b"], "", 2, "is no writer id"),
         (["write", "shop/bids", "--key", "colour"], EVENTS, 2, "name one of auction, price, at"),
         (["read", "shop/bids", "--from", "yesterday"], None, 2, "is not an ISO 8601 date and time"),
         (["read", "shop/bids", "--from", "{5}"], None, 2, "is no cut"),
         (["read", "shop/bids", "--from", '{"0": 0}'], None, 2, "cover [0, 1) once"),
+        (["read", "shop/bids", "--from", '{"0": -1, "1": 0}'], None, 2, "is no cut"),
+        (["read", "shop/bids", "--from", '{"0": 7, "1": 0}'], None, 2, "lies behind the end of segment 0"),
+        (["read", "shop/bids", "--from", '{"0": 0, "1": 0, "2": 0}'], None, 2, "is no segment of this"),
+        (["read", "shop/bids", "--limit", "-1"], None, 2, "give 1 or more"),
+        (["tail", "shop/bids", "--limit", "0"], None, 2, "give 1 or more"),
         (["scale", "shop/bids"], None, 2, "give exactly one of"),
+        (["scale", "shop/bids", "--split", "0", "--into", "1"], None, 2, "give 2 or more"),
+        (["scale", "shop/bids", "--segments", "99999999"], None, 2, "at most 65,536"),
+        (["create", "shop/new", "--data", "/dev/null/x"], None, 2, "give a folder that can be written to"),
         (["scale", "shop/bids", "--split", "77"], None, 2, "is no segment of this stream"),
         (["truncate", "shop/bids", '{"0": 9, "1": 0}'], None, 2, "give the tail, or a cut before it"),
         (["list", "--store", "mysql://u:secret@host/db"], None, 2, "is neither PostgreSQL nor SQLite"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_with_the_fix(
-    bids: Command, arguments: list[str], given: str | None, code: int, said: str
+    bids: Command, arguments: list[str], given: str | bytes | None, code: int, said: str
 ) -> None:
     result = bids("stream", *arguments, given=given)
     assert result.exit_code == code, result.output
@@ -149,6 +164,33 @@ def test_an_error_is_one_line_with_the_fix(
 def test_the_first_lines_of_a_broken_input_are_not_half_written(bids: Command) -> None:
     assert bids("stream", "write", "shop/bids", given=EVENTS + "nonsense\n").exit_code == 2
     assert lines(bids("stream", "read", "shop/bids")) == []
+
+
+def test_a_long_input_that_breaks_says_how_far_it_came(bids: Command) -> None:
+    long = '{"auction": 1}\n' * 10_001
+    broken = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", given=long + "nonsense\n")
+    assert broken.exit_code == 2
+    assert "line 10002" in broken.stderr
+    assert broken.stderr.endswith("; the lines up to 10000 are written, the rest is not\n")
+    again = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", "--json", given=long)
+    assert json.loads(again.stdout) == {
+        "writer": "me", "events": 1, "last_event_number": 10_001, "noted": None,
+    }  # fmt: skip
+
+
+def test_what_was_done_can_be_had_as_json(run: Command) -> None:
+    def told(*arguments: str) -> object:
+        return json.loads(run("stream", *arguments, "--json").stdout)
+
+    made = {"name": "a/b", "segments": 1, "events": 0, "bytes": 0, "watermark": None}
+    assert told("create", "a/b") == made
+    assert told("scale", "a/b", "--segments", "2") == {
+        "name": "a/b", "epoch": 1, "segments": [2**32 + 1, 2**32 + 2],
+    }  # fmt: skip
+    assert told("truncate", "a/b", "tail") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
+    assert told("cut-at", "a/b", "2024-01-01T00:00:00Z") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
+    tail = next(line for line in run("stream", "describe", "a/b").stdout.splitlines() if "tail" in line)
+    assert run("stream", "read", "a/b", "--from", tail.removeprefix("tail:").strip()).exit_code == 0
 
 
 def process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:

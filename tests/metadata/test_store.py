@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
@@ -33,6 +34,19 @@ def test_work_that_fails_changes_nothing(store_url: str) -> None:
         with pytest.raises(KeyError):
             store.write(work)
         assert store.read(count) == 0
+
+
+@pytest.mark.postgres
+def test_a_user_without_rights_is_told_so(stores: str) -> None:
+    url = sql.make_url(stores)
+    with psycopg.connect(stores, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS visitor")
+        connection.execute(f"CREATE ROLE visitor LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    visiting = url.set(username="visitor").render_as_string(hide_password=False)
+    with pytest.raises(StoreUnavailable, match=r"is not available: .*permission denied") as caught:
+        open_store(visiting)
+    assert PASSWORD not in str(caught.value)
 
 
 def test_writers_at_once_lose_no_update(store_url: str) -> None:

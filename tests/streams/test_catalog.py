@@ -123,7 +123,6 @@ def test_files_that_cannot_be_removed_are_left_to_a_controller_that_goes_on(
 ) -> None:
     streams.delete("shop/bids")
     in_the_way = tmp_path / "data" / f"shop/bids-{bids.id}"
-    in_the_way.parent.mkdir(parents=True)
     in_the_way.write_text("a file where a folder was")
     controller = Controller(streams)
     clock.now += 2 * DAY

@@ -7,7 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slackwater.errors import InvalidArgument, StreamError, TransactionEnded, WriterReplaced
+from slackwater.errors import (
+    CommitUnknown,
+    InvalidArgument,
+    StoreUnavailable,
+    StreamError,
+    TransactionEnded,
+    WriterReplaced,
+)
 from slackwater.streams.catalog import Stream
 from slackwater.streams.collecting import collect_orphans
 from slackwater.streams.marks import NoteResult
@@ -149,6 +156,34 @@ def test_a_commit_whose_answer_was_lost_is_stored_once(bids: Stream, monkeypatch
         monkeypatch.undo()
         assert (repeated, writer.last_event_number) == ([1], 1)
     assert sorted(values(bids)) == sorted(EVENTS)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_after_a_commit_of_unknown_outcome_no_other_takes_its_number(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    store, original = bids.store, bids.store.write
+
+    def write(work: Any, *, repeatable: bool = False) -> Any:
+        if stored:
+            original(work, repeatable=repeatable)
+        raise StoreUnavailable("the test", "gone, before or after the commit")
+
+    writer = TransactionalWriter(bids, "t")
+    first, second = writer.begin(), writer.begin()
+    first.write_many(EVENTS, keys=KEYS)
+    second.write(b"second")
+    monkeypatch.setattr(store, "write", write)
+    with pytest.raises(StoreUnavailable):
+        first.commit()
+    monkeypatch.undo()
+    for use in (second.commit, first.abort):
+        with pytest.raises(CommitUnknown):
+            use()
+    assert (len(values(bids)), first.state, second.state) == (len(EVENTS) if stored else 0, "open", "open")
+    assert [first.commit(), second.commit()] == [NoteResult.OK, NoteResult.OK]
+    assert sorted(values(bids)) == sorted([*EVENTS, b"second"])
+    assert TransactionalWriter(bids, "t").last_event_number == 2
 
 
 def test_numbered_commits_of_files_written_elsewhere_are_stored_once(bids: Stream, clock: Clock) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import errno
+import random
+import resource
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -240,29 +243,53 @@ def test_files_of_a_crashed_writer_are_collected_and_live_ones_are_not(bids: Str
 # ---- trouble
 
 
-def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(
-    bids: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Writer(bids, "w", batching=PATIENT) as writer:
-        writer.write(b"a")
-        writer.flush()
+@contextmanager
+def no_room_beyond(size: int) -> Iterator[None]:
+    """Lets the system refuse every write beyond this size of a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-        def full(*_: object) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(type(bids.folder), "_store", full)
-        writer.write(b"b")
-        with pytest.raises(WriteFailed, match=r"after number 1: OSError.*No space left on device") as caught:
+def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(bids: Stream, tmp_path: Path) -> None:
+    large = random.Random(7).randbytes(3 << 20)
+    writer = Writer(bids, "w", batching=PATIENT)
+    writer.write(b"a")
+    writer.flush()
+    with no_room_beyond(2 << 20):
+        writer.write(large)
+        with pytest.raises(WriteFailed, match=r"after number 1: OSError.*File too large") as caught:
             writer.flush()
-        assert caught.value.acknowledged == 1
+    assert caught.value.acknowledged == 1
+    for use in (lambda: writer.write(b"c"), writer.close):
         with pytest.raises(WriteFailed):
-            writer.write(b"c")
-        monkeypatch.undo()
-        writer._closed = True  # leave without storing anything
+            use()
+    # half a file would take the room that is missing
+    assert len(list(tmp_path.rglob("*.arrow"))) == 1
     with Writer(bids, "w") as again:
         assert again.last_event_number == 1
-        again.write(b"b")
-    assert sorted(values(bids)) == [b"a", b"b"]
+        again.write(large)
+    assert sorted(values(bids), key=len) == [b"a", large]
+
+
+def test_a_store_without_room_is_an_error_and_goes_on_when_there_is_some(tmp_path: Path) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        stream = streams.create("a/b")
+        writer = Writer(stream, "w", batching=PATIENT)
+        writer.write(b"a")
+        with (
+            no_room_beyond(4_096),
+            pytest.raises(WriteFailed, match=r"metadata store at .* is not available"),
+        ):
+            writer.flush()
+        assert values(stream) == []
+        with Writer(stream, "w") as again:
+            assert again.last_event_number == 0
+            again.write(b"a")
+        assert values(stream) == [b"a"]
 
 
 def test_a_store_that_fails_is_an_error_and_nothing_is_half_there(

@@ -93,8 +93,25 @@ def show(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_jso
         return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
+        table.add_row(*(_cell(row[column]) for column in columns))
     Console(soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def _cell(value: object) -> str:
+    # a cut as JSON, so that it can be given to another command
+    return "" if value is None else json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def answer(message: str, value: object, *, as_json: bool) -> None:
+    """What a command has done: a line for people, or a value for programs.
+
+    >>> answer("2 events written", {"events": 2}, as_json=True)
+    {"events": 2}
+    """
+    if as_json:
+        write_json(value)
+    else:
+        say(message)
 
 
 def open_streams(store: str) -> Streams:

@@ -15,6 +15,7 @@ from slackwater.cli.console import (
     AsJson,
     Group,
     Store,
+    answer,
     open_streams,
     say,
     show,
@@ -30,7 +31,7 @@ from slackwater.streams.scanning import follow, place, scan
 from slackwater.streams.segments import even_ranges, split_range
 from slackwater.streams.settings import StreamSettings
 from slackwater.streams.writer import Writer
-from slackwater.time import duration
+from slackwater.time import duration, instant
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Streams whose writers note time.")
 
@@ -55,6 +56,7 @@ def create(
         int | None, typer.Option(help="Scale to about so many events a second a segment.")
     ] = None,
     maximum: Annotated[int, typer.Option(help="To at most so many segments.")] = 64,
+    json: AsJson = False,
 ) -> None:
     """Make a stream."""
     settings = StreamSettings(
@@ -64,8 +66,9 @@ def create(
     )
     schema = ndjson.parse_columns(columns)
     with open_streams(store) as streams:
-        streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
-    say(f"stream {name} is there, with {segments} segments")
+        made = streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
+        found = description.summary(made)
+    answer(f"stream {name} is there, with {segments} segments", found, as_json=json)
 
 
 @app.command("list")
@@ -85,8 +88,9 @@ def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> 
     if json:
         write_json(found)
         return
+    places = {"head": stream.head().as_text(), "tail": stream.tail().as_text()}
     for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
-        say(f"{title + ':':11}{found[title]}")
+        say(f"{title + ':':11}{places.get(title, found[title])}")
     show(found["segments"], ["id", "low", "high", "start", "length", "bytes", "sealed"], as_json=False)
 
 
@@ -98,11 +102,14 @@ def scale(
     split: Annotated[int | None, typer.Option(help="The id of a segment to split.")] = None,
     into: Annotated[int, typer.Option(help="Into how many.")] = 2,
     merge: Annotated[list[int] | None, typer.Option(help="Ids of neighbours; give it for each.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Split and merge segments."""
     if sum(wish is not None for wish in (segments, split, merge)) != 1:
         fix = "give exactly one of --segments, --split and --merge"
         raise InvalidArgument("scale", name, "does not say how", fix=fix)
+    if into < 2:
+        raise InvalidArgument("into", into, "does not split anything", fix="give 2 or more")
     with open_streams(store) as streams:
         stream = streams.get(name)
         active = {segment.id: segment for segment in stream.epochs().active}
@@ -112,7 +119,8 @@ def scale(
             chosen = [stream.epochs().segment(i) for i in ([split] if split is not None else merge or [])]
             whole = (min(s.low for s in chosen), max(s.high for s in chosen))
             after = stream.scale([s.id for s in chosen], split_range(whole, 1 if split is None else into))
-    say(f"stream {name} has {len(after.active)} segments, in epoch {len(after) - 1}")
+    found = {"name": name, "epoch": len(after) - 1, "segments": [segment.id for segment in after.active]}
+    answer(f"stream {name} has {len(after.active)} segments, in epoch {len(after) - 1}", found, as_json=json)
 
 
 @app.command()
@@ -120,11 +128,13 @@ def truncate(
     name: Name,
     at: Annotated[str, typer.Argument(help="head, tail, a time, or a cut as JSON.")],
     store: Store = DEFAULT_STORE,
+    json: AsJson = False,
 ) -> None:
     """Forget what lies before a place."""
     with open_streams(store) as streams:
         stream = streams.get(name)
-        say(stream.truncate(place(stream, at, "at")).as_text())
+        head = stream.truncate(place(stream, at, "at"))
+    answer(head.as_text(), description.cut(head), as_json=json)
 
 
 @app.command()
@@ -138,26 +148,38 @@ def write(
     ] = False,
     note_time: Annotated[str | None, typer.Option(help="Note this time after the last line.")] = None,
     note_clock: Annotated[str | None, typer.Option(help="Note the clock at this interval.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Write the lines of standard input, one JSON object an event."""
     if resume and writer is None:
         raise InvalidArgument("resume", resume, "needs the id of the writer", fix="add --writer ID")
+    if note_time is not None and note_clock is not None:
+        fix = "give one of --note-time and --note-clock"
+        raise InvalidArgument("note-time", note_time, "would be noted beside the clock", fix=fix)
+    noted = None if note_time is None else instant(note_time, name="note-time")
     with open_streams(store) as streams:
         stream = streams.get(name)
         result: NoteResult | None = None
         with Writer(stream, writer, automatically_note_time=note_clock) as output:
             first = 1
-            while lines := list(islice(sys.stdin, _LINES)):
-                events = ndjson.from_lines(lines, stream.columns, first=first)
+            while lines := list(islice(sys.stdin.buffer, _LINES)):
+                try:
+                    events = ndjson.from_lines(lines, stream.columns, first=first)
+                except InvalidArgument as error:
+                    if first == 1:
+                        raise
+                    fix = f"{error.fix}; the lines up to {first - 1} are written, the rest is not"
+                    raise InvalidArgument(error.name, error.value, error.reason, fix=fix) from None
                 keys = None if key is None else ndjson.routing_keys(events, key)
                 output.write_many(events, keys, number=first if resume else None)
                 first += len(lines)
-            if note_time is not None:
-                result = output.note_time(note_time)
+            if noted is not None:
+                result = output.note_time(noted)
             else:
                 output.flush()
             stored = output.acknowledged - output.last_event_number
-    say(f"{stored} events written by {output.id}")
+    found = {"writer": output.id, "events": stored, "last_event_number": output.acknowledged, "noted": result}
+    answer(f"{stored} events written by {output.id}", found, as_json=json)
     if result is not None and result is not NoteResult.OK:
         raise InvalidArgument("note-time", note_time, f"was refused: {result}", fix="note a later time")
 
@@ -171,6 +193,7 @@ def read(
     limit: Annotated[int | None, typer.Option(help="At most so many events.")] = None,
 ) -> None:
     """Write events to standard output, one JSON object a line."""
+    _check_limit(limit)
     with open_streams(store) as streams:
         stream = streams.get(name)
         _print(scan(stream, place(stream, start), place(stream, end, "to")), limit)
@@ -184,6 +207,7 @@ def tail(
     limit: Annotated[int | None, typer.Option(help="End after so many events.")] = None,
 ) -> None:
     """Write events to standard output as they come, until it is stopped."""
+    _check_limit(limit)
 
     def wait() -> bool:
         time.sleep(0.2)
@@ -215,15 +239,28 @@ def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> N
 
 @app.command("cut-at")
 def cut_at(
-    name: Name, at: Annotated[str, typer.Argument(help="A time.")], store: Store = DEFAULT_STORE
+    name: Name,
+    at: Annotated[str, typer.Argument(help="A time.")],
+    store: Store = DEFAULT_STORE,
+    json: AsJson = False,
 ) -> None:
     """Show where to start reading to miss nothing that was noted at or after a time."""
     with open_streams(store) as streams:
-        say(streams.get(name).cut_at(at).as_text())
+        cut = streams.get(name).cut_at(at)
+    answer(cut.as_text(), description.cut(cut), as_json=json)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidArgument("limit", limit, "is not a number of events", fix="give 1 or more")
 
 
 def _print(batches: Iterable[EventBatch], limit: int | None) -> None:
-    lines = (line for batch in batches for line in ndjson.to_lines(batch.events))
-    for line in islice(lines, limit):
-        sys.stdout.write(line + "\n")
+    left = limit
+    for batch in batches:
+        lines = list(islice(ndjson.to_lines(batch.events), left))
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
+        left = None if left is None else left - len(lines)
+        if left == 0:
+            return

@@ -29,6 +29,8 @@ _LONGEST_PAUSE: Final = 1.0
 _BUSY_SECONDS: Final = 30
 _CONFLICTS: Final = {"40001", "40P01", "55P03"}
 """PostgreSQL: the transaction lost against another one, and changed nothing."""
+_REFUSED: Final = {"42501", "3F000"}
+"""PostgreSQL: the user may not do this here, or has no schema to do it in."""
 _SQLITE_BUSY: Final = {5, 6}
 
 
@@ -73,7 +75,7 @@ class MetadataStore:
                 again = _is_conflict(error) or (repeat_lost and _is_lost(error))
                 if not again or attempt == _ATTEMPTS:
                     # a file that is no database is a DatabaseError and nothing more special
-                    if again or isinstance(error, OperationalError) or type(error) is DatabaseError:
+                    if again or _is_refused(error) or type(error) in {OperationalError, DatabaseError}:
                         raise StoreUnavailable(shown(self.url), _reason(error)) from None
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only spreads the attempts
@@ -156,6 +158,10 @@ def _is_conflict(error: DBAPIError) -> bool:
     if code is not None:
         return code & 0xFF in _SQLITE_BUSY
     return getattr(error.orig, "sqlstate", None) in _CONFLICTS
+
+
+def _is_refused(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) in _REFUSED
 
 
 def _is_lost(error: DBAPIError) -> bool:

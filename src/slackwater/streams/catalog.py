@@ -151,12 +151,17 @@ class Streams:
             raise InvalidArgument(
                 "data", None, "is missing, and the store is no file to put it beside", fix=fix
             )
-        if data is not None:
-            open_folder(data, "checked")
         made = [Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(segments))]
         at = self.clock()
         # by chance, so that none is used twice: who still has a deleted stream open must not find another
         identity = uuid.uuid4().int >> 76
+        folder = stream_folder(self.store, data, name, identity)
+        try:
+            folder.make()
+        except OSError as error:
+            fix = "give a folder that can be written to"
+            shown = data if data is None or "://" not in data else f"{data.partition('://')[0]}://…"
+            raise InvalidArgument("data", shown, f"cannot be made: {error}", fix=fix) from None
 
         def work(connection: Connection) -> None:
             values: dict[str, Any] = {
@@ -173,6 +178,7 @@ class Streams:
         try:
             self.store.write(work)
         except IntegrityError:
+            folder.remove()
             raise StreamExists(name) from None
         return self.get(name)
 

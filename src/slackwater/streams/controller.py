@@ -64,7 +64,8 @@ class Controller:
         poll: DurationLike = "1 second",
         housekeeping: DurationLike = "30 seconds",
     ) -> None:
-        self.name = check_writer_id(name if name is not None else f"controller-{uuid.uuid4().hex[:12]}")
+        drawn = f"controller-{uuid.uuid4().hex[:12]}"
+        self.name = check_writer_id(drawn if name is None else name, "controller")
         self._streams = streams
         self._lasting = _positive(lease, "lease")
         self._poll = _positive(poll, "poll")

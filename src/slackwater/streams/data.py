@@ -143,6 +143,10 @@ class DataFolder:
         ]
         return sorted(name for name in names if _made_at(name) < before)
 
+    def make(self) -> None:
+        """Makes the folder, which then can be written to."""
+        self._make(self._path)
+
     def remove(self) -> None:
         """Removes all files."""
         if self._filesystem.get_file_info(self._path).type != fs.FileType.NotFound:

@@ -13,6 +13,15 @@ from slackwater.streams.settings import StreamSettings
 from slackwater.time import format_instant
 
 
+def cut(position: Position) -> dict[str, int]:
+    """A cut, as JSON can have it.
+
+    >>> cut(Position.of({0: 5}))
+    {'0': 5}
+    """
+    return {str(identity): offset for identity, offset in position.items()}
+
+
 def summary(stream: Stream) -> dict[str, Any]:
     """A stream in one line.
 
@@ -44,8 +53,8 @@ def whole(stream: Stream) -> dict[str, Any]:
         **summary(stream),
         "columns": ", ".join(f"{field.name} {field.type}" for field in record.columns),
         "epoch": record.epoch,
-        "head": _cut(record.head),
-        "tail": _cut(stream.tail()),
+        "head": cut(record.head),
+        "tail": cut(stream.tail()),
         "settings": StreamSettings.load(record.settings).save(),
         "segments": [_segment(state) for state in stream.segments()],
         "writers": writers(stream),
@@ -61,7 +70,7 @@ def marks(stream: Stream) -> list[dict[str, Any]]:
     []
     """
     return [
-        {"lower": format_instant(mark.lower), "upper": format_instant(mark.upper), "cut": _cut(mark.cut)}
+        {"lower": format_instant(mark.lower), "upper": format_instant(mark.upper), "cut": cut(mark.cut)}
         for mark in stream.marks()
     ]
 
@@ -87,7 +96,7 @@ def _writer(record: WriterMark, newest: Mark | None) -> dict[str, Any]:
         "time": format_instant(record.time),
         "state": "closed" if record.closed else "holds the watermark back" if is_behind else "ahead",
         "behind_since": None if since is None else format_instant(since),
-        "position": _cut(record.position),
+        "position": cut(record.position),
     }
 
 
@@ -107,7 +116,3 @@ def _segment(state: SegmentState) -> dict[str, Any]:
 def _newest(stream: Stream) -> str | None:
     newest = stream.store.read(partial(notes.newest_mark, stream=stream.id))
     return None if newest is None else format_instant(newest[1].lower)
-
-
-def _cut(cut: Position) -> dict[str, int]:
-    return {str(identity): offset for identity, offset in cut.items()}

@@ -55,7 +55,7 @@ class ReaderGroup:
 
     def __init__(self, stream: Stream, name: str, *, start: Position | None = None) -> None:
         self.stream = stream
-        self.name = check_writer_id(name)
+        self.name = check_writer_id(name, "group")
         # another process may create it at the same moment
         with suppress(IntegrityError):
             stream.store.write(lambda connection: self._create(connection, start))
@@ -188,7 +188,7 @@ class Reader:
 
     def __init__(self, group: ReaderGroup, reader: str | None, *, lease: DurationLike) -> None:
         self.group = group
-        self.id = check_writer_id(reader) if reader is not None else uuid.uuid4().hex
+        self.id = check_writer_id(reader, "reader") if reader is not None else uuid.uuid4().hex
         self._lease = duration(lease, name="lease")
         if self._lease <= 0:
             raise InvalidArgument(

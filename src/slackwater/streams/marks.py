@@ -95,8 +95,8 @@ class Cycle:
     """Who holds the watermark back; empty if nobody does."""
 
 
-def check_writer_id(writer: object) -> str:
-    """The id of a writer, if it can be one (N4).
+def check_writer_id(writer: object, kind: str = "writer") -> str:
+    """The id of a writer, or of something else that is named like one, if it can be one (N4).
 
     >>> check_writer_id("host-7.eu")
     'host-7.eu'
@@ -106,7 +106,7 @@ def check_writer_id(writer: object) -> str:
     """
     if not isinstance(writer, str) or not _WRITER_ID.fullmatch(writer):
         fix = "use 1–250 letters, digits, '.', '-'"
-        raise InvalidArgument("writer", writer, "is no writer id", fix=fix)
+        raise InvalidArgument(kind, writer, f"is no {kind} id", fix=fix)
     return writer
 
 

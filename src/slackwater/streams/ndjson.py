@@ -53,7 +53,7 @@ boolean, date, double, float, int, long, string, timestamp
     return pa.schema(fields)
 
 
-def from_lines(lines: Iterable[str], columns: pa.Schema, *, first: int = 1) -> pa.RecordBatch:
+def from_lines(lines: Iterable[str | bytes], columns: pa.Schema, *, first: int = 1) -> pa.RecordBatch:
     """The events in lines of JSON; ``first`` is the number of the first line, for errors.
 
     A column that a line does not have is null.
@@ -63,8 +63,14 @@ def from_lines(lines: Iterable[str], columns: pa.Schema, *, first: int = 1) -> p
     <pyarrow.Int64Scalar: 1000000>
     """
     readers = {field.name: _reader(field.type) for field in columns}
-    rows = [_row(line, number, readers) for number, line in enumerate(lines, first)]
-    return as_batch(rows, columns)
+    told = list(lines)
+    rows = [_row(line, number, readers) for number, line in enumerate(told, first)]
+    try:
+        return as_batch(rows, columns)
+    except InvalidArgument:
+        for number, (line, row) in enumerate(zip(told, rows, strict=True), first):
+            _check_row(line, number, row, columns)
+        raise
 
 
 def to_lines(events: pa.RecordBatch) -> Iterator[str]:
@@ -92,13 +98,26 @@ def routing_keys(events: pa.RecordBatch, column: str) -> pa.Array:
     return found if is_bytes else found.cast(pa.string())
 
 
-def _row(line: str, number: int, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
+def _check_row(line: str | bytes, number: int, row: dict[str, Any], columns: pa.Schema) -> None:
+    try:
+        as_batch([row], columns)
+    except InvalidArgument as error:
+        fix = f"the stream has {', '.join(f'{column.name} {column.type}' for column in columns)}"
+        raise InvalidArgument(f"line {number}", _shown(line), error.reason, fix=fix) from None
+
+
+def _shown(line: str | bytes) -> str:
+    text = line if isinstance(line, str) else line.decode(errors="replace")
+    return text.rstrip("\n")[:80]
+
+
+def _row(line: str | bytes, number: int, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
     where = f"line {number}"
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         fix = "write one JSON object a line"
-        raise InvalidArgument(where, line[:80], f"is no JSON object: {error}", fix=fix) from None
+        raise InvalidArgument(where, _shown(line), f"is no JSON object: {error}", fix=fix) from None
     if unknown := sorted(found.keys() - readers.keys()):
         fix = f"the stream has {', '.join(readers)}"
         raise InvalidArgument(where, unknown, "are no columns of the stream", fix=fix)
@@ -107,7 +126,8 @@ def _row(line: str, number: int, readers: dict[str, Callable[[Any], Any]]) -> di
             name: None if found.get(name) is None else read(found[name]) for name, read in readers.items()
         }
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(where, line[:80], str(error), fix="see the columns of the stream") from None
+        fix = "see the columns of the stream"
+        raise InvalidArgument(where, _shown(line), str(error), fix=fix) from None
 
 
 def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
@@ -129,6 +149,7 @@ def _bytes(value: Any) -> bytes:
 
 def _written(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_pylist()
+        # what is finer than a microsecond is cut off
+        micros = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64()).to_pylist()
         return [None if value is None else format_instant(value) for value in micros]
     return list(column.to_pylist())

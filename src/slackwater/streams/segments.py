@@ -22,6 +22,8 @@ KEY_SPACE: Final = 2**62
 
 _NUMBERS: Final = 2**32
 _EPOCHS: Final = 2**31
+_MOST: Final = 2**16
+"""Segments at once: every cut of a stream has so many entries."""
 
 KeyRange = tuple[int, int]
 """``[low, high)`` in points of the key space."""
@@ -48,8 +50,9 @@ def even_ranges(count: int) -> list[KeyRange]:
     >>> [(low / KEY_SPACE, high / KEY_SPACE) for low, high in even_ranges(2)]
     [(0.0, 0.5), (0.5, 1.0)]
     """
-    if not 1 <= check_int64(count, "segments") < _NUMBERS:
-        raise InvalidArgument("segments", count, "is not a number of segments", fix="give 1 or more")
+    if not 1 <= check_int64(count, "segments") <= _MOST:
+        fix = f"give 1 or more, and at most {_MOST:,}"
+        raise InvalidArgument("segments", count, "is not a number of segments", fix=fix)
     return split_range((0, KEY_SPACE), count)
 
 

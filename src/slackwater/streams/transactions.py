@@ -15,7 +15,14 @@ from typing import Final
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
-from slackwater.errors import CorruptSegment, InvalidArgument, StreamError, TransactionEnded
+from slackwater.errors import (
+    CommitUnknown,
+    CorruptSegment,
+    InvalidArgument,
+    StoreUnavailable,
+    StreamError,
+    TransactionEnded,
+)
 from slackwater.streams.appending import (
     FilesCollected,
     SegmentsChanged,
@@ -84,6 +91,7 @@ class TransactionalWriter:
         self._session = stream.store.write(
             lambda connection: open_session(connection, stream, self.id, at=stream.clock())
         )
+        self._uncertain: Sequence[tuple[int, Part]] | None = None
 
     @property
     def last_event_number(self) -> int:
@@ -104,8 +112,12 @@ class TransactionalWriter:
         """Commits files that were written elsewhere, as by the tasks of a Spark job (`write_parts`).
 
         The commit has the next number, or the one given; a number that was committed before is there already,
-        and nothing changes. A refused time leaves everything uncommitted.
+        and nothing changes. A refused time leaves everything uncommitted. After `StoreUnavailable` it is open
+        whether they were committed: the same ``parts`` can be committed again, others not before that.
         """
+        if number is None and self._uncertain is not None and self._uncertain is not parts:
+            # the number of that commit must not be given again
+            raise CommitUnknown(self.id)
         at = None
         if time is not None:
             at = check_int64(time, "time") if isinstance(time, int) else instant(time, name="time")
@@ -128,10 +140,19 @@ class TransactionalWriter:
             except FilesCollected:
                 reason = "its files are so old that they may have been collected"
                 raise StreamError(f"writer {self.id!r} cannot commit: {reason}; write them again") from None
+            except StoreUnavailable:
+                self._uncertain = parts
+                raise
             except _Refused as refused:
+                self._uncertain = None
                 return refused.result
             else:
+                self._uncertain = None
                 return NoteResult.OK
+
+    def is_uncertain(self, parts: Sequence[tuple[int, Part]]) -> bool:
+        """Whether it is open if these parts were committed."""
+        return self._uncertain is parts
 
     def mark_idle(self) -> None:
         """Takes the writer out of the aggregation, until it commits with a time again (N5)."""
@@ -259,6 +280,8 @@ class Transaction:
     def abort(self) -> None:
         """Gives the events up; they never appear."""
         self._check_open()
+        if self._writer.is_uncertain(self._parts):
+            raise CommitUnknown(self._writer.id)
         self._state = "aborted"
         self._parts.clear()
 
