@@ -24,7 +24,9 @@ from slackwater.streams.group import Reader, ReaderGroup
 from slackwater.streams.marks import Mark, NoteResult
 from slackwater.streams.notes import writer_marks
 from slackwater.streams.reader import EventBatch
+from slackwater.streams.scanning import Extent
 from slackwater.streams.transactions import TransactionalWriter
+from slackwater.streams.walking import between
 from slackwater.streams.writer import Batching, Writer
 from slackwater.time import HOUR, MINUTE, SECOND
 from tests.stores import new_store
@@ -105,7 +107,7 @@ class StreamMachine(RuleBasedStateMachine):
         transaction.write_many(events, keys)
         transaction.flush()
         if scaled:
-            split(self.stream)
+            self.split(0, 2)
         if not committed:
             transaction.abort()
             return
@@ -149,6 +151,17 @@ class StreamMachine(RuleBasedStateMachine):
         assert mark.lower == min(self.noted[name][0] for name in taking_part)
         self.marks.append(mark)
         self.promised[mark.lower] = {name: self.noted[name][1] for name in taking_part}
+
+    @rule(number=st.integers(0, 20))
+    def forget(self, number: int) -> None:
+        """Truncates at a mark that the group has passed, which may stand on both sides of a segment."""
+        position, segments = self.group.position(), self.stream.epochs().segments
+        passed = [m for m in self.stream.marks() if compare(position, m.cut, segments) is Standing.PASSED]
+        if passed:
+            cut = passed[number % len(passed)].cut
+            head = self.stream.truncate(cut)
+            check_cut(self.stream.epochs(), head)
+            assert compare(position, head, segments) is Standing.PASSED
 
     # ---- readers
 
@@ -210,6 +223,18 @@ class StreamMachine(RuleBasedStateMachine):
             for name, last in self.promised[window.lower].items():
                 assert set(range(1, last + 1)) <= seen.get(name, set())
 
+    def read_from(self, mark: Mark, name: str) -> None:
+        """A group that starts at the cut of a mark gets everything after it."""
+        group = ReaderGroup(self.stream, name, start=mark.cut)
+        with group.reader(lease="1 hour") as reader:
+            found = {
+                (batch.segment, offset) for batch in reader for offset in range(batch.first_offset, batch.end)
+            }
+        extent = Extent.of(self.stream)
+        assert group.position() == self.stream.tail()
+        for span in between(extent.epochs, mark.cut, self.stream.tail(), extent.lengths):
+            assert found >= {(span.segment, offset) for offset in range(span.start, span.end)}
+
     def numbers(self) -> dict[str, set[int]]:
         found: dict[str, set[int]] = {}
         for value in self.read.values():
@@ -231,6 +256,8 @@ class StreamMachine(RuleBasedStateMachine):
                 self.read_some("x", 100)
                 self.checkpoint("x")
             self.look_at_the_window()
+            for number, mark in enumerate(self.stream.marks()):
+                self.read_from(mark, f"from-{number}")
             by_key: dict[str, list[int]] = {}
             for place in sorted(self.read):
                 _, key, number = self.read[place].split(" ")
