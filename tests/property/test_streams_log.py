@@ -256,8 +256,8 @@ class StreamMachine(RuleBasedStateMachine):
                 self.read_some("x", 100)
                 self.checkpoint("x")
             self.look_at_the_window()
-            for number, mark in enumerate(self.stream.marks()):
-                self.read_from(mark, f"from-{number}")
+            for count, mark in enumerate(self.stream.marks()):
+                self.read_from(mark, f"from-{count}")
             by_key: dict[str, list[int]] = {}
             for place in sorted(self.read):
                 _, key, number = self.read[place].split(" ")

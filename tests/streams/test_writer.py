@@ -346,6 +346,10 @@ def test_back_pressure_bounds_what_waits(bids: Stream, monkeypatch: pytest.Monke
         (lambda w: w.write(None), "may not be null"),
         (lambda w: w.write({"other": b"a"}), "have other columns than the stream; give value"),
         (lambda w: w.write(b"a", key=5), "is no routing key"),
+        (lambda w: w.write(b"a", key="\ud800"), "holds half a character"),
+        (lambda w: w.write_many([b"a"], keys=["\ud800"]), "give text or bytes"),
+        (lambda w: w.write("\ud800"), "does not fit column 'value'"),
+        (lambda w: w.write_many(["\ud800"]), "do not fit the columns"),
         (lambda w: w.write(b"a", number=1.5), "is a float"),
         (lambda w: w.write_many([b"a", 5]), "do not fit the columns"),
         (lambda w: w.write_many([b"a", None]), "have nulls in column 'value'"),
@@ -364,6 +368,18 @@ def test_what_does_not_fit_is_refused_where_it_is_written(tmp_path: Path, write:
                 write(writer)
             writer.write(b"after")
         assert values(stream) == [b"before", b"after"]
+
+
+def test_half_a_character_is_refused_where_it_is_written(tmp_path: Path) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        stream = streams.create("a/b", columns=pa.schema([("value", pa.string())]))
+        with Writer(stream) as writer:
+            for value in ("a", "ä", "💧"):
+                writer.write(value, key=value)
+            for event in ("\ud800", {"value": "\ud800"}):
+                with pytest.raises(InvalidArgument, match="does not fit column 'value'"):
+                    writer.write(event)
+        assert len(values(stream)) == 3
 
 
 def test_columns_are_kept_with_their_types(tmp_path: Path) -> None:

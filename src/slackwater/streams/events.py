@@ -21,6 +21,7 @@ Events: TypeAlias = pa.Table | pa.RecordBatch | Sequence[Event]
 Keys: TypeAlias = str | pa.Array | pa.ChunkedArray | Sequence[RoutingKey] | None
 """The name of a column of the events, or a key for each of them; None: any segment will do."""
 
+_UNFIT: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _PLAIN: Final[dict[pa.DataType, type]] = {
     pa.binary(): bytes,
     pa.large_binary(): bytes,
@@ -55,7 +56,7 @@ def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
         values = [rows]
     try:
         arrays = [pa.array(each, column.type) for each, column in zip(values, columns, strict=True)]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except _UNFIT as error:
         raise InvalidArgument(
             "events", "…", f"do not fit the columns: {error}", fix=_wanted(columns)
         ) from None
@@ -76,9 +77,13 @@ class Rows:
         self._single = len(columns) == 1
         # values of these types need no further look: it would cost more than all the rest
         self._plain = [_PLAIN.get(column.type) for column in columns]
+        self._only = self._plain[0] if self._single else None
 
     def row(self, event: Event) -> tuple[list[Any], int]:
         """The values of one event, if they fit."""
+        given: type = type(event)
+        if given is self._only and (given is bytes or event.isascii()):
+            return [event], 8 + len(event)
         if isinstance(event, Mapping):
             _check_names(event, self._columns)
             values = [event[name] for name in self._names]
@@ -89,7 +94,9 @@ class Rows:
             values = []
         size = 0
         for place, value in enumerate(values):
-            if type(value) is not self._plain[place]:
+            plain, given = self._plain[place], type(value)
+            # text may hold half a character, which has no bytes
+            if given is not plain or (given is str and not value.isascii()):
                 self._check(value, self._columns.field(place))
             size += 8 + len(value) if isinstance(value, (bytes, str)) else 8
         return values, size
@@ -98,7 +105,7 @@ class Rows:
         fix = _wanted(self._columns)
         try:
             pa.scalar(value, column.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        except _UNFIT as error:
             reason = f"does not fit column {column.name!r}: {error}"
             raise InvalidArgument("event", value, reason, fix=fix) from None
         if value is None and not column.nullable:

@@ -43,6 +43,24 @@ def point_of(key: str | bytes) -> int:
     return int(points_of(pa.array([key]))[0])
 
 
+def check_key(key: object) -> None:
+    """Raise if it is no routing key.
+
+    >>> check_key("auction 7")
+    >>> check_key(7)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = 7: is no routing key; give text or bytes
+    """
+    if key is not None and not isinstance(key, (str, bytes)):
+        raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
+    if isinstance(key, str):
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            reason = "holds half a character"
+            raise InvalidArgument("key", key, reason, fix="give text or bytes") from None
+
+
 def points_of(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> Points:
     """The point of each routing key; a null key gets the point that chance gives to all of them.
 
@@ -95,8 +113,9 @@ def any_point() -> int:
 def _binary(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> pa.Array:
     try:
         column = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InvalidArgument("key", keys, "mixes types", fix="give text or bytes, one of them") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
+        reason = "mixes types, or holds half a character"
+        raise InvalidArgument("key", keys, reason, fix="give text or bytes, one of them") from None
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):

@@ -37,7 +37,7 @@ from slackwater.streams.data import POINT, Damaged, Part
 from slackwater.streams.events import Event, Events, Keys, Rows, as_batch, as_points
 from slackwater.streams.marks import NoteResult, check_writer_id
 from slackwater.streams.notes import close_writer, note
-from slackwater.streams.routing import Routing, RoutingKey
+from slackwater.streams.routing import Routing, RoutingKey, check_key
 from slackwater.streams.segments import Epochs
 from slackwater.streams.writer import Batching, Buffer, write_parts
 from slackwater.time import DurationLike, InstantLike, check_int64, duration, instant
@@ -242,8 +242,7 @@ class Transaction:
         """Adds one event."""
         self._check_open()
         values, size = self._rows.row(event)
-        if key is not None and not isinstance(key, (str, bytes)):
-            raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
+        check_key(key)
         self._buffer.add_row(values, key, size)
         if self._buffer.bytes >= self._writer.batching.bytes:
             self.flush()

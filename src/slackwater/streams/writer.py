@@ -35,7 +35,7 @@ from slackwater.streams.events import Event, Events, Keys, Rows, as_batch, as_po
 from slackwater.streams.marks import NoteResult, check_writer_id
 from slackwater.streams.notes import close_writer, note
 from slackwater.streams.positions import Position
-from slackwater.streams.routing import Points, Routing, RoutingKey, points_of
+from slackwater.streams.routing import Points, Routing, RoutingKey, check_key, points_of
 from slackwater.time import MILLISECOND, SECOND, DurationLike, InstantLike, check_int64, duration, instant
 
 _log = logging.getLogger(__name__)
@@ -101,11 +101,7 @@ class Buffer:
                 pa.array(column, field.type) for column, field in zip(values, self._columns, strict=True)
             ]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._columns)
-            text = any(isinstance(key, str) for key in self._keys)
-            keys = (
-                [key.encode() if isinstance(key, str) else key for key in self._keys] if text else self._keys
-            )
-            self._chunks.append((batch, points_of(pa.array(keys, pa.large_binary()))))
+            self._chunks.append((batch, points_of(pa.array(self._keys, pa.large_binary()))))
             self._rows, self._keys = [], []
 
     def content(self) -> tuple[pa.RecordBatch, Points]:
@@ -191,7 +187,9 @@ class Writer:
         self._wanted = 0
         self._failure: BaseException | None = None
         self._closing = self._closed = False
-        self._changed = threading.Condition()
+        self._has_ended = False  # by either of them: one look for each event
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._run, name=f"slackwater writer {self.id}", daemon=True)
         self._thread.start()
 
@@ -214,10 +212,11 @@ class Writer:
         above that of an earlier one is there already and is left out.
         """
         values, size = self._rows.row(event)
-        if key is not None and not isinstance(key, (str, bytes)):
-            raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
-        with self._changed:
-            self._wait_for_room()
+        if key is not None and not (type(key) is str and key.isascii()):
+            check_key(key)
+        with self._lock:
+            if self._has_ended or self._buffer.bytes + self._in_flight >= self._batching.buffered:
+                self._wait_for_room()
             numbered = self._written + 1 if number is None else check_int64(number, "number")
             if numbered > self._written:
                 self._buffer.add_row(values, key, size)
@@ -311,7 +310,7 @@ class Writer:
 
     def _stop(self) -> None:
         with self._changed:
-            self._closing = self._closed = True
+            self._closing = self._closed = self._has_ended = True
             self._changed.notify_all()
         self._thread.join()
 
@@ -364,7 +363,7 @@ class Writer:
                     next_note = time.monotonic() + every
         except BaseException as error:
             with self._changed:
-                self._failure = error
+                self._failure, self._has_ended = error, True
                 self._changed.notify_all()
 
     def _next(self, next_note: float | None) -> Buffer | None:
