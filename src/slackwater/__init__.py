@@ -41,7 +41,6 @@ from slackwater.progress.generator import (
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
 from slackwater.progress.plan import Kind, PipelinePlan, PlanNode
-from slackwater.progress.stage import AsyncStage, Retry
 from slackwater.progress.tracker import Observed, ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, DONE, IDLE, BufferHeader, Control, Watermark
 from slackwater.time import (
@@ -54,53 +53,9 @@ from slackwater.time import (
     instant,
     to_datetime,
 )
-from slackwater.windows import (
-    Accumulation,
-    JoinOperator,
-    MergeOperator,
-    TimeBoundedJoin,
-    WindowedOperator,
-    after_all,
-    after_any,
-    after_count,
-    after_each,
-    after_processing_time,
-    after_watermark,
-    all,
-    always,
-    any,
-    approx_count_distinct,
-    approx_quantile,
-    calendar,
-    collect,
-    collect_set,
-    count,
-    every,
-    first,
-    fixed,
-    fold,
-    global_window,
-    inherited,
-    last,
-    max,
-    mean,
-    min,
-    never,
-    or_finally,
-    reduce,
-    repeatedly,
-    sessions,
-    sliding,
-    sort,
-    stddev,
-    sum,
-    time_bounded_join,
-    top_n,
-    top_n_by_key,
-    variance,
-)
 
 if TYPE_CHECKING:
+    from slackwater.progress.stage import AsyncStage, Retry
     from slackwater.spark.reading import headers, ingestion_time
     from slackwater.spark.reports import why
     from slackwater.spark.session import session
@@ -117,10 +72,57 @@ if TYPE_CHECKING:
     from slackwater.streams.spark.event_time import read_stream, stream_headers
     from slackwater.streams.transactions import TransactionalWriter
     from slackwater.streams.writer import Writer
+    from slackwater.windows import (
+        Accumulation,
+        JoinOperator,
+        MergeOperator,
+        TimeBoundedJoin,
+        WindowedOperator,
+        after_all,
+        after_any,
+        after_count,
+        after_each,
+        after_processing_time,
+        after_watermark,
+        all,
+        always,
+        any,
+        approx_count_distinct,
+        approx_quantile,
+        calendar,
+        collect,
+        collect_set,
+        count,
+        every,
+        first,
+        fixed,
+        fold,
+        global_window,
+        inherited,
+        last,
+        max,
+        mean,
+        min,
+        never,
+        or_finally,
+        reduce,
+        repeatedly,
+        sessions,
+        sliding,
+        sort,
+        stddev,
+        sum,
+        time_bounded_join,
+        top_n,
+        top_n_by_key,
+        variance,
+    )
 
 __version__ = "0.1.0"
 
-_ON_SPARK = {
+_LATER = {
+    "AsyncStage": "slackwater.progress.stage",
+    "Retry": "slackwater.progress.stage",
     "headers": "slackwater.spark.reading",
     "ingestion_time": "slackwater.spark.reading",
     "session": "slackwater.spark.session",
@@ -129,9 +131,6 @@ _ON_SPARK = {
     "upsert_once": "slackwater.spark.upsert",
     "upsert_to": "slackwater.spark.upsert",
     "why": "slackwater.spark.reports",
-}
-
-_OF_STREAMS = {
     "Controller": "slackwater.streams.controller",
     "MarkSettings": "slackwater.streams.marks",
     "NoteResult": "slackwater.streams.marks",
@@ -148,11 +147,10 @@ _OF_STREAMS = {
 
 
 def __getattr__(name: str) -> object:
-    """What needs Spark or a database is imported when it is first used; the rest does without."""
-    for later in (_ON_SPARK, _OF_STREAMS):
-        if name in later:
-            return getattr(import_module(later[name]), name)
-    raise AttributeError(f"module 'slackwater' has no attribute {name!r}")
+    """What needs much else is imported when it is first used: Spark starts processes that need little."""
+    if name not in __all__:
+        raise AttributeError(f"module 'slackwater' has no attribute {name!r}")
+    return getattr(import_module(_LATER.get(name, "slackwater.windows")), name)
 
 
 __all__ = [

@@ -181,9 +181,12 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(name=readers, batches=st.integers(1, 4))
     def read_some(self, name: str, batches: int) -> None:
         if reader := self.readers.get(name):
-            for _ in range(batches):
-                if (batch := reader.read()) is not None:
-                    self.unchecked[name].append(batch)
+            try:
+                for _ in range(batches):
+                    if (batch := reader.read()) is not None:
+                        self.unchecked[name].append(batch)
+            except ReaderReplaced:
+                del self.readers[name], self.unchecked[name]
 
     @precondition(lambda self: self.readers)
     @rule(name=readers)

@@ -140,6 +140,23 @@ def schema_version(connection: Connection) -> str | None:
     return found
 
 
+def insert_of(connection: Connection) -> Callable[[sql.Table], Any]:
+    """The ``INSERT`` of the connection's database, which can say what happens if the row is there already.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     store.read(insert_of).__module__
+    'sqlalchemy.dialects.sqlite.dml'
+    """
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_there
+
+        return insert_there
+    from sqlalchemy.dialects.sqlite import insert
+
+    return insert
+
+
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         return engine_of(url, pool_pre_ping=True, pool_size=5, max_overflow=20)

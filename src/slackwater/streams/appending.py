@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import WriterReplaced
 from slackwater.metadata import schema
+from slackwater.metadata.store import insert_of
 from slackwater.streams.catalog import Stream, lock_stream
 from slackwater.streams.data import Part, made_before
 from slackwater.streams.positions import Position
@@ -58,7 +58,7 @@ def open_session(connection: Connection, stream: Stream, writer: str, *, at: int
     2
     """
     lock_stream(connection, stream, alone=False)
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert = insert_of(connection)
     opened = insert(_writers).values(
         stream=stream.id, writer=writer, session=1, last_event_number=0, position=b"", at=at
     )

@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
 from slackwater.errors import InvalidArgument, ReaderReplaced
 from slackwater.metadata import schema
+from slackwater.metadata.store import insert_of
 from slackwater.streams.catalog import Stream, epochs_of, read_stream, segment_states
 from slackwater.streams.cuts import check_cut, check_not_before, check_reached
 from slackwater.streams.frontier import Entry, advanced, position_of, readable, shares
@@ -29,7 +29,7 @@ from slackwater.streams.positions import Position
 from slackwater.streams.reader import EventBatch, read_events
 from slackwater.streams.segments import Epochs
 from slackwater.streams.time_windows import TimeWindow
-from slackwater.time import SECOND, DurationLike, duration
+from slackwater.time import DurationLike, duration
 
 _POLL_SECONDS: Final = 0.05
 _groups, _readers, _segments = schema.groups, schema.group_readers, schema.group_segments
@@ -133,7 +133,7 @@ class ReaderGroup:
 
     def save(self, connection: Connection, before: Mapping[int, Entry], after: Mapping[int, Entry]) -> None:
         """Records the entries that differ."""
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        insert = insert_of(connection)
         self._change(connection)
         for segment, entry in after.items():
             if before.get(segment) != entry:
@@ -198,7 +198,7 @@ class Reader:
         self._offsets: dict[int, int] = {}
         self._turn: list[int] = []
         self._session = self._stream.store.write(self._join)
-        self._renewed = time.monotonic()
+        self._renewed = self._stream.clock()
         self.checkpoint()
 
     @property
@@ -210,7 +210,8 @@ class Reader:
         """The next events of one of its segments, in turn; None if there are none for ``wait`` seconds."""
         deadline = time.monotonic() + wait
         while True:
-            if (time.monotonic() - self._renewed) * SECOND >= self._lease / 3:
+            silent = self._stream.clock() - self._renewed
+            if not 0 <= silent < self._lease / 3:  # below zero: the clock was set back
                 self._update(publish=False)
             for _ in range(len(self._turn)):
                 segment = self._turn.pop(0)
@@ -295,7 +296,7 @@ class Reader:
         position, mine = self._stream.store.write(
             lambda connection: self._updated(connection, publish=publish), repeatable=True
         )
-        self._renewed = time.monotonic()
+        self._renewed = self._stream.clock()
         for segment, offset in mine.items():
             if segment not in self._offsets:
                 self._turn.append(segment)

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from slackwater.metadata import schema
+from slackwater.metadata.store import insert_of
 from slackwater.streams.marks import Cycle, Mark, NoteResult, WriterMark, check_writer_id, judge_note
 from slackwater.streams.positions import Position
 from slackwater.streams.segments import unknown_segment
@@ -192,7 +192,7 @@ def _is(stream: int, record: WriterMark) -> Sequence[sql.ColumnElement[bool]]:
 
 def _inserted(connection: Connection, table: sql.Table, values: dict[str, Any]) -> bool:
     """Whether the row was not there yet, and now is."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert = insert_of(connection)
     added = insert(table).values(**values).on_conflict_do_nothing().returning(table.c.stream)
     return connection.execute(added).one_or_none() is not None
 
