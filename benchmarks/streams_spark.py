@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,18 +34,28 @@ def _fill(stream: Stream) -> None:
             writer.write_many(pa.table({"key": keys, "value": values}), keys="key")
 
 
-def _best(work: object) -> float:
+def _best(work: Callable[[], object]) -> float:
     seconds = []
     for _ in range(RUNS):
         started = time.perf_counter()
-        assert callable(work)
         work()
         seconds.append(time.perf_counter() - started)
     return min(seconds)
 
 
+def _check(spark: SparkSession, options: dict[str, str]) -> None:
+    """Every event is there, once, with its key."""
+    df = spark.read.format("slackwater").options(**options).load()
+    number = "cast(substring(value, -10) as bigint)"
+    [row] = df.selectExpr(
+        f"count(distinct {number}) events", f"sum({number}) total", f"min({number} % 1000 = int(key)) fits"
+    ).collect()
+    assert (row.events, row.total, row.fits) == (EVENTS, EVENTS * (EVENTS - 1) // 2, True)
+
+
 def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
     options = {"store": store, "stream": "bench/events"}
+    _check(spark, options)
 
     def batch() -> None:
         df = spark.read.format("slackwater").options(**options).load()
@@ -52,6 +63,7 @@ def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
         assert (row.n, row.bytes) == (EVENTS, EVENTS * BYTES)
 
     runs = iter(range(1_000))
+    triggers: list[float] = []
 
     def stream() -> None:
         checkpoint = folder / f"checkpoint-{next(runs)}"
@@ -64,6 +76,7 @@ def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
         )
         query.awaitTermination()
         assert sum(progress["numInputRows"] for progress in query.recentProgress) == EVENTS
+        triggers.append(sum(p["durationMs"]["triggerExecution"] for p in query.recentProgress) / 1e3)
 
     def write() -> None:
         df = spark.range(EVENTS // 4).selectExpr(
@@ -72,11 +85,9 @@ def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
         target = {"store": store, "stream": "bench/copy", "key": "key"}
         df.write.format("slackwater").options(**target).mode("append").save()
 
-    return {
-        "read, batch": EVENTS / _best(batch),
-        "read, streaming query with availableNow": EVENTS / _best(stream),
-        "write, batch": EVENTS // 4 / _best(write),
-    }
+    rates = {"read, a job": EVENTS / _best(batch), "read, a query with availableNow": EVENTS / _best(stream)}
+    rates["read, the batches of that query alone"] = EVENTS / min(triggers)
+    return {**rates, "write, a job": EVENTS // 4 / _best(write)}
 
 
 def run(report: Report) -> None:
@@ -84,7 +95,7 @@ def run(report: Report) -> None:
     section = report.section(
         "Streams on Spark",
         f"{EVENTS:,} events of {BYTES} bytes in {SEGMENTS} segments; events a second of wall time, "
-        f"best of {RUNS}, the start of each job or query included.",
+        f"best of {RUNS}, the start of each job or query included where nothing else is said.",
         ["", "events/s"],
     )
     columns = pa.schema([("key", pa.string()), ("value", pa.string())])

@@ -17,10 +17,12 @@ from tests.streams.logs import values
 BATCHES = [pa.record_batch({"value": [b"a", b"b"]}), pa.record_batch({"value": [b"c" * 1000]})]
 
 
-@pytest.fixture(params=["local", "through pyarrow"])
+@pytest.fixture(params=["local", "through pyarrow", "no files at all"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> DataFolder:
     if request.param == "local":
         return open_folder(str(tmp_path), "shop/bids-1")
+    if request.param == "no files at all":
+        return DataFolder(fs._MockFileSystem(), "bucket/shop/bids-1")
     # real files, but nothing that could be mapped or synchronised from here, as on an object store
     return DataFolder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "shop/bids-1")
 
@@ -32,11 +34,25 @@ def test_each_part_is_read_by_itself(folder: DataFolder) -> None:
         assert folder.read(part, batch.schema).equals(batch)
 
 
-def test_a_file_is_an_ordinary_arrow_file(folder: DataFolder, tmp_path: Path) -> None:
-    folder.write(BATCHES, at=5)
-    (file,) = tmp_path.rglob("*.arrow")
-    with pa.ipc.open_file(file) as opened:
+def test_a_file_is_an_ordinary_arrow_file(folder: DataFolder) -> None:
+    (part, _) = folder.write(BATCHES, at=5)
+    with folder._open(part.file) as source, pa.ipc.open_file(source) as opened:
         assert opened.read_all() == pa.Table.from_batches(BATCHES)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "empty"])
+def test_a_part_that_is_not_as_it_was_written_is_not_read(folder: DataFolder, damage: str) -> None:
+    (part, _) = folder.write(BATCHES, at=5)
+    path = f"{folder._path}/{part.file}"
+    content = bytearray(folder._filesystem.open_input_file(path).read())
+    if damage == "changed":
+        content[part.place + part.size // 2] ^= 1
+    else:
+        content = content[: part.place + part.size - 1 if damage == "cut off" else 0]
+    with folder._filesystem.open_output_stream(path) as output:
+        output.write(bytes(content))
+    with pytest.raises(Damaged, match=r"has changed since it was written|cannot be read"):
+        folder.read(part, BATCHES[0].schema)
 
 
 def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder) -> None:
@@ -49,6 +65,7 @@ def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder)
     assert folder.files(before=9 * HOUR) == names[1:]
     with pytest.raises(Damaged, match="is missing"):
         folder.read(made[0], BATCHES[0].schema)
+    folder.remove_files(names[:1])  # as when another controller was faster
     folder.remove()
     folder.remove()
     assert folder.files(before=9 * HOUR) == []

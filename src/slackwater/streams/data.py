@@ -179,11 +179,13 @@ class DataFolder:
         _synchronise(Path(hour))
 
     def _make(self, folder: str) -> None:
+        if not self._is_local:
+            self._filesystem.create_dir(folder, recursive=True)
+            return
         missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
-        self._filesystem.create_dir(folder, recursive=True)
-        if self._is_local:
-            for made in missing:
-                _synchronise(made.parent)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            _synchronise(made.parent)
 
 
 def _synchronise(folder: Path) -> None:
