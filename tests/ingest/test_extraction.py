@@ -4,63 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import Report, run_job
+from slackwater.ingest.running import run_job
 from slackwater.ingest.spark.extraction import Extraction
 from slackwater.metadata.store import open_store
-from slackwater.time import DAY, HOUR, instant, to_datetime
+from slackwater.time import DAY, instant
+from tests.ingest.copying import AXIS, ROWS, START, add, execute, orders, run
 from tests.spark.postgres import Server
 
 pytestmark = pytest.mark.spark
-START = instant("2020-01-01T00:00:00Z")
-ROWS = [(number, START + number * 5 * HOUR, f"o'{number}") for number in range(15)]
-"""Three days of orders, every five hours."""
-AXIS = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}
-
-
-def execute(url: str, statement: str, rows: list[tuple[Any, ...]] | None = None) -> list[tuple[Any, ...]]:
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
-            if rows:
-                return connection.executemany(statement, rows).fetchall()
-            return connection.execute(statement).fetchall()
-    with psycopg.connect(url) as database, database.cursor() as cursor:
-        if rows:
-            cursor.executemany(statement.replace("?", "%s"), rows)
-            return []
-        cursor.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
-
-
-def orders(url: str) -> None:
-    kind = "TEXT" if url.startswith("sqlite") else "TIMESTAMPTZ"
-    execute(url, f"CREATE TABLE orders (id BIGINT, at {kind}, name TEXT)")
-    add(url, ROWS)
-
-
-def add(url: str, rows: list[tuple[int, int, str]]) -> None:
-    def shown(at: int) -> object:
-        moment = to_datetime(at)
-        return str(moment.replace(tzinfo=None)) if url.startswith("sqlite") else moment
-
-    given = [(number, shown(at), name) for number, at, name in rows]
-    execute(url, "INSERT INTO orders VALUES (?, ?, ?)", given)
-
-
-def run(spark: SparkSession, folder: Path, now: str, keys: dict[str, Any]) -> Report:
-    job = parse_job({"ms.watermark": [AXIS], "ms.time.column": "at", **keys})
-    with open_store(f"sqlite:///{folder}/store.db") as store:
-        return run_job(job, store, Extraction(job, spark), now=instant(now))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -77,6 +37,8 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
     if target == "sql":
         return sorted(row[0] for row in execute(str(place), "SELECT id FROM copied"))
+    if target == "delta":
+        return sorted(DeltaTable(place).to_pyarrow_table()["id"].to_pylist())
     if target == "parquet":
         return sorted(row.id for row in spark.read.parquet(f"{place}/rows").collect())
     texts = [file.read_text(encoding="utf-8") for file in Path(place, "rows").glob(f"*.{target}")]
@@ -85,7 +47,7 @@ def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
     return sorted(int(row["id"]) for text in texts for row in csv.DictReader(text.splitlines()))
 
 
-@pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv"])
+@pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv", "delta"])
 def test_late_rows_replace_exactly_their_range(
     spark: SparkSession, tmp_path: Path, source: str, target: str
 ) -> None:

@@ -18,8 +18,8 @@ from slackwater.cli.ingest import JobFile, Now, Set, now_of, settings_of
 from slackwater.ingest import Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.report import plan_as_json
-from slackwater.ingest.running import Report, Watcher, run_job
-from slackwater.ingest.runs import Outcome, list_runs, outcomes_of, prune_runs, reset_history
+from slackwater.ingest.running import Report, Watcher, narrowed, run_job
+from slackwater.ingest.runs import Outcome, failed_units, list_runs, outcomes_of, prune_runs, reset_history
 from slackwater.ingest.state import read_history
 from slackwater.metadata.store import open_store
 from slackwater.time import SECOND, duration, format_instant, now
@@ -74,7 +74,9 @@ def run(
     with open_store(state) as store:
         if dry_run:
             history = store.read(lambda connection: read_history(connection, name, watermark))
-            _show_plan(make_plan(read, history, moment), as_json=as_json)
+            failed = failed_units(store, name, watermark) if only_failed else None
+            made = narrowed(make_plan(read, history, moment), failed=failed, most=max_units)
+            _show_plan(made, as_json=as_json)
             return
         from slackwater.ingest.spark.extraction import Extraction, check_runnable
         from slackwater.spark.session import session

@@ -6,17 +6,21 @@ others; one that is not recorded, because the process died, is simply planned ag
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import quote, quote_plus
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.errors import RunReplaced, TooFewRecords
+from slackwater.ingest.intents import settle
 from slackwater.ingest.job import Job
 from slackwater.ingest.planner import Plan, WorkUnit, plan
 from slackwater.ingest.runs import JobLease, Outcome, Run, failed_units
@@ -26,6 +30,7 @@ from slackwater.time import SECOND
 from slackwater.time import now as wall_clock
 
 _LONGEST_ERROR: Final = 2000
+_HIDDEN: Final = ("password", "sslpassword", "passfile")
 
 
 class Amount(Protocol):
@@ -44,8 +49,29 @@ class Amount(Protocol):
         """The highest value of the watermark column."""
 
 
-Extract = Callable[[WorkUnit, Callable[[Amount], None]], Amount]
-"""Reads and writes a unit; asks before it changes the target, and an error then leaves it as it is."""
+class Approve(Protocol):
+    """Asked before the target is changed; an error then leaves it as it is."""
+
+    def __call__(self, amount: Any, number: int | None = None) -> None:
+        """May this be put in place? A target that cannot replace says under which number it appends."""
+
+
+class Extract(Protocol):
+    """Reads and writes a unit."""
+
+    def __call__(self, work: WorkUnit, approve: Approve, /) -> Amount:
+        """Read a unit's range and put it in place; asks before it changes the target."""
+
+
+@runtime_checkable
+class Appending(Protocol):
+    """An extraction whose target may be one that cannot replace, and numbers its commits."""
+
+    def last_number(self) -> int | None:
+        """The number of the last commit; None if the target can replace."""
+
+    def expect(self, made: Plan) -> None:
+        """The plan is made: all of it, also what this run leaves out."""
 
 
 class Watcher:
@@ -110,13 +136,13 @@ def run_job(
     name, watermark = job.settings.name, job.settings.axis.name
     hears = watcher or Watcher()
     with JobLease(store, name, clock=clock) as lease:
+        _settle(store, lease, extract, watermark)
         history = store.read(lambda connection: read_history(connection, name, watermark))
         made = plan(job, history, clock() if now is None else now)
-        if only_failed:
-            failed = failed_units(store, name, watermark)
-            made = replace(made, units=[work for work in made.units if (work.start, work.unit.key) in failed])
-        if max_units is not None:
-            made = replace(made, units=made.units[:max_units])
+        if isinstance(extract, Appending):
+            extract.expect(made)
+        failed = failed_units(store, name, watermark) if only_failed else None
+        made = narrowed(made, failed=failed, most=max_units)
         hears.planned(made)
         run = Run(store, lease, watermark, clock=clock)
         one = _Unit(job, run, extract, hears, clock, made.pacing, time.monotonic())
@@ -125,6 +151,30 @@ def run_job(
         report = Report(run.id, made, outcomes)
         run.end("succeeded" if report.succeeded else "failed")
     return report
+
+
+def narrowed(made: Plan, *, failed: Collection[tuple[int, str]] | None, most: int | None) -> Plan:
+    """A plan with only the units that are among the ``failed`` ones, and of those only the first ``most``.
+
+    >>> from slackwater.ingest.units import WHOLE
+    >>> units = [WorkUnit(0, 10, WHOLE, 0), WorkUnit(10, 20, WHOLE, 10)]
+    >>> made = Plan("orders", "system", 20, 0, 20, units, [], (), None)
+    >>> [work.start for work in narrowed(made, failed={(10, "{}")}, most=1).units]
+    [10]
+    """
+    units = [work for work in made.units if failed is None or (work.start, work.unit.key) in failed]
+    return replace(made, units=units[:most])
+
+
+def _settle(store: MetadataStore, lease: JobLease, extract: Extract, watermark: str) -> None:
+    """Count what a run that died had appended, before anything is planned."""
+    last = extract.last_number() if isinstance(extract, Appending) else None
+
+    def work(connection: Connection) -> None:
+        lease.check(connection)
+        settle(connection, lease.job, watermark, last or 0)
+
+    store.write(work)
 
 
 @dataclass(frozen=True)
@@ -145,7 +195,7 @@ class _Unit:
         started = self.clock()
         place = (number, work.start, work.unit.key, work.low, work.high)
         try:
-            amount = self.extract(work, self._approve)
+            amount = self.extract(work, partial(self._approve, work))
         except RunReplaced:
             raise
         except Exception as error:  # whatever it was, the other units go on
@@ -158,11 +208,14 @@ class _Unit:
         self.watcher.ended(number, work, outcome)
         return outcome
 
-    def _approve(self, amount: Amount) -> None:
+    def _approve(self, work: WorkUnit, amount: Amount, number: int | None = None) -> None:
         wanted = self.job.settings.min_records
         if amount.rows < wanted:
             raise TooFewRecords(amount.rows, wanted)
-        self.run.check()
+        if number is None:
+            self.run.check()
+        else:
+            self.run.intend(work, number)
 
     def _high(self, work: WorkUnit, amount: Amount) -> int:
         """The end; where the data says how far it goes, that, but no further than the end."""
@@ -176,13 +229,23 @@ class _Unit:
         remote = [line for line in lines if "Error: " in line or line.startswith("slackwater.")]
         text = str(error) if isinstance(error, SlackwaterError) else (remote[-1:] or lines or [""])[0]
         for url in (self.job.settings.source_url, self.job.settings.target_url):
-            for secret in () if url is None else (url.get_secret_value(), _password(url.get_secret_value())):
-                text = text.replace(secret, "…") if secret else text
+            for secret in () if url is None else secrets_of(url.get_secret_value()):
+                text = text.replace(secret, "…")
         return self.job.secrets.mask(f"{type(error).__name__}: {text}"[:_LONGEST_ERROR])
 
 
-def _password(url: str) -> str | None:
+def secrets_of(url: str) -> list[str]:
+    """What of an address may not be shown, in every spelling that a message can have, the longest first.
+
+    >>> secrets_of("postgresql://app:a%20b@db.example/shop")
+    ['postgresql://app:a%20b@db.example/shop', 'a%20b', 'a b', 'a+b']
+    """
     try:
-        return make_url(url).password
+        parsed = make_url(url)
     except (ArgumentError, ValueError):
-        return None
+        return [url]
+    given = parsed.normalized_query
+    passwords = [parsed.password, *(one for name in _HIDDEN for one in given.get(name, ()))]
+    written = re.search(r"//[^/@]*?:([^/]*)@", url)
+    found = {spelt for one in passwords if one for spelt in (one, quote(one, safe=""), quote_plus(one))}
+    return sorted({url, *found, *([written[1]] if written else [])} - {""}, key=lambda one: (-len(one), one))

@@ -20,6 +20,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.ingest.errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.intents import forget, intend
 from slackwater.ingest.planner import WorkUnit
 from slackwater.ingest.state import record_success
 from slackwater.metadata.leases import Lease, Leases
@@ -176,6 +177,15 @@ class Run:
         """Refuse to go on if another run has taken over."""
         self._store.read(self._lease.check)
 
+    def intend(self, work: WorkUnit, number: int) -> None:
+        """Put on record that a unit is about to be appended under a number, while the run is ours."""
+
+        def kept(connection: Connection) -> None:
+            self._lease.check(connection)
+            intend(connection, self._lease.job, self._watermark, work, number)
+
+        self._store.write(kept, repeatable=True)
+
     def record(self, work: WorkUnit, outcome: Outcome, high: int | None = None) -> None:
         """Keep an outcome, and with a success move the high watermark up to ``high`` in the same transaction.
 
@@ -190,6 +200,7 @@ class Run:
             connection.execute(outcomes.insert().values(run=self.id, **asdict(outcome)))
             if outcome.state == "succeeded" and (high is None or high > work.start):
                 record_success(connection, self._lease.job, self._watermark, work, high)
+                forget(connection, self._lease.job, self._watermark, work.unit.key, work.start)
 
         self._store.write(kept, repeatable=True)
 
@@ -290,6 +301,7 @@ def reset_history(
 
     def work(connection: Connection) -> int:
         lease.check(connection)
+        forget(connection, job, watermark, unit, None)
         if since is None:
             return connection.execute(table.delete().where(*chosen)).rowcount
         gone = connection.execute(table.delete().where(*chosen, table.c.start >= since)).rowcount

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0005"
+NEWEST: Final = "0006"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -219,4 +219,15 @@ outcomes: Final = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
     Column("error", Text),
+)
+
+intents: Final = Table(
+    "slackwater_intents",
+    TABLES,
+    Column("job", Text, primary_key=True),
+    Column("watermark", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the partition
+    Column("unit", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),  # of the commit to the target
+    Column("high", BigInteger, nullable=False),
 )

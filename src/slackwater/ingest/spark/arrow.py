@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -9,6 +11,8 @@ from slackwater.errors import InvalidArgument
 
 INSTANTS = pa.timestamp("us", tz="UTC")
 """The type of a time column after it was read, whatever it was before."""
+_DIGITS: Final = 38
+"""As many as a decimal of Spark has."""
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:
@@ -17,15 +21,52 @@ def plain_type(given: pa.DataType) -> pa.DataType:
     >>> plain_type(pa.timestamp("ns", tz="Europe/Berlin")), plain_type(pa.large_string())
     (TimestampType(timestamp[us, tz=UTC]), DataType(string))
     """
+    if isinstance(given, pa.UuidType):
+        return pa.string()
     if isinstance(given, pa.BaseExtensionType):
         return plain_type(given.storage_type)
+    if pa.types.is_list(given):
+        return pa.list_(plain_type(given.value_type))
     if pa.types.is_timestamp(given):
         return INSTANTS if given.tz else pa.timestamp("us")
     if pa.types.is_time(given) or pa.types.is_null(given) or pa.types.is_large_string(given):
         return pa.string()
     if pa.types.is_unsigned_integer(given):
         return pa.int64()
-    return pa.binary() if pa.types.is_large_binary(given) else given
+    if pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given):
+        return pa.binary()
+    return given
+
+
+def plain_field(given: pa.Field) -> pa.DataType:
+    """The same for a column of PostgreSQL: a NUMERIC with its digits is a decimal, without them text.
+
+    >>> told = {"POSTGRESQL:type": "numeric", "POSTGRESQL:typmod": "589830"}
+    >>> plain_field(pa.field("price", pa.string(), metadata=told))
+    Decimal128Type(decimal128(9, 2))
+    """
+    told = {key.decode(): value.decode() for key, value in (given.metadata or {}).items()}
+    if told.get("POSTGRESQL:type") == "numeric" and "POSTGRESQL:typmod" in told:
+        digits = int(told["POSTGRESQL:typmod"]) - 4
+        precision, scale = digits >> 16 & 0xFFFF, (digits & 0x7FF ^ 0x400) - 0x400
+        if 0 <= scale <= precision <= _DIGITS:
+            return pa.decimal128(precision, scale)
+    return plain_type(given.type)
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """A column without the types that a driver adds.
+
+    >>> plain_column(pa.array([b"0" * 16], pa.uuid())).to_pylist()
+    ['30303030-3030-3030-3030-303030303030']
+    """
+    if isinstance(column.type, pa.UuidType):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    if isinstance(column, pa.ExtensionArray):
+        return plain_column(column.storage)
+    if pa.types.is_list(column.type) and isinstance(column.type.value_type, pa.BaseExtensionType):
+        return pa.ListArray.from_arrays(column.offsets, plain_column(column.values), mask=column.is_null())
+    return column
 
 
 def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
@@ -48,14 +89,19 @@ def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             local = pc.cast(column, pa.timestamp("us"))
         else:
-            raise _no_time(name, str(kind))
+            raise no_times(name, str(kind))
     except pa.ArrowInvalid as error:
-        raise _no_time(name, str(error)) from None
+        raise no_times(name, str(error)) from None
     placed = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
     return pc.cast(placed, INSTANTS)
 
 
-def _no_time(name: str, reason: str) -> InvalidArgument:
+def no_times(name: str, reason: str) -> InvalidArgument:
+    """The error of a time column without times.
+
+    >>> no_times("at", "it is a truth value").fix
+    'let ms.source.query convert it into a timestamp'
+    """
     fix = "let ms.source.query convert it into a timestamp"
     return InvalidArgument("ms.time.column", name, f"holds no times: {reason}", fix=fix)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, types
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from sqlalchemy.engine import URL
@@ -22,9 +23,9 @@ from sqlalchemy.engine import URL
 from slackwater._database import shown
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Statement, quoted, quoted_part
-from slackwater.ingest.spark.arrow import INSTANTS, instants, plain_type, within
+from slackwater.ingest.spark.arrow import INSTANTS, instants, no_times, plain_column, plain_field, within
+from slackwater.ingest.spark.sqlite_types import found_types, typed
 
-_SAMPLE: Final = 1000
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -48,33 +49,51 @@ class Reading:
     posix_zone: str
     time_column: str | None
     parts: tuple[Part, ...]
+    table: str | None = None
+    """The table of which the statements are, if they are of one."""
 
     def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as ``schema`` says."""
+        statement, ahead = part.statement, 0
+        if self.backend == "sqlite":
+            kinds = {one.name: one.type for one in schema}
+            if self.time_column is not None:
+                kinds[self.time_column] = pa.string()
+            statement, ahead = typed(statement, kinds), 1
         with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
             self._prepare(cursor)
-            cursor.execute(part.statement.text, list(part.statement.parameters) or None)
+            cursor.execute(statement.text, list(statement.parameters) or None)
             for batch in cursor.fetch_record_batch():
-                yield self._shaped(batch, part, schema)
+                yield self._shaped(batch.slice(ahead), part, schema)
+                ahead = 0
 
     def schema(self) -> pa.Schema:
-        """The columns of what is read, found by asking for a few rows; SQLite has types only in those."""
-        limit = _SAMPLE if self.backend == "sqlite" else 0
-        statement = self.parts[0].statement
-        text = f"SELECT * FROM ({statement.text}) AS sample LIMIT {limit}"  # noqa: S608 - the job's own query
+        """The columns of what is read; SQLite has to be looked through for them."""
         with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
             self._prepare(cursor)
-            cursor.execute(text, list(statement.parameters) or None)
-            sample = cursor.fetch_arrow_table()
-        if self.time_column is not None and self.time_column not in sample.column_names:
-            known = ", ".join(sample.column_names)
-            raise InvalidArgument("ms.time.column", self.time_column, "is not read", fix=f"there are {known}")
-        empty = self.backend == "sqlite"
-        fields = [
-            (name, pa.string() if empty and column.null_count == len(column) else plain_type(column.type))
-            for name, column in zip(sample.column_names, sample.columns, strict=True)
-        ]
-        return pa.schema([(name, INSTANTS if name == self.time_column else kind) for name, kind in fields])
+            found = self._in_sqlite(cursor) if self.backend == "sqlite" else self._in_postgresql(cursor)
+        at = self.time_column
+        if at is not None:
+            if at not in found:
+                known = ", ".join(found)
+                raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
+            if self.backend == "sqlite" and found[at] not in (pa.string(), pa.null()):
+                raise no_times(at, f"there are values of the type {found[at]}")
+            found[at] = INSTANTS
+        return pa.schema(list(found.items()))
+
+    def _in_sqlite(self, cursor: Any) -> dict[str, pa.DataType]:
+        declared: dict[str, str] = {}
+        if self.table is not None:
+            cursor.execute("SELECT name, type FROM pragma_table_info(?)", [self.table.split(".")[-1]])
+            declared = dict(cursor.fetchall())
+        return found_types(cursor, (part.statement for part in self.parts), declared)
+
+    def _in_postgresql(self, cursor: Any) -> dict[str, pa.DataType]:
+        statement = self.parts[0].statement
+        text = f"SELECT * FROM ({statement.text}) AS sample LIMIT 0"  # noqa: S608 - the job's own query
+        cursor.execute(text, list(statement.parameters) or None)
+        return {one.name: plain_field(one) for one in cursor.fetch_arrow_table().schema}
 
     def _prepare(self, cursor: Any) -> None:
         if self.backend == "postgresql":
@@ -87,8 +106,7 @@ class Reading:
         columns = []
         keep = None
         for column, name in zip(batch.columns, schema.names, strict=True):
-            if isinstance(column, pa.ExtensionArray):
-                column = column.storage
+            column = plain_column(column)
             if name == self.time_column:
                 column = instants(column, self.zone, name)
                 keep = within(column, part.low, part.high)
@@ -144,7 +162,9 @@ def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
     >>> read_database(spark, reading).select("id").collect()
     [Row(id=7)]
     """
-    found = reading.schema()
+    known = reading.schema()
+    unknown = [one.name for one in known if pa.types.is_null(one.type)]
+    found = pa.schema([(one.name, pa.string() if one.name in unknown else one.type) for one in known])
     frame_schema = from_arrow_schema(found)
     registered = f"slackwater_reading_{uuid.uuid4().hex}"
 
@@ -160,7 +180,10 @@ def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
             return _Reader(reading, found)
 
     spark.dataSource.register(Read)
-    return spark.read.format(registered).load()
+    frame = spark.read.format(registered).load()
+    for name in unknown:  # nothing but nulls: they go into a column of any type
+        frame = frame.withColumn(name, F.lit(None))
+    return frame
 
 
 def check_times(address: str, table: str, column: str) -> None:

@@ -25,15 +25,16 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from slackwater.ingest.spark.arrow import INSTANTS, instants, within
-from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, fitted, ship
+from slackwater.ingest.spark.aside import Aside, write_parquet
+from slackwater.ingest.spark.drift import Columns, Fit, columns_of, fit, fitted
+from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, ship
 from slackwater.time import instant
 
 _VERSIONS: Final = "_versions"
 _ASIDE: Final = "_aside"
-_SCHEMA: Final = "_schema"
+_COLUMNS: Final = "_columns"
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS: Final = "rows"
 
@@ -50,52 +51,42 @@ class DirectoryTarget:
     drift: str = "fail"
     job: str = "job"
     _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
-    _used: list[Path] = field(default_factory=list, repr=False, compare=False)
+    _aside: Aside = field(default_factory=Aside, repr=False, compare=False)
 
     def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
         """Put the rows of ``frame``, or none, in place of a slice."""
-        aside = self._aside()
-        try:
-            told: list[Told] = []
-            found: dict[str, str] = {}
-            if frame is not None:
-                shaped = frame.drop(*where.unit.as_dict())
-                found = {one.name: str(one.type) for one in to_arrow_schema(shaped.schema, timezone="UTC")}
-                known = _schema_of(self._shown(where))
-                names = fitted(found, known, self.drift) if known else list(found)
-                found = {name: found[name] for name in names}
-                chosen = shaped.select(*(f"`{name}`" for name in names))
-                told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
-            written = Written.of(told)
-            approve(written)
-            with self._turn:
-                self._swap(where, aside, told, found)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-        return written
+        while True:
+            with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
+                told: list[Told] = []
+                columns: dict[str, pa.DataType] = {}
+                if frame is not None:
+                    shaped = frame.drop(*where.unit.as_dict())
+                    columns = fit(columns_of(shaped), _columns_of(self.folder), self.drift).whole
+                    chosen = fitted(shaped, columns)
+                    told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
+                written = Written.of(told)
+                approve(written)
+                with self._turn:
+                    known = _columns_of(self.folder)
+                    # where nothing was read, the types of its columns may be unknown
+                    again = fit(columns, known, self.drift, quiet=True) if told else Fit(known or {})
+                    if not again.cast and not again.missing:
+                        self._swap(where, aside, told, again.whole)
+                        return written
+                # another unit has made columns in the meantime, to which these rows do not fit
 
-    def _aside(self) -> Path:
-        """A folder into which nobody looks; what a run that died left in such folders is removed."""
-        mine = self.folder / _ASIDE / quote(self.job, safe="")
-        with self._turn:
-            if not self._used:
-                shutil.rmtree(mine, ignore_errors=True)
-                self._used.append(mine)
-        aside = mine / uuid.uuid4().hex
-        aside.mkdir(parents=True)
-        return aside
-
-    def _swap(self, where: Slice, aside: Path, told: list[Told], found: dict[str, str]) -> None:
+    def _swap(self, where: Slice, aside: Path, told: list[Told], columns: Columns) -> None:
         old = self._shown(where)
         home = self.folder / _VERSIONS / hashlib.sha256(where.unit.key.encode()).hexdigest()[:32]
         version = home / uuid.uuid4().hex
         version.mkdir(parents=True)
-        self._keep_others(old, version, where)
+        _write_columns(self.folder, columns, aside)
+        _write_columns(version, columns, aside)
+        self._keep_others(old, version, where, columns)
         for one in told:
             name = f"{_stem(where)}-{one.place}.{self.format}"
             (aside / name).rename(version / name)
-        (version / _SCHEMA).write_text(json.dumps({**found, **_schema_of(old)}), encoding="utf-8")
-        _set_link(self._seen(where), version)
+        _set_link(self._seen(where), version, aside)
         for folder in home.iterdir():  # the one before stays: somebody may still read it
             if folder not in (old, version):
                 shutil.rmtree(folder)
@@ -125,20 +116,23 @@ class DirectoryTarget:
 
         return put_aside
 
-    def _keep_others(self, old: Path | None, version: Path, where: Slice) -> None:
-        """The rows that are not of the slice, from what was seen so far."""
-        for file in [] if old is None else sorted(old.iterdir()):
-            if file.name == _SCHEMA:
-                continue
+    def _keep_others(self, old: Path | None, version: Path, where: Slice, columns: Columns) -> None:
+        """The rows that are not of the slice, from what was seen so far, with all columns."""
+        if old is None:
+            return
+        same = _columns_of(old) == dict(columns) or self.format == "json"
+        for file in sorted(path for path in old.iterdir() if not path.name.startswith("_")):
             start, low, high = (int(text) for text in file.stem.split("_")[:3])
             apart = (
                 start != where.start if self.time_column is None else high <= where.low or low >= where.high
             )
-            if apart:
+            if apart and same:
                 os.link(file, version / file.name)
+            elif apart:
+                _KEEPERS[self.format](file, version / file.name, None, where, columns)
             elif self.time_column is not None and not (where.low <= low and high <= where.high):
                 target = version / f"{start}_{low}_{high}_-{uuid.uuid4().hex}.{self.format}"
-                _KEEPERS[self.format](file, target, self.time_column, where)
+                _KEEPERS[self.format](file, target, self.time_column, where, columns)
 
 
 def _stem(where: Slice) -> str:
@@ -146,18 +140,25 @@ def _stem(where: Slice) -> str:
     return f"{where.start}_{where.low}_{where.high}_"
 
 
-def _schema_of(version: Path | None) -> dict[str, str]:
-    path = None if version is None else version / _SCHEMA
-    if path is None or not path.exists():
-        return {}
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def _columns_of(folder: Path) -> dict[str, pa.DataType] | None:
+    """The columns of all units of a target, or of a version of one; None if there are none yet."""
+    path = folder / _COLUMNS
+    if not path.exists():
+        return None
+    return {one.name: one.type for one in pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))}
 
 
-def _set_link(seen: Path, version: Path) -> None:
+def _write_columns(folder: Path, columns: Columns, aside: Path) -> None:
+    if columns and _columns_of(folder) != dict(columns):
+        fresh = aside / uuid.uuid4().hex
+        fresh.write_bytes(pa.schema(list(columns.items())).serialize().to_pybytes())
+        fresh.replace(folder / _COLUMNS)
+
+
+def _set_link(seen: Path, version: Path, aside: Path) -> None:
     seen.parent.mkdir(parents=True, exist_ok=True)
     _synced(version)
-    fresh = seen.parent / f"_{uuid.uuid4().hex}"
+    fresh = aside / uuid.uuid4().hex
     fresh.symlink_to(os.path.relpath(version, seen.parent), target_is_directory=True)
     fresh.replace(seen)
 
@@ -172,13 +173,6 @@ def _synced(folder: Path) -> None:
 
 
 # ---- the formats
-
-
-def _write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
-    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
-        writer.write_batch(first)
-        for batch in more:
-            writer.write_batch(batch)
 
 
 def _write_json(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
@@ -205,39 +199,47 @@ def _text(value: Any) -> str:
     return json.dumps(value, default=_text) if isinstance(value, (dict, list)) else str(value)
 
 
-def _keep_parquet(old: Path, new: Path, time_column: str, where: Slice) -> None:
-    with pq.ParquetFile(old) as file, pq.ParquetWriter(new, file.schema_arrow, compression="zstd") as writer:
+def _keep_parquet(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
+    schema = pa.schema(list(columns.items()))
+    with pq.ParquetFile(old) as file, pq.ParquetWriter(new, schema, compression="zstd") as writer:
         for batch in file.iter_batches():
-            times = instants(batch.column(time_column), "UTC", time_column).cast(INSTANTS)
-            inside = within(times, where.low, where.high)
-            writer.write_batch(batch.filter(pa.compute.invert(inside)))
+            if time_column is not None:
+                times = instants(batch.column(time_column), "UTC", time_column).cast(INSTANTS)
+                batch = batch.filter(pa.compute.invert(within(times, where.low, where.high)))
+            has = set(batch.schema.names)
+            arrays = [
+                batch.column(one.name) if one.name in has else pa.nulls(batch.num_rows, one.type)
+                for one in schema
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def _keep_json(old: Path, new: Path, time_column: str, where: Slice) -> None:
+def _keep_json(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
+    """A column that a line does not have is null already."""
     with old.open(encoding="utf-8") as source, new.open("w", encoding="utf-8") as target:
         for line in source:
-            if not where.low <= instant(json.loads(line)[time_column]) < where.high:
+            if time_column is None or not where.low <= instant(json.loads(line)[time_column]) < where.high:
                 target.write(line)
 
 
-def _keep_csv(old: Path, new: Path, time_column: str, where: Slice) -> None:
+def _keep_csv(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
     with (
         old.open(encoding="utf-8", newline="") as source,
         new.open("w", encoding="utf-8", newline="") as target,
     ):
-        rows, writer = csv.reader(source), csv.writer(target)
-        names = next(rows)
-        writer.writerow(names)
-        at = names.index(time_column)
-        writer.writerows(row for row in rows if not where.low <= instant(row[at]) < where.high)
+        writer = csv.DictWriter(target, list(columns), restval="")
+        writer.writeheader()
+        for row in csv.DictReader(source):
+            if time_column is None or not where.low <= instant(row[time_column]) < where.high:
+                writer.writerow(row)
 
 
 _WRITERS: Final[dict[str, Callable[[Path, pa.RecordBatch, Iterator[pa.RecordBatch]], None]]] = {
-    "parquet": _write_parquet,
+    "parquet": write_parquet,
     "json": _write_json,
     "csv": _write_csv,
 }
-_KEEPERS: Final[dict[str, Callable[[Path, Path, str, Slice], None]]] = {
+_KEEPERS: Final[dict[str, Callable[[Path, Path, str | None, Slice, Columns], None]]] = {
     "parquet": _keep_parquet,
     "json": _keep_json,
     "csv": _keep_csv,

@@ -6,7 +6,6 @@ anything is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from slackwater._database import database
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.completeness import Completeness
 from slackwater.ingest.errors import InvalidJob, Problem
 from slackwater.ingest.job import Job
 from slackwater.ingest.parameters import fill_in, names_in, parameter_values
-from slackwater.ingest.planner import WorkUnit
+from slackwater.ingest.planner import Plan, WorkUnit
 from slackwater.ingest.queries import (
     Parameter,
     Statement,
@@ -30,18 +30,23 @@ from slackwater.ingest.queries import (
     time_value,
     zone_name,
 )
+from slackwater.ingest.spark.appending import StreamTarget
 from slackwater.ingest.spark.databases import Part, Reading, check_file, check_times, read_database
+from slackwater.ingest.spark.delta import DeltaTarget
 from slackwater.ingest.spark.directories import DirectoryTarget
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
-from slackwater.ingest.spark.shipping import Slice, Target, Written
+from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
 
 _NEEDED: Final = {
     "sql": ("source_url",),
     "files": ("source_path", "source_format"),
 }
-_FOLDERS: Final = ("parquet", "json", "csv")
-_RUNNABLE: Final = ("sql", *_FOLDERS)
+_TARGETS: Final = {
+    "sql": ("target_url", "target_table"),
+    "stream": ("target_url", "target_stream"),
+    **dict.fromkeys(("parquet", "json", "csv", "delta"), ("target_path",)),
+}
 
 
 class Extraction:
@@ -56,7 +61,16 @@ class Extraction:
         self._spark.conf.set("spark.sql.session.timeZone", self._zone)
         self._target = self._made_target()
 
-    def __call__(self, work: WorkUnit, approve: Callable[[Written], None]) -> Written:
+    def last_number(self) -> int | None:
+        """The number of the last commit to a stream; None for targets that can replace."""
+        return self._target.last_number() if isinstance(self._target, StreamTarget) else None
+
+    def expect(self, made: Plan) -> None:
+        """Hear which units there are, so that a stream is told how far all of them are."""
+        if isinstance(self._target, StreamTarget):
+            self._target.expect(Completeness(made))
+
+    def __call__(self, work: WorkUnit, approve: Approve) -> Written:
         """Read a unit's range and put it in place; ``approve`` is asked in between.
 
         Without a time column the whole partition is replaced, so it is read from its start.
@@ -101,9 +115,8 @@ class Extraction:
             for start, end in pairwise(cuts)
             if start < end
         )
-        reading = Reading(
-            address, backend, self._zone, posix_zone(settings.timezone), settings.time_column, parts
-        )
+        zones = (self._zone, posix_zone(settings.timezone))
+        reading = Reading(address, backend, *zones, settings.time_column, parts, settings.source_table)
         return read_database(self._spark, reading)
 
     def _statement(self, work: WorkUnit, low: int, high: int, backend: str) -> Statement:
@@ -143,15 +156,32 @@ class Extraction:
             "watermark_column": settings.watermark_column,
             "zone": self._zone,
             "drift": settings.schema_drift,
+            "job": settings.name,
         }
+        if settings.target_type == "stream":
+            return self._made_stream()
         if settings.target_type != "sql":
             folder = Path(str(settings.target_path)).absolute()
-            return DirectoryTarget(folder, str(settings.target_type), job=settings.name, **shared)  # type: ignore[arg-type]
+            if settings.target_type == "delta":
+                return DeltaTarget(folder, **shared)  # type: ignore[arg-type]
+            return DirectoryTarget(folder, str(settings.target_type), **shared)  # type: ignore[arg-type]
         assert settings.target_url is not None  # noqa: S101 - it was checked
         url = database(settings.target_url.get_secret_value())
         address, backend = address_of(url), url.get_backend_name()
         key = settings.target_key if settings.target_mode == "merge" else ()
         return TableTarget(address, backend, str(settings.target_table), key=key, **shared)  # type: ignore[arg-type]
+
+    def _made_stream(self) -> StreamTarget:
+        settings = self._settings
+        assert settings.target_url is not None  # noqa: S101 - it was checked
+        return StreamTarget(
+            settings.target_url.get_secret_value(),
+            str(settings.target_stream),
+            settings.name,
+            key=next(iter(settings.target_key), None),
+            data=settings.target_path,
+            drift=settings.schema_drift,
+        )
 
 
 def check_runnable(job: Job) -> None:
@@ -211,16 +241,32 @@ def _source_problems(job: Job) -> list[Problem]:
 def _target_problems(job: Job) -> list[Problem]:
     settings = job.settings
     kind = settings.target_type
-    if kind not in _RUNNABLE:
-        shown = None if kind is None else repr(kind)
-        return [Problem("ms.target.type", shown, "cannot be run", f"write one of {', '.join(_RUNNABLE)}")]
-    needed = ("target_url", "target_table") if kind == "sql" else ("target_path",)
-    problems = _missing(job, needed, f"a {kind} target needs it")
-    if settings.target_url is not None and kind == "sql":
+    if kind is None:
+        return [Problem("ms.target.type", None, "is missing", f"write one of {', '.join(_TARGETS)}")]
+    problems = _missing(job, _TARGETS[kind], f"a {kind} target needs it")
+    if settings.target_url is not None:
         problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
+    if kind == "stream":
+        problems += _stream_problems(job)
+    elif settings.target_path is not None and "://" in settings.target_path:
+        fix = "name a folder that this machine and the executors share"
+        problems.append(Problem("ms.target.path", repr(settings.target_path), "is no folder", fix))
     if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
         fix = "merge into a sql target, with ms.target.key"
         problems.append(Problem("ms.target.mode", "'merge'", "needs a table and a key", fix))
+    return problems
+
+
+def _stream_problems(job: Job) -> list[Problem]:
+    settings = job.settings
+    problems = []
+    if len(settings.target_key) > 1:
+        fix = "name one column, whose values say which events keep their order"
+        problems.append(Problem("ms.target.key", repr(list(settings.target_key)), "has several columns", fix))
+    if settings.watermark_column is not None:
+        reason = "its last row would be read and appended again by every run"
+        shown = repr(settings.watermark_column)
+        problems.append(Problem("ms.watermark.column", shown, reason, "leave it out, or write to a table"))
     return problems
 
 

@@ -120,6 +120,8 @@ def read_files(
     if not names:
         return None
     reader = spark.read.format(form).options(**{name: str(value) for name, value in options.items()})
-    if form == "csv" and "header" not in options:
-        reader = reader.option("header", "true")
+    if form == "csv":
+        # columns go by their names: a file whose names are others, or in another order, is refused
+        checked = {"header": "true", "enforceSchema": "false"}
+        reader = reader.options(**{name: text for name, text in checked.items() if name not in options})
     return (reader if columns is None else reader.schema(columns)).load(names)

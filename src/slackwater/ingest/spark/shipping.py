@@ -7,18 +7,21 @@ that is run again puts its rows elsewhere, and only the place that Spark accepte
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from slackwater.errors import SlackwaterError
+from slackwater.ingest.queries import time_value
 from slackwater.ingest.spark.arrow import INSTANTS, instants
 from slackwater.ingest.units import Unit
 
+PARTITION: Final = "slackwater_partition"
+"""The column that tells partitions apart where no time column does."""
 _TOLD: Final = pa.schema(
     [
         ("place", pa.string()), ("rows", pa.int64()), ("size", pa.int64()),
@@ -67,8 +70,13 @@ class Written:
         return cls(sum(part.rows for part in parts), sum(part.size for part in parts), highest)
 
 
-Approve = Callable[[Written], None]
-"""Called when everything is put aside, before it is swapped in; an error leaves the target as it is."""
+class Approve(Protocol):
+    """Called when everything is put aside, before it is swapped in; an error leaves the target as it is."""
+
+    def __call__(self, amount: Written, number: int | None = None) -> None:
+        """May this be swapped in? A target that appends says under which number."""
+
+
 PutAside = Callable[[Iterator[pa.RecordBatch], str], tuple[int, bytes | None]]
 """What a task does with its rows, under a name of its own: how many bytes, and a payload to bring along."""
 
@@ -80,35 +88,30 @@ class Target(Protocol):
         """Put the rows of ``frame``, or none, in place of a slice."""
 
 
-class SchemaDrift(SlackwaterError):
-    """Columns differ from those of the target, and the job does not say that they may."""
+def marks_of(where: Slice, time_column: str | None) -> dict[str, str | None]:
+    """The columns by which rows of a unit are known in a table of all units, apart from their time.
 
-    def __init__(self, new: Iterable[str], missing: Iterable[str], changed: Iterable[str]) -> None:
-        self.new, self.missing, self.changed = tuple(new), tuple(missing), tuple(changed)
-        kinds = {"new": self.new, "missing": self.missing, "changed": self.changed}
-        found = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-        super().__init__(
-            f"the columns are not those of the target ({found}); alter the target, select other columns, or "
-            f"set ms.schema.drift to add or ignore"
-        )
-
-
-def fitted(found: dict[str, str], known: dict[str, str], policy: str) -> list[str]:
-    """The names of the columns to write, of those that were found, given those of the target.
-
-    Types are compared by their names. A changed type fails under every policy but ``ignore``.
-
-    >>> fitted({"a": "int64", "b": "string"}, {"a": "int64"}, "ignore")
-    ['a']
-    >>> fitted({"a": "int64", "b": "string"}, {"a": "int64"}, "add")
-    ['a', 'b']
+    >>> from slackwater.ingest.units import unit_of
+    >>> marks_of(Slice(unit_of({"site": 7}), 0, 0, 10), None)
+    {'site': '7', 'slackwater_partition': '1970-01-01 00:00:00'}
     """
-    new = [name for name in found if name not in known]
-    missing = [name for name in known if name not in found]
-    changed = [name for name in found if name in known and found[name] != known[name]]
-    if (policy == "fail" and (new or missing)) or (policy != "ignore" and changed):
-        raise SchemaDrift(new, missing, changed)
-    return [name for name in found if policy != "ignore" or name in known]
+    marks = where.unit.as_dict()
+    if time_column is None:
+        marks[PARTITION] = str(time_value(where.start, "sqlite"))
+    return marks
+
+
+def marked(frame: DataFrame, marks: Mapping[str, str | None]) -> DataFrame:
+    """A frame with the columns by which its rows are known.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> marked(spark.range(1), {"site": "7"}).collect()
+    [Row(id=0, site='7')]
+    """
+    for name, value in marks.items():
+        frame = frame.withColumn(name, F.lit(value).cast("string"))
+    return frame
 
 
 def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zone: str) -> list[Told]:

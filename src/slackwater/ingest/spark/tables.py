@@ -1,16 +1,18 @@
 """A table of SQLite or PostgreSQL as a target: a slice is deleted and inserted in one transaction.
 
-Into PostgreSQL every task loads its rows into a table of its own, without a log, and the driver inserts
-from those. SQLite is a file beside the driver, so rows travel there and wait in a temporary table. Readers
-see the old rows or the new ones. The fields of a unit are columns of the table, as text.
+Into PostgreSQL every task loads its rows into a table of its own, and the driver inserts from those; the
+next run of the job drops what one that died has left. SQLite is a file beside the driver, so rows travel
+there and wait in a temporary table. Readers see the old rows or the new ones. The fields of a unit are
+columns of the table, as text.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
-import re
 import threading
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -19,40 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Parameter, place_holder, quoted, quoted_part, time_value
-from slackwater.ingest.spark.arrow import plain_type
+from slackwater.ingest.spark.database_types import column_type, is_foreign, taken
 from slackwater.ingest.spark.databases import connected
-from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, fitted, ship
+from slackwater.ingest.spark.drift import Columns, columns_of, fit, fitted
+from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, marked, marks_of, ship
 
-PARTITION: Final = "slackwater_partition"
-"""The column that tells partitions apart where no time column does."""
 _STAGED: Final = "slackwater_ingest_"
-_FAMILIES: Final[tuple[tuple[str, str, str], ...]] = (
-    (r"u?int\d+", "BIGINT", "BIGINT"),
-    (r"float|double|halffloat", "DOUBLE PRECISION", "DOUBLE PRECISION"),
-    (r"bool", "BOOLEAN", "BIGINT"),
-    (r"binary", "BYTEA", "BLOB"),
-    (r"date32.*", "DATE", "TEXT"),
-    (r"timestamp\[us, tz=UTC\]", "TIMESTAMPTZ", "TEXT"),
-    (r"timestamp\[us\]", "TIMESTAMP", "TEXT"),
-    (r"string", "TEXT", "TEXT"),
-)
-
-
-def column_type(kind: pa.DataType, backend: str) -> str:
-    """How a database calls a type of Arrow.
-
-    >>> column_type(pa.decimal128(10, 2), "postgresql"), column_type(pa.bool_(), "sqlite")
-    ('NUMERIC(10, 2)', 'BIGINT')
-    """
-    if pa.types.is_decimal(kind):
-        return f"NUMERIC({kind.precision}, {kind.scale})" if backend == "postgresql" else "TEXT"
-    for pattern, postgresql, sqlite in _FAMILIES:
-        if re.fullmatch(pattern, str(kind)):
-            return postgresql if backend == "postgresql" else sqlite
-    return "TEXT"
+_ROW: Final = "slackwater_row"
 
 
 @dataclass(frozen=True)
@@ -68,44 +46,72 @@ class TableTarget:
     drift: str = "fail"
     key: tuple[str, ...] = ()
     """Rows with the same key are replaced, instead of those of the slice."""
+    job: str = "job"
     _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+    _used: list[str] = field(default_factory=list, repr=False, compare=False)
 
     def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
         """Put the rows of ``frame``, or none, in place of a slice."""
+        self._clear()
         if frame is None:
-            approve(Written(0, 0, None))
-            self._swap([], None, where)
-            return Written(0, 0, None)
-        whole = self._widened(frame, where)
-        schema = pa.schema([(name, plain_type(kind)) for name, kind in _fields(whole.schema)])
-        told: list[Told] = []
-        try:
-            told = ship(whole, self._putting_aside(), self.watermark_column, self.zone)
-            written = Written.of(told)
-            approve(written)
-            self._swap(told, schema, where)
-        except BaseException:
-            self._discard(told)
-            raise
-        return written
+            return self._emptied(where, approve)
+        whole = marked(_flat(frame), marks_of(where, self.time_column))
+        absent = [name for name in self.key if name not in whole.columns]
+        if absent:
+            known = ", ".join(whole.columns)
+            raise InvalidArgument("ms.target.key", absent[0], "is not read", fix=f"there are {known}")
+        while True:
+            found = columns_of(whole)
+            columns = fit(found, self._known_for(found), self.drift).written
+            staged = f"{self._staged_by}{uuid.uuid4().hex[:8]}_"
+            try:
+                putting = self._putting_aside(staged)
+                told = ship(fitted(whole, columns), putting, self.watermark_column, self.zone)
+                if not told:  # the types of its columns may be unknown
+                    return self._emptied(where, approve)
+                written = Written.of(told)
+                approve(written)
+                if self._swap([(staged + one.place[:16], one) for one in told], columns, where):
+                    return written
+                # another unit has made the table in the meantime, to which these rows do not fit
+            finally:
+                self._drop(staged)
 
-    def _widened(self, frame: DataFrame, where: Slice) -> DataFrame:
-        nested = (types.ArrayType, types.MapType, types.StructType)
-        for one in frame.schema.fields:
-            if isinstance(one.dataType, nested):
-                frame = frame.withColumn(one.name, F.to_json(F.col(f"`{one.name}`")))
-        for name, value in self._marks(where).items():
-            frame = frame.withColumn(name, F.lit(value).cast("string"))
-        return frame
+    def _emptied(self, where: Slice, approve: Approve) -> Written:
+        nothing = Written(0, 0, None)
+        approve(nothing)
+        self._swap([], {}, where)
+        return nothing
 
-    def _marks(self, where: Slice) -> dict[str, str | None]:
-        """The columns by which rows of a unit are known, apart from their time."""
-        marks = where.unit.as_dict()
-        if self.time_column is None:
-            marks[PARTITION] = str(time_value(where.start, "sqlite"))
-        return marks
+    # ---- tables of tasks
 
-    def _putting_aside(self) -> Any:
+    @property
+    def _staged_by(self) -> str:
+        """How the tables begin in which this job puts rows aside: PostgreSQL has 63 letters for a name."""
+        told = f"{self.job}\0{self.table}".encode()
+        return f"{_STAGED}{hashlib.sha256(told).hexdigest()[:12]}_"
+
+    def _clear(self) -> None:
+        """Drop the tables that a run of this job left when it died; there is one run of a job at a time."""
+        with self._turn:
+            if not self._used:
+                self._drop(self._staged_by)
+                self._used.append(self._staged_by)
+
+    def _drop(self, beginning: str) -> None:
+        if self.backend == "sqlite":
+            return
+        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relkind = 'r' "
+                "AND starts_with(c.relname::text, $1) AND pg_table_is_visible(c.oid)",
+                [beginning],
+            )
+            for (name,) in cursor.fetchall():
+                cursor.execute(f"DROP TABLE IF EXISTS {name}")
+            connection.commit()
+
+    def _putting_aside(self, staged: str) -> Any:
         address, backend = self.address, self.backend
 
         def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
@@ -124,7 +130,7 @@ class TableTarget:
                 return _packed(sized(), first.schema)
             reader = pa.RecordBatchReader.from_batches(first.schema, sized())
             with connected(address, backend) as connection, connection.cursor() as cursor:
-                cursor.adbc_ingest(_STAGED + place, reader, mode="create")
+                cursor.adbc_ingest(staged + place[:16], reader, mode="create")
                 connection.commit()
             return size, None
 
@@ -132,69 +138,135 @@ class TableTarget:
 
     # ---- on the driver
 
-    def _swap(self, told: Sequence[Told], schema: pa.Schema | None, where: Slice) -> None:
+    def _swap(self, told: Sequence[tuple[str, Told]], columns: Columns, where: Slice) -> bool:
+        """Put what tasks have put aside in place of a slice; False if it does not fit any more."""
         with self._turn, connected(self.address, self.backend) as connection, connection.cursor() as cursor:
             if self.backend == "sqlite":
                 cursor.execute("PRAGMA busy_timeout = 60000")
                 cursor.fetchall()
-            known = self._known(cursor)
-            if known is None and schema is None:
-                return
-            columns = [] if schema is None else self._prepared(cursor, schema, known, where)
+            declared = self._declared(cursor)
+            if not declared and not columns:
+                return True
+            if columns and declared:
+                known = {
+                    name: taken(kind, columns.get(name), self.backend) for name, kind in declared.items()
+                }
+                again = fit(columns, known, self.drift, quiet=True)
+                if again.cast:
+                    return False
+                for name in again.new:
+                    self._add(cursor, name, columns[name])
+            elif columns:
+                self._create(cursor, columns, where)
             staged = self._staged(cursor, told)
-            for one in staged if self.key else ():
-                self._delete_same(cursor, one)
-            if not self.key:
+            if self.key:
+                self._merge(cursor, staged, columns, declared)
+            else:
                 self._delete_slice(cursor, where)
-            names = ", ".join(quoted_part(name) for name in columns)
-            for one in staged:
-                target = quoted(self.table)
-                cursor.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {quoted_part(one)}")  # noqa: S608 - quoted names
-                cursor.execute(f"DROP TABLE {quoted_part(one)}")
+                self._insert(cursor, staged, columns, declared)
+            for name in staged:
+                cursor.execute(f"DROP TABLE {quoted_part(name)}")
             connection.commit()
+            return True
 
-    def _known(self, cursor: Any) -> dict[str, str] | None:
-        """The columns of the table and their types, as this database calls them; None if it is not there."""
+    def _known_for(self, found: Columns) -> Columns | None:
+        """The columns of the table; one that can hold what was found has the type of that."""
+        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+            declared = self._declared(cursor)
+        return {name: taken(kind, found.get(name), self.backend) for name, kind in declared.items()} or None
+
+    def _declared(self, cursor: Any) -> dict[str, str]:
+        """The columns of the table and their types, as this database calls them."""
         if self.backend == "sqlite":
             cursor.execute("SELECT name, type FROM pragma_table_info(?)", [self.table.split(".")[-1]])
-            return dict(cursor.fetchall()) or None
+            return dict(cursor.fetchall())
         cursor.execute(
             "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute "
-            "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' "
+            "ORDER BY attnum",
             [quoted(self.table)],
         )
-        return dict(cursor.fetchall()) or None
+        return dict(cursor.fetchall())
 
-    def _prepared(
-        self, cursor: Any, schema: pa.Schema, known: dict[str, str] | None, where: Slice
-    ) -> list[str]:
-        """The columns to write, once the table has them."""
-        wanted = {one.name: column_type(one.type, self.backend) for one in schema}
+    def _create(self, cursor: Any, columns: Columns, where: Slice) -> None:
         target = quoted(self.table)
-        if known is None:
-            columns = ", ".join(f"{quoted_part(name)} {kind}" for name, kind in wanted.items())
-            cursor.execute(f"CREATE TABLE {target} ({columns})")
-            by = [*self._marks(where), *([self.time_column] if self.time_column else [])]
-            if by:
-                index = quoted_part(f"{self.table.split('.')[-1][:40]}_by_slice")
-                cursor.execute(f"CREATE INDEX {index} ON {target} ({', '.join(map(quoted_part, by))})")
-            return list(wanted)
-        named = {name: _same_name(kind) for name, kind in known.items()}
-        found = {name: _same_name(kind) for name, kind in wanted.items()}
-        chosen = fitted(found, named, self.drift)
-        for name in chosen:
-            if name not in known:
-                cursor.execute(f"ALTER TABLE {target} ADD COLUMN {quoted_part(name)} {wanted[name]}")
-        return chosen
+        made = ", ".join(
+            f"{quoted_part(name)} {column_type(kind, self.backend)}" for name, kind in columns.items()
+        )
+        cursor.execute(f"CREATE TABLE {target} ({made})")
+        times = [self.time_column] if self.time_column else []
+        by = list(self.key) or [*marks_of(where, self.time_column), *times]
+        index = quoted_part(f"{self.table.split('.')[-1][:40]}_by_{'key' if self.key else 'slice'}")
+        cursor.execute(f"CREATE INDEX {index} ON {target} ({', '.join(map(quoted_part, by))})")
 
-    def _staged(self, cursor: Any, told: Sequence[Told]) -> list[str]:
-        names = [_STAGED + one.place for one in told]
+    def _add(self, cursor: Any, name: str, kind: pa.DataType) -> None:
+        added = f"{quoted_part(name)} {column_type(kind, self.backend)}"
+        cursor.execute(f"ALTER TABLE {quoted(self.table)} ADD COLUMN {added}")
+
+    def _staged(self, cursor: Any, told: Sequence[tuple[str, Told]]) -> list[str]:
         if self.backend == "sqlite":
-            for one, name in zip(told, names, strict=True):
+            for name, one in told:
                 with pa.ipc.open_stream(one.payload) as stream:
                     rows = pa.Table.from_batches([_as_sqlite(batch) for batch in stream])
                 cursor.adbc_ingest(name, rows, mode="create", temporary=True)
-        return names
+        return [name for name, _ in told]
+
+    def _insert(
+        self, cursor: Any, staged: Sequence[str], columns: Columns, declared: Mapping[str, str]
+    ) -> None:
+        names = ", ".join(map(quoted_part, columns))
+        values = self._values(columns, declared)
+        for one in staged:
+            cursor.execute(
+                f"INSERT INTO {quoted(self.table)} ({names}) SELECT {values} FROM {quoted_part(one)} AS new"  # noqa: S608 - quoted names
+            )
+
+    def _values(self, columns: Columns, declared: Mapping[str, str]) -> str:
+        """The columns of what was put aside, with a cast where a type is one that only this database has."""
+        casts = {
+            name: kind for name, kind in declared.items() if self.backend == "postgresql" and is_foreign(kind)
+        }
+        return ", ".join(
+            f"CAST(new.{quoted_part(name)} AS {casts[name]})" if name in casts else f"new.{quoted_part(name)}"
+            for name in columns
+        )
+
+    def _merge(
+        self, cursor: Any, staged: Sequence[str], columns: Columns, declared: Mapping[str, str]
+    ) -> None:
+        """Put the newest rows in place of those with the same key; newer ones that are there stay."""
+        if not staged:
+            return
+        keys = ", ".join(map(quoted_part, self.key))
+        rows = " UNION ALL ".join(f"SELECT * FROM {quoted_part(one)}" for one in staged)  # noqa: S608 - quoted names
+        self._check_keys(cursor, rows, keys)
+        target, names = quoted(self.table), ", ".join(map(quoted_part, columns))
+        same = " AND ".join(f"new.{quoted_part(name)} = old.{quoted_part(name)}" for name in self.key)
+        at = None if self.time_column is None else quoted_part(self.time_column)
+        newer = "" if at is None else f" AND new.{at} >= old.{at}"
+        cursor.execute(
+            f"DELETE FROM {target} AS old WHERE EXISTS (SELECT 1 FROM ({rows}) AS new WHERE {same}{newer})"  # noqa: S608 - quoted names
+        )
+        order = "" if at is None else f" ORDER BY {at} DESC"
+        row = quoted_part(_ROW)
+        ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {keys}{order}) AS {row} FROM ({rows}) AS rows"  # noqa: S608 - quoted names
+        cursor.execute(
+            f"INSERT INTO {target} ({names}) SELECT {self._values(columns, declared)} FROM ({ranked}) AS new "  # noqa: S608 - quoted names
+            f"WHERE new.{row} = 1 AND NOT EXISTS (SELECT 1 FROM {target} AS old WHERE {same})"
+        )
+
+    def _check_keys(self, cursor: Any, rows: str, keys: str) -> None:
+        """Refuse rows that no key tells apart."""
+        absent = " OR ".join(f"{quoted_part(name)} IS NULL" for name in self.key)
+        cursor.execute(f"SELECT 1 FROM ({rows}) AS rows WHERE {absent} LIMIT 1")  # noqa: S608 - quoted names
+        if cursor.fetchall():
+            fix = "merge by columns that are never null"
+            raise InvalidArgument("ms.target.key", list(self.key), "is null in some rows", fix=fix)
+        if self.time_column is None:
+            cursor.execute(f"SELECT 1 FROM ({rows}) AS rows GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1")  # noqa: S608 - quoted names
+            if cursor.fetchall():
+                fix = "merge by more columns, or set ms.time.column, so that the newest row stays"
+                raise InvalidArgument("ms.target.key", list(self.key), "several rows have the same", fix=fix)
 
     def _delete_slice(self, cursor: Any, where: Slice) -> None:
         conditions: list[str] = []
@@ -205,7 +277,7 @@ class TableTarget:
             place = place_holder(len(values), self.backend)
             conditions.append(f"{quoted_part(column)} {comparison} {place}")
 
-        for name, value in self._marks(where).items():
+        for name, value in marks_of(where, self.time_column).items():
             if value is None:
                 conditions.append(f"{quoted_part(name)} IS NULL")
             else:
@@ -215,34 +287,14 @@ class TableTarget:
             condition(self.time_column, "<", _bound(where.high, self.backend))
         cursor.execute(f"DELETE FROM {quoted(self.table)} WHERE {' AND '.join(conditions)}", values)  # noqa: S608 - quoted names
 
-    def _delete_same(self, cursor: Any, staged: str) -> None:
-        same = " AND ".join(f"new.{quoted_part(name)} = old.{quoted_part(name)}" for name in self.key)
-        target, source = quoted(self.table), quoted_part(staged)
-        cursor.execute(
-            f"DELETE FROM {target} AS old WHERE EXISTS (SELECT 1 FROM {source} AS new WHERE {same})"  # noqa: S608 - quoted names
-        )
 
-    def _discard(self, told: Sequence[Told]) -> None:
-        if self.backend == "sqlite" or not told:
-            return
-        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
-            for one in told:
-                cursor.execute(f"DROP TABLE IF EXISTS {quoted_part(_STAGED + one.place)}")
-            connection.commit()
-
-
-def _fields(schema: types.StructType) -> list[tuple[str, pa.DataType]]:
-    return [(one.name, one.type) for one in to_arrow_schema(schema, timezone="UTC")]
-
-
-def _same_name(kind: str) -> str:
-    """A type by one name: databases answer with another word than they were told."""
-    words = {"timestamp with time zone": "timestamptz", "timestamp without time zone": "timestamp"}
-    text = kind.lower().replace(", ", ",")
-    text = words.get(text, text)
-    return {"integer": "bigint", "int": "bigint", "smallint": "bigint", "real": "double precision"}.get(
-        text, text
-    )
+def _flat(frame: DataFrame) -> DataFrame:
+    """Nested columns as JSON."""
+    nested = (types.ArrayType, types.MapType, types.StructType)
+    for one in frame.schema.fields:
+        if isinstance(one.dataType, nested):
+            frame = frame.withColumn(one.name, F.to_json(F.col(f"`{one.name}`")))
+    return frame
 
 
 def _bound(at: int, backend: str) -> Parameter:

@@ -1,0 +1,60 @@
+"""Folders in which tasks put rows aside until they are swapped in, and what a run that died left in them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class Aside:
+    """Folders into which nobody looks, below one of each job, of which there is one run at a time.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with Aside().folder(Path(folder), "orders") as aside:
+    ...         _ = aside.joinpath("a").write_text("x")
+    ...     aside.exists()
+    False
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._cleared = False
+
+    @contextmanager
+    def folder(self, home: Path, job: str) -> Iterator[Path]:
+        """A new folder that is removed at the end; the first one removes what an earlier run left."""
+        mine = home / quote(job, safe="")
+        with self._turn:
+            if not self._cleared:
+                shutil.rmtree(mine, ignore_errors=True)
+                self._cleared = True
+        aside = mine / uuid.uuid4().hex
+        aside.mkdir(parents=True)
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
+    """Batches as one file.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder, "a"), pa.record_batch({"a": [1]}), iter([]))
+    ...     pq.read_table(Path(folder, "a")).num_rows
+    1
+    """
+    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        writer.write_batch(first)
+        for batch in more:
+            writer.write_batch(batch)

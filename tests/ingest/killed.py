@@ -1,0 +1,123 @@
+"""The program that is killed: the same orders into every kind of target, each by a job of its own.
+
+``python -m tests.ingest.killed FOLDER SOURCE POSTGRES POINT NOW`` runs all jobs side by side and kills its
+own process when every one of them has come to the point: ``approved`` (all rows are put aside), ``swapping``
+(in the middle of the change of the target) or ``written`` (the target is changed, nothing is on record).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+
+from slackwater.ingest import WorkUnit, parse_job
+from slackwater.ingest.running import Approve, run_job
+from slackwater.ingest.spark import directories
+from slackwater.ingest.spark.extraction import Extraction
+from slackwater.ingest.spark.shipping import Written
+from slackwater.ingest.spark.tables import TableTarget
+from slackwater.metadata.store import open_store
+from slackwater.spark.session import session
+from slackwater.streams.catalog import Streams
+from slackwater.streams.transactions import TransactionalWriter
+from slackwater.time import instant
+from tests.chaos.driver import QUICK
+from tests.ingest.copying import AXIS, from_orders
+
+POINTS: Final = ("approved", "swapping", "written")
+TARGETS: Final = ("parquet", "csv", "delta", "stream", "sqlite", "postgresql")
+
+
+def job_of(target: str, folder: Path, source: str, postgres: str) -> dict[str, Any]:
+    """The keys of the job that writes to one kind of target."""
+    place: dict[str, Any] = {"target_type": target, "target_path": str(folder / target)}
+    if target == "stream":
+        store = f"sqlite:///{folder}/streams.db"
+        place = {"target_type": "stream", "target_url": store, "target_stream": "shop/orders"}
+    if target in ("sqlite", "postgresql"):
+        url = postgres if target == "postgresql" else f"sqlite:///{folder}/copied.db"
+        place = {"target_type": "sql", "target_url": url, "target_table": "copied"}
+    keys = from_orders(source, **place, job_name=target, work_unit_partition="daily")
+    return {"ms.watermark": [AXIS], "ms.time.column": "at", "ms.run.concurrency": 1, **keys}
+
+
+def main(folder: Path, source: str, postgres: str, point: str, now: str) -> None:
+    spark = session(
+        "killed",
+        master="local[2]",
+        partitions=2,
+        config={
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": QUICK,
+            "spark.ui.showConsoleProgress": "false",
+        },
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    all_here = threading.Barrier(len(TARGETS), action=lambda: os.kill(os.getpid(), signal.SIGKILL))
+    if point == "swapping":
+        _stop_in_the_middle(all_here.wait)
+
+    store = open_store(f"sqlite:///{folder}/state.db")
+    Streams.open(f"sqlite:///{folder}/streams.db").close()
+
+    def run(target: str) -> None:
+        job = parse_job(job_of(target, folder, source, postgres))
+        extraction = Extraction(job, spark)
+
+        class Stopping:
+            last_number = extraction.last_number
+            expect = extraction.expect
+
+            def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
+                def approved(amount: Any, number: int | None = None) -> None:
+                    approve(amount, number)
+                    if point == "approved":
+                        all_here.wait()
+
+                written = extraction(work, approved)
+                if point == "written":
+                    all_here.wait()
+                return written
+
+        run_job(job, store, Stopping(), now=instant(now))
+
+    threads = [threading.Thread(target=run, args=(target,)) for target in TARGETS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _stop_in_the_middle(stop: Callable[[], Any]) -> None:
+    """Let every target stop where half of the change is made."""
+
+    def before(function: Any) -> Any:
+        def stopped(*arguments: Any, **options: Any) -> Any:
+            stop()
+            return function(*arguments, **options)
+
+        return stopped
+
+    def after(function: Any) -> Any:
+        def stopped(*arguments: Any, **options: Any) -> Any:
+            function(*arguments, **options)
+            stop()
+
+        return stopped
+
+    directories._set_link = before(directories._set_link)
+    deltalake.write_deltalake = before(deltalake.write_deltalake)
+    TransactionalWriter.commit_parts = before(TransactionalWriter.commit_parts)  # type: ignore[method-assign]
+    TableTarget._insert = after(TableTarget._insert)  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,195 @@
+"""Targets and the columns they are given: drift under every policy, types that travel, merging, secrets."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from slackwater.time import DAY, HOUR
+from tests.ingest.copying import AXIS, ROWS, START, add, execute, from_orders, orders, run
+from tests.spark.postgres import Server
+
+pytestmark = pytest.mark.spark
+DAYS = [f"2020-01-0{day}T01:00:00Z" for day in range(10)]
+
+
+def place_of(target: str, folder: Path) -> dict[str, Any]:
+    if target == "sql":
+        return {"target_type": "sql", "target_url": f"sqlite:///{folder}/copied.db", "target_table": "copied"}
+    return {"target_type": target, "target_path": str(folder / "copied")}
+
+
+def rows_of(spark: SparkSession, target: str, folder: Path) -> dict[int, dict[str, Any]]:
+    """The rows of a target by their number, without their times."""
+    if target == "sql":
+        url = f"sqlite:///{folder}/copied.db"
+        names = [name for (name,) in execute(url, "SELECT name FROM pragma_table_info('copied')")]
+        rows = [dict(zip(names, row, strict=True)) for row in execute(url, "SELECT * FROM copied")]
+    elif target == "delta":
+        rows = DeltaTable(folder / "copied").to_pyarrow_table().to_pylist()
+    elif target == "parquet":
+        rows = [row.asDict() for row in spark.read.parquet(f"{folder}/copied/rows").collect()]
+    else:
+        texts = [file.read_text(encoding="utf-8") for file in (folder / "copied" / "rows").glob("*.csv")]
+        assert len({text.splitlines()[0] for text in texts}) == 1
+        rows = [
+            {name: value or None for name, value in row.items()}
+            for text in texts
+            for row in csv.DictReader(text.splitlines())
+        ]
+        rows = [{**row, "id": int(str(row["id"]))} for row in rows]
+    return {row["id"]: {name: value for name, value in row.items() if name != "at"} for row in rows}
+
+
+@pytest.mark.parametrize("target", ["sql", "parquet", "csv", "delta"])
+def test_columns_that_are_new_missing_or_changed(spark: SparkSession, tmp_path: Path, target: str) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    keys = from_orders(source, **place_of(target, tmp_path))
+    assert run(spark, tmp_path, DAYS[2], keys).succeeded
+    execute(source, "ALTER TABLE orders ADD COLUMN note TEXT DEFAULT 'n'")
+    execute(source, "ALTER TABLE orders DROP COLUMN name")
+
+    (failed,) = run(spark, tmp_path, DAYS[3], keys).outcomes
+    assert "SchemaDrift" in str(failed.error)
+    assert "(new: note; missing: name)" in str(failed.error)
+    assert set(rows_of(spark, target, tmp_path)) == set(range(5))
+
+    assert run(spark, tmp_path, DAYS[3], {**keys, "ms.schema.drift": "add"}).succeeded
+    rows = rows_of(spark, target, tmp_path)
+    assert rows[0] == {"id": 0, "name": "o'0", "note": None}
+    assert rows[9] == {"id": 9, "name": None, "note": "n"}
+
+    # another type: refused, or cast while every value can be
+    text = "SELECT CAST(id AS TEXT) AS id, at, 7 AS more FROM orders WHERE at >= {{low}} AND at < {{high}}"
+    changed = {name: value for name, value in keys.items() if name != "ms.source.table"}
+    changed["ms.source.query"] = text
+    for policy in ("fail", "add"):
+        (failed,) = run(spark, tmp_path, DAYS[4], {**changed, "ms.schema.drift": policy}).outcomes
+        assert "changed: id from int64 to string" in str(failed.error)
+    ignoring = {**changed, "ms.schema.drift": "ignore"}
+    bad = {**ignoring, "ms.source.query": text.replace("CAST(id AS TEXT)", "'x' || id")}
+    (failed,) = run(spark, tmp_path, DAYS[4], bad).outcomes
+    assert "cannot be cast" in str(failed.error)
+    assert set(rows_of(spark, target, tmp_path)) == set(range(10))
+    assert run(spark, tmp_path, DAYS[4], ignoring).succeeded
+    rows = rows_of(spark, target, tmp_path)
+    assert set(rows) == set(range(15))
+    assert rows[14] == {"id": 14, "name": None, "note": None}
+
+
+def test_a_given_schema_is_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,price,at\n1,1.50,2020-01-01 05:00:00\n", encoding="utf-8")
+    columns = [
+        {"name": "at", "type": "timestamp"},
+        {"name": "price", "type": "decimal(9,2)"},
+        {"name": "id", "type": "bigint"},
+    ]
+    keys = {
+        "ms.source.type": "files", "ms.source.format": "csv", "ms.source.path": str(tmp_path / "in.csv"),
+        "ms.schema": columns, "ms.target.type": "parquet", "ms.target.path": str(tmp_path / "copied"),
+    }  # fmt: skip
+    assert run(spark, tmp_path, DAYS[2], keys).outcomes[0].error is not None  # columns are in another order
+    keys["ms.schema"] = [columns[2], columns[1], columns[0]]
+    assert run(spark, tmp_path, DAYS[2], keys).succeeded
+    (row,) = spark.read.parquet(f"{tmp_path}/copied/rows").collect()
+    assert (row.id, row.price) == (1, Decimal("1.50"))
+
+
+@pytest.mark.postgres
+def test_types_of_postgresql_arrive_and_find_their_place(
+    spark: SparkSession, tmp_path: Path, server: Server
+) -> None:
+    url = server.create_database(f"types_{time.monotonic_ns()}")
+    number = "6f7b6a3e-0a4f-4a57-9c39-0a8f6b1b2c3d"
+    execute(
+        url,
+        "CREATE TABLE orders (id INT, at TIMESTAMPTZ, price NUMERIC(9,2), free NUMERIC, number UUID, "
+        "more JSONB, prices NUMERIC(9,2)[])",
+    )
+    values = (1, "2020-01-01 05:00Z", "1.5", "0.3333333333333333333333", number, '{"a": 1}', "{1.5}")
+    execute(url, "INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", [values])
+    folder = from_orders(url, target_type="parquet", target_path=str(tmp_path / "copied"))
+    assert run(spark, tmp_path, DAYS[2], folder).succeeded
+    (row,) = spark.read.parquet(f"{tmp_path}/copied/rows").collect()
+    assert (row.price, row.free, row.number) == (Decimal("1.50"), "0.3333333333333333333333", number)
+    assert (json.loads(row.more), row.prices) == ({"a": 1}, ["1.50"])
+
+    execute(
+        url,
+        "CREATE TABLE copied (id SMALLINT, at TIMESTAMPTZ(3), price NUMERIC(12,4), free VARCHAR(40), "
+        "number UUID, more JSONB, prices TEXT, loaded INT GENERATED ALWAYS AS (id + 1) STORED)",
+    )
+    table = from_orders(url, target_type="sql", target_url=url, target_table="copied", job_name="table")
+    assert run(spark, tmp_path, DAYS[2], table).succeeded
+    query = "SELECT id, price, number::text, more->>'a', prices, loaded FROM copied"
+    assert execute(url, query) == [(1, Decimal("1.5000"), number, "1", '["1.50"]', 2)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def test_rows_are_merged_by_key_and_the_newest_stays(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, kind: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    if kind == "postgresql":
+        server: Server = request.getfixturevalue("server")
+        url = server.create_database(f"merged_{time.monotonic_ns()}")
+    orders(url)
+    # two rows of one key within a day, and one of another day, which runs at the same time
+    add(url, [(0, START + HOUR, "newer"), (1, START + 2 * DAY + HOUR, "newest")])
+    keys = from_orders(
+        url, target_type="sql", target_url=url, target_table="copied", target_mode="merge",
+        target_key=["id"], work_unit_partition="daily", grace_period_days=9,
+    )  # fmt: skip
+    assert run(spark, tmp_path, DAYS[4], keys).succeeded
+    query = "SELECT id, name FROM copied ORDER BY id"
+    expected = [(number, f"o'{number}") for number, _, _ in ROWS]
+    expected[:2] = [(0, "newer"), (1, "newest")]
+    assert execute(url, query) == expected
+    # a day that is read again brings an older row of the key, which changes nothing, and a new row
+    add(url, [(99, START + HOUR, "late")])
+    assert run(spark, tmp_path, DAYS[5], keys).succeeded
+    assert execute(url, query) == [*expected, (99, "late")]
+
+    execute(url, "INSERT INTO orders VALUES (NULL, '2020-01-04 05:00:00', 'no key')")
+    *_, failed = run(spark, tmp_path, DAYS[5], keys).outcomes
+    assert "ms.target.key = ['id']: is null in some rows" in str(failed.error)
+    assert execute(url, query) == [*expected, (99, "late")]
+
+
+@pytest.mark.postgres
+def test_no_message_shows_a_password_in_any_spelling(
+    spark: SparkSession, tmp_path: Path, server: Server
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    url = server.create_database(f"secret_{time.monotonic_ns()}").replace("@127", "-wrong%2Fone@127")
+    for keys in (
+        from_orders(url, target_type="parquet", target_path=str(tmp_path / "copied")),
+        from_orders(source, target_type="sql", target_url=url, target_table="copied"),
+    ):
+        (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
+        assert failed.error
+        assert "p4ss" not in failed.error
+        assert "phrase" not in failed.error
+
+
+def test_units_are_written_apart_into_delta(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    units = [AXIS, {"name": "name", "type": "unit", "units": ["o'1", "o'2", "none"]}]
+    keys = from_orders(source, **place_of("delta", tmp_path), watermark=units)
+    del keys["ms.source.table"]
+    keys["ms.source.query"] = "SELECT id FROM orders WHERE name = {{name}}"
+    for _ in range(2):  # without a time column a partition of a unit is replaced as a whole
+        assert run(spark, tmp_path, DAYS[4], {**keys, "ms.backfill": True}, time_column=None).succeeded
+    rows = DeltaTable(tmp_path / "copied").to_pyarrow_table().select(["id", "name"]).to_pylist()
+    assert sorted((row["id"], row["name"]) for row in rows) == [(1, "o'1"), (2, "o'2")]

@@ -1,0 +1,69 @@
+"""Columns that were read beside those of a target: what fits, what is added, cast, or refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from slackwater.ingest.spark.arrow import INSTANTS
+from slackwater.ingest.spark.database_types import taken
+from slackwater.ingest.spark.drift import SchemaDrift, fit, holds
+
+DECIMAL = pa.decimal128(9, 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "does"),
+    [
+        (pa.int64(), pa.int8(), True),
+        (pa.int8(), pa.int16(), False),
+        (pa.float64(), pa.int32(), True),
+        (pa.float64(), pa.int64(), False),
+        (pa.float32(), pa.float64(), False),
+        (pa.float64(), pa.float32(), True),
+        (pa.decimal128(19, 0), pa.int64(), True),
+        (pa.decimal128(18, 0), pa.int64(), False),
+        (pa.decimal128(10, 3), DECIMAL, True),
+        (pa.decimal128(10, 4), DECIMAL, False),
+        (pa.string(), pa.int64(), False),
+        (pa.date32(), pa.null(), True),
+        (INSTANTS, pa.timestamp("us"), False),
+    ],
+)
+def test_a_type_holds_another_if_no_value_is_lost(known: pa.DataType, found: pa.DataType, does: bool) -> None:
+    assert holds(known, found) is does
+
+
+def test_each_policy_and_each_kind_of_difference() -> None:
+    known = {"id": pa.int64(), "gone": pa.string(), "changed": pa.int64()}
+    found = {"changed": pa.string(), "id": pa.int32(), "new": pa.bool_()}
+    with pytest.raises(SchemaDrift) as told:
+        fit(found, known, "fail")
+    assert (told.value.new, told.value.missing) == (["new"], ["gone"])
+    assert told.value.changed == ["changed from int64 to string"]
+    with pytest.raises(SchemaDrift):
+        fit(found, known, "add")  # nothing that was kept so far is made something else
+    del found["changed"]
+    added = fit(found, known, "add")
+    assert added.whole == {**known, "new": pa.bool_()}
+    assert (added.new, added.missing, added.cast) == (("new",), ("gone", "changed"), ("id",))
+    found["changed"] = pa.string()
+    ignored = fit(found, known, "ignore")
+    assert (ignored.whole, ignored.new, ignored.missing) == (known, (), ("gone",))
+    assert ignored.cast == ("id", "changed")
+    assert list(ignored.written) == ["id", "changed"]
+
+
+def test_columns_that_were_made_by_hand_take_what_they_can_hold() -> None:
+    for declared in ("text", "character varying(9)", "character(9)", "uuid", "jsonb", "inet"):
+        assert taken(declared, pa.string(), "postgresql") == pa.string()
+    for declared in ("smallint", "integer", "bigint", "numeric", "numeric(9,0)"):
+        assert taken(declared, pa.int64(), "postgresql") == pa.int64()
+    assert taken("numeric(9,2)", DECIMAL, "postgresql") == DECIMAL
+    assert taken("numeric(9,1)", DECIMAL, "postgresql") == pa.decimal128(9, 1)
+    assert taken("timestamp(3) with time zone", INSTANTS, "postgresql") == INSTANTS
+    assert taken("double precision", DECIMAL, "postgresql") == pa.float64()
+    for declared in ("", "NUMERIC", "DATETIME", "VARCHAR(20)"):
+        assert taken(declared, INSTANTS, "sqlite") == INSTANTS
+    assert taken("BIGINT", pa.bool_(), "sqlite") == pa.bool_()
+    assert taken("REAL", pa.string(), "sqlite") == pa.float64()

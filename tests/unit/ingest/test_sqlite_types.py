@@ -1,0 +1,68 @@
+"""Columns of SQLite hold what was put into them: nothing of it is lost or bent, wherever it stands."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.queries import range_of_table
+from slackwater.ingest.spark.databases import Part, Reading
+
+MANY = 70_000
+"""More than the driver looks at before it decides."""
+
+
+def read(folder: Path, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    with closing(sqlite3.connect(folder / "a.db")) as database, database:
+        database.execute(f"CREATE TABLE t ({columns})")
+        database.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608 - question marks
+    statement = range_of_table("t", None, 0, 1, "sqlite")
+    reading = Reading(f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (Part(statement, 0, 1),), "t")
+    schema = reading.schema()
+    shaped = pa.schema(
+        [(one.name, pa.string() if pa.types.is_null(one.type) else one.type) for one in schema]
+    )
+    return pa.Table.from_batches(reading.read(reading.parts[0], shaped), shaped).cast(shaped)
+
+
+@pytest.mark.parametrize(
+    ("last", "kind", "first"),
+    [
+        ("late", pa.string(), "1"),
+        (0.1, pa.float64(), 1.0),
+        (b"\xff\x00", pa.binary(), b"1"),
+        (None, pa.int64(), 1),
+        (2**62, pa.int64(), 1),
+    ],
+)
+def test_one_value_behind_many_numbers_decides(
+    tmp_path: Path, last: Any, kind: pa.DataType, first: Any
+) -> None:
+    rows = read(tmp_path, "a INTEGER", [(1,)] * MANY + [(last,)])
+    assert rows.schema.field("a").type == kind
+    assert (rows.num_rows, rows["a"][0].as_py(), rows["a"][-1].as_py()) == (MANY + 1, first, last)
+
+
+def test_a_fraction_beside_text_keeps_all_its_digits(tmp_path: Path) -> None:
+    rows = read(tmp_path, "a", [(0.1 + 0.2,), ("x",), (7,)])
+    texts = rows["a"].to_pylist()
+    assert (float(texts[0]), texts[1:]) == (0.1 + 0.2, ["x", "7"])
+
+
+def test_what_the_table_declares_counts_where_the_rows_say_less(tmp_path: Path) -> None:
+    columns = "a REAL, b DECIMAL(9,2), c VARCHAR(9), d DATETIME, e BLOB, f BOOLEAN, g"
+    rows = read(tmp_path, columns, [(None, 3, None, None, None, None, None)])
+    assert [str(kind) for kind in rows.schema.types] == [
+        "double", "double", "string", "string", "binary", "int64", "string",
+    ]  # fmt: skip
+
+
+def test_whole_numbers_that_no_fraction_holds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="holds whole numbers beyond 2\\^53"):
+        read(tmp_path, "a NUMERIC", [(2**53 + 1,), (0.5,)])
