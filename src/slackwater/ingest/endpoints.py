@@ -68,7 +68,10 @@ class EndpointKeys(Part):
     schema_drift: Annotated[Literal["fail", "add", "ignore"], word("fail", "add", "ignore")] = Field(
         "fail",
         alias="ms.schema.drift",
-        description="what happens when columns are new, missing or changed: `fail`, `add` or `ignore`",
+        description=(
+            "what happens when columns are new, missing or changed: `fail`; `add` new ones and leave missing "
+            "ones empty; or `ignore` new ones and cast changed ones"
+        ),
     )
 
     source_type: Annotated[Literal["sql", "files", "http"] | None, word("sql", "files", "http")] = Field(
@@ -155,7 +158,11 @@ class EndpointKeys(Part):
         description="what is written: `parquet`, `json`, `csv`, `sql`, `stream` or `delta`",
     )
     target_path: Text | None = Field(
-        None, alias="ms.target.path", description="the folder of a `parquet`, `json`, `csv` or `delta` target"
+        None,
+        alias="ms.target.path",
+        description=(
+            "the folder of a `parquet`, `json`, `csv` or `delta` target, or for the events of a new stream"
+        ),
     )
     target_url: Secret | None = Field(
         None, alias="ms.target.url", description="the address of a `sql` or `stream` target; never shown"
@@ -172,7 +179,12 @@ class EndpointKeys(Part):
         description="`replace` the rows of the range, or `merge` rows by `ms.target.key` (only `sql`)",
     )
     target_key: Annotated[tuple[Text, ...], AsList] = Field(
-        (), alias="ms.target.key", description="a JSON list of the columns by which rows are merged"
+        (),
+        alias="ms.target.key",
+        description=(
+            "a JSON list of the columns by which rows are merged, or the one by which events of a stream "
+            "keep their order"
+        ),
     )
     run_concurrency: Annotated[int, whole(1, 1000)] = Field(
         4, alias="ms.run.concurrency", description="how many units run side by side"

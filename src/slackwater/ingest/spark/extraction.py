@@ -174,12 +174,15 @@ class Extraction:
     def _made_stream(self) -> StreamTarget:
         settings = self._settings
         assert settings.target_url is not None  # noqa: S101 - it was checked
+        data = settings.target_path
+        if data is not None and "://" not in data:
+            data = str(Path(data).absolute())
         return StreamTarget(
             settings.target_url.get_secret_value(),
             str(settings.target_stream),
             settings.name,
             key=next(iter(settings.target_key), None),
-            data=settings.target_path,
+            data=data,
             drift=settings.schema_drift,
         )
 
