@@ -79,7 +79,7 @@ def test_a_watermark_from_the_data_goes_no_further_than_the_plan(
     keys = into_folder(source, tmp_path, watermark_column="updated")
 
     def high() -> list[str]:
-        history = look_up_history(f"sqlite:///{tmp_path}/store.db", "job", "system")
+        history = look_up_history(f"sqlite:///{tmp_path}/state.db", "job", "system")
         return [format_instant(at) for _, _, at in history.rows()]
 
     assert run(spark, tmp_path, "2020-01-03T00:00:00Z", keys).succeeded

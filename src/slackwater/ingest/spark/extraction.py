@@ -6,6 +6,7 @@ anything is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -42,10 +43,11 @@ _NEEDED: Final = {
     "sql": ("source_url",),
     "files": ("source_path", "source_format"),
 }
+_FOLDERS: Final = ("parquet", "json", "csv")
 _TARGETS: Final = {
     "sql": ("target_url", "target_table"),
     "stream": ("target_url", "target_stream"),
-    **dict.fromkeys(("parquet", "json", "csv", "delta"), ("target_path",)),
+    **dict.fromkeys((*_FOLDERS, "delta"), ("target_path",)),
 }
 
 
@@ -254,10 +256,20 @@ def _target_problems(job: Job) -> list[Problem]:
     elif settings.target_path is not None and "://" in settings.target_path:
         fix = "name a folder that this machine and the executors share"
         problems.append(Problem("ms.target.path", repr(settings.target_path), "is no folder", fix))
+    elif kind in _FOLDERS:
+        problems += _folder_problems(job)
     if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
         fix = "merge into a sql target, with ms.target.key"
         problems.append(Problem("ms.target.mode", "'merge'", "needs a table and a key", fix))
     return problems
+
+
+def _folder_problems(job: Job) -> list[Problem]:
+    """A folder is named after the values of its unit, and has one name for no value and an empty one."""
+    named = Counter(tuple((name, value or None) for name, value in unit.values) for unit in job.units)
+    shared = [dict(values) for values, count in named.items() if count > 1]
+    fix = "write null or an empty text, not both"
+    return [Problem("ms.target.path", repr(one), "is the folder of two units", fix) for one in shared]
 
 
 def _stream_problems(job: Job) -> list[Problem]:
