@@ -248,4 +248,7 @@ def secrets_of(url: str) -> list[str]:
     passwords = [parsed.password, *(one for name in _HIDDEN for one in given.get(name, ()))]
     written = re.search(r"//[^/@]*?:([^/]*)@", url)
     found = {spelt for one in passwords if one for spelt in (one, quote(one, safe=""), quote_plus(one))}
-    return sorted({url, *found, *([written[1]] if written else [])} - {""}, key=lambda one: (-len(one), one))
+    whole = set() if url.startswith("http") else {url}  # what an HTTP API is called helps to find a mistake
+    return sorted(
+        {*whole, *found, *([written[1]] if written else [])} - {""}, key=lambda one: (-len(one), one)
+    )
