@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,17 +149,17 @@ def test_the_command_tells_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Path
     assert "1 of 2 units succeeded, 5 rows" in shown
 
     ours, theirs = pty.openpty()
-    ran = subprocess.Popen(
-        [*command, "--only-failed"], env=environment, stdout=subprocess.PIPE, stderr=theirs
-    )
-    os.close(theirs)
     bars = b""
-    try:
-        while part := os.read(ours, 4096):
-            bars += part
-    except OSError:  # the other end is closed
-        pass
-    assert ran.wait(60) == 1
-    assert "0 of 1 units succeeded, 0 rows" in (ran.stdout.read().decode() if ran.stdout else "")
+    with subprocess.Popen(
+        [*command, "--only-failed"], env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True
+    ) as ran:
+        os.close(theirs)
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 4096):
+                bars += part
+        os.close(ours)
+        shown, _ = ran.communicate(timeout=60)
+    assert ran.returncode == 1
+    assert "0 of 1 units succeeded, 0 rows" in shown
     assert b"1/1" in bars
     assert b"2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z" in bars
