@@ -63,7 +63,8 @@ def test_columns_that_are_new_missing_or_changed(spark: SparkSession, tmp_path: 
     assert "(new: note; missing: name)" in str(failed.error)
     assert set(rows_of(spark, target, tmp_path)) == set(range(5))
 
-    assert run(spark, tmp_path, DAYS[3], {**keys, "ms.schema.drift": "add"}).succeeded
+    (added,) = run(spark, tmp_path, DAYS[3], {**keys, "ms.schema.drift": "add"}).outcomes
+    assert (added.state, added.drift) == ("succeeded", "new: note; missing: name")
     rows = rows_of(spark, target, tmp_path)
     assert rows[0] == {"id": 0, "name": "o'0", "note": None}
     assert rows[9] == {"id": 9, "name": None, "note": "n"}

@@ -35,6 +35,7 @@ class Read:
     rows: int = 1
     bytes: int = 1
     highest: int | None = None
+    drift: str | None = None
 
 
 @dataclass

@@ -219,6 +219,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "seconds": round((outcome.ended_at - outcome.started_at) / SECOND, 3),
         "outcome": outcome.state,
         "error": outcome.error,
+        "drift": outcome.drift,
     }
 
 
@@ -228,7 +229,8 @@ def _show_report(report: Report, *, as_json: bool) -> None:
         write_json({"run": report.run, "job": report.plan.job, "succeeded": report.succeeded, "units": rows})
         return
     if rows:
-        show(rows, _COLUMNS, as_json=False)
+        drifted = any(outcome.drift for outcome in report.outcomes)
+        show(rows, [*_COLUMNS, *(["drift"] if drifted else [])], as_json=False)
     done = sum(outcome.state == "succeeded" for outcome in report.outcomes)
     say(f"{done} of {len(rows)} units succeeded, {sum(row['rows'] for row in rows)} rows")
 

@@ -48,6 +48,10 @@ class Amount(Protocol):
     def highest(self) -> int | None:
         """The highest value of the watermark column."""
 
+    @property
+    def drift(self) -> str | None:
+        """How the columns that were read differ from those of the target; None if they do not."""
+
 
 class Approve(Protocol):
     """Asked before the target is changed; an error then leaves it as it is."""
@@ -125,6 +129,7 @@ def run_job(
     ...     rows: int = 3
     ...     bytes: int = 120
     ...     highest: int | None = None
+    ...     drift: str | None = None
     >>> def extract(work, approve):
     ...     approve(Read())
     ...     return Read()
@@ -203,7 +208,8 @@ class _Unit:
             outcome = Outcome(*place, "failed", 0, 0, started, self.clock(), text)
             self.run.record(work, outcome)
         else:
-            outcome = Outcome(*place, "succeeded", amount.rows, amount.bytes, started, self.clock())
+            read = (amount.rows, amount.bytes, started, self.clock())
+            outcome = Outcome(*place, "succeeded", *read, drift=amount.drift)
             self.run.record(work, outcome, self._high(work, amount))
         self.watcher.ended(number, work, outcome)
         return outcome

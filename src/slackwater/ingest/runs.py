@@ -54,6 +54,8 @@ class Outcome:
     started_at: int
     ended_at: int
     error: str | None = None
+    drift: str | None = None
+    """How the columns that were read differed from those of the target, where the job allows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,7 @@ outcomes: Final = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
     Column("error", Text),
+    Column("drift", Text),  # how the columns that were read differed from those of the target
 )
 
 intents: Final = Table(

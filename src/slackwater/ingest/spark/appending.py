@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from slackwater.errors import StreamExists, UnknownStream, WriterReplaced
 from slackwater.ingest.completeness import Completeness
-from slackwater.ingest.spark.drift import Columns, SchemaDrift, columns_of, fit, fitted
+from slackwater.ingest.spark.drift import Columns, Fit, SchemaDrift, columns_of, fit, fitted
 from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, ship
 from slackwater.streams.catalog import Stream, Streams
 from slackwater.streams.data import Part
@@ -86,13 +86,15 @@ class StreamTarget:
     def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
         """Append the rows of ``frame``, or none."""
         told: list[Told] = []
+        drift = None
         if frame is not None:
             whole = self._told_apart(frame, where)
             stream = self._stream_for(whole)
             if stream is not None:
-                fitting = fitted(whole, self._fit(columns_of(whole), stream))
-                told = ship(fitting, _putting_aside(self._options), None, "UTC")
-        written = Written.of(told)
+                fitting = self._fit(columns_of(whole), stream)
+                drift = fitting.told
+                told = ship(fitted(whole, fitting.whole), _putting_aside(self._options), None, "UTC")
+        written = Written.of(told, drift)
         parts = [part for one in told for part in _parts(one.payload)]
         with self._turn:
             writer = self._opened()
@@ -114,7 +116,7 @@ class StreamTarget:
             frame = frame.withColumn(name, F.timestamp_micros(F.lit(at)))
         return frame
 
-    def _fit(self, found: Columns, stream: Stream) -> Columns:
+    def _fit(self, found: Columns, stream: Stream) -> Fit:
         known = {one.name: one.type for one in stream.columns}
         optional = [name for name in (LOW, HIGH, READ_AT) if name not in known]
         given = {name: kind for name, kind in found.items() if name not in optional}
@@ -122,7 +124,7 @@ class StreamTarget:
         if fitting.new:
             fix = "write to another stream, or set ms.schema.drift to ignore: a stream keeps its columns"
             raise SchemaDrift(list(fitting.new), [], [], fix)
-        return fitting.whole
+        return fitting
 
     def _stream_for(self, frame: DataFrame) -> Stream | None:
         """The stream, which is made of the columns if there is none; None while there are no rows either."""

@@ -47,14 +47,15 @@ class DeltaTarget:
         whole = marked(frame, marks_of(where, self.time_column))
         while True:
             with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
-                columns = fit(columns_of(whole), self._known(), self.drift).whole
+                fitting = fit(columns_of(whole), self._known(), self.drift)
+                columns = fitting.whole
                 told = ship(fitted(whole, columns), _putting_aside(aside), self.watermark_column, self.zone)
                 if not told:  # the types of its columns may be unknown
                     return self._emptied(where, approve)
-                written = Written.of(told)
+                written = Written.of(told, fitting.told)
                 approve(written)
                 with self._turn:
-                    again = fit(columns, self._known(), self.drift, quiet=True)
+                    again = fit(columns, self._known(), self.drift)
                     if not again.cast and not again.missing:
                         self._commit([aside / one.place for one in told], columns, where)
                         return written

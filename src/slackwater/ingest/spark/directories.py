@@ -58,18 +58,18 @@ class DirectoryTarget:
         while True:
             with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
                 told: list[Told] = []
-                columns: dict[str, pa.DataType] = {}
+                fitting = Fit({})
                 if frame is not None:
                     shaped = frame.drop(*where.unit.as_dict())
-                    columns = fit(columns_of(shaped), _columns_of(self.folder), self.drift).whole
-                    chosen = fitted(shaped, columns)
+                    fitting = fit(columns_of(shaped), _columns_of(self.folder), self.drift)
+                    chosen = fitted(shaped, fitting.whole)
                     told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
-                written = Written.of(told)
+                written = Written.of(told, fitting.told)
                 approve(written)
                 with self._turn:
                     known = _columns_of(self.folder)
                     # where nothing was read, the types of its columns may be unknown
-                    again = fit(columns, known, self.drift, quiet=True) if told else Fit(known or {})
+                    again = fit(fitting.whole, known, self.drift) if told else Fit(known or {})
                     if not again.cast and not again.missing:
                         self._swap(where, aside, told, again.whole)
                         return written

@@ -6,7 +6,6 @@ goes where 64 are kept. What does not fit is told with every column in it, befor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,6 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.spark.arrow import plain_type
 
-_LOG: Final = logging.getLogger(__name__)
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 _EXACT_BITS: Final = {16: 8, 32: 16, 64: 32}
 _FIX: Final = "alter the target, select other columns, or set ms.schema.drift to add or ignore"
@@ -54,6 +52,8 @@ class Fit:
     """Which of them were not read."""
     cast: tuple[str, ...] = ()
     """Which columns that were read have another type there."""
+    told: str | None = None
+    """What differs, in words; None if nothing does."""
 
     @property
     def written(self) -> dict[str, pa.DataType]:
@@ -85,7 +85,7 @@ def holds(known: pa.DataType, found: pa.DataType) -> bool:
     return False
 
 
-def fit(found: Columns, known: Columns | None, policy: str, *, quiet: bool = False) -> Fit:
+def fit(found: Columns, known: Columns | None, policy: str) -> Fit:
     """What is written of the columns that were ``found``, to a target that has the ``known`` ones, if any.
 
     ``fail`` takes no column more or less, and none whose values may not fit. ``add`` adds new columns and
@@ -112,12 +112,11 @@ ms.schema.drift to add or ignore
     ]
     if (policy == "fail" and (new or missing)) or (policy != "ignore" and changed):
         raise SchemaDrift(new, missing, changed)
-    if (new or missing or changed) and not quiet:
-        _LOG.warning("ms.schema.drift = %s: %s", policy, _said(new, missing, changed))
     added = new if policy == "add" else []
     whole = {**known, **{name: plain_type(found[name]) for name in added}}
     cast = [name for name, kind in whole.items() if name in found and kind != found[name]]
-    return Fit(whole, tuple(added), tuple(missing), tuple(cast))
+    told = _said(new, missing, changed) or None
+    return Fit(whole, tuple(added), tuple(missing), tuple(cast), told)
 
 
 def _said(new: list[str], missing: list[str], changed: list[str]) -> str:

@@ -55,19 +55,21 @@ class Written:
     """What replaced a slice.
 
     >>> Written.of([Told("a", 2, 10, 5, None), Told("b", 0, 0, None, None)])
-    Written(rows=2, bytes=10, highest=5)
+    Written(rows=2, bytes=10, highest=5, drift=None)
     """
 
     rows: int
     bytes: int
     highest: int | None
+    drift: str | None = None
+    """How the columns that were read differ from those of the target."""
 
     @classmethod
-    def of(cls, told: Iterable[Told]) -> Written:
+    def of(cls, told: Iterable[Told], drift: str | None = None) -> Written:
         """The sum of what tasks told."""
         parts = list(told)
         highest = max((part.highest for part in parts if part.highest is not None), default=None)
-        return cls(sum(part.rows for part in parts), sum(part.size for part in parts), highest)
+        return cls(sum(part.rows for part in parts), sum(part.size for part in parts), highest, drift)
 
 
 class Approve(Protocol):

@@ -62,14 +62,15 @@ class TableTarget:
             raise InvalidArgument("ms.target.key", absent[0], "is not read", fix=f"there are {known}")
         while True:
             found = columns_of(whole)
-            columns = fit(found, self._known_for(found), self.drift).written
+            fitting = fit(found, self._known_for(found), self.drift)
+            columns = fitting.written
             staged = f"{self._staged_by}{uuid.uuid4().hex[:8]}_"
             try:
                 putting = self._putting_aside(staged)
                 told = ship(fitted(whole, columns), putting, self.watermark_column, self.zone)
                 if not told:  # the types of its columns may be unknown
                     return self._emptied(where, approve)
-                written = Written.of(told)
+                written = Written.of(told, fitting.told)
                 approve(written)
                 if self._swap([(staged + one.place[:16], one) for one in told], columns, where):
                     return written
@@ -151,7 +152,7 @@ class TableTarget:
                 known = {
                     name: taken(kind, columns.get(name), self.backend) for name, kind in declared.items()
                 }
-                again = fit(columns, known, self.drift, quiet=True)
+                again = fit(columns, known, self.drift)
                 if again.cast:
                     return False
                 for name in again.new:

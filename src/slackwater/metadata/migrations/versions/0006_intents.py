@@ -1,4 +1,4 @@
-"""Ingestion: what is about to be appended to a target that cannot replace."""
+"""Ingestion: what is about to be appended to a target that cannot replace, and how columns differed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """The intents of `slackwater.ingest`."""
+    """The intents of `slackwater.ingest`, and what its outcomes tell about columns."""
+    op.add_column("slackwater_outcomes", sql.Column("drift", sql.Text))
     op.create_table(
         "slackwater_intents",
         sql.Column("job", sql.Text, primary_key=True),
