@@ -28,7 +28,7 @@ def test_a_job_that_cannot_be_run_says_all_that_it_lacks(tmp_path: Path) -> None
     file, state = job(tmp_path)
     result = CliRunner().invoke(app, ["ingest", file, "--state", state])
     assert result.exit_code == 2
-    assert "ms.source.type = 'http': cannot be run; write one of sql, files" in result.stderr
+    assert "ms.source.url: is missing; a http source needs it" in result.stderr
     assert "ms.target.url: is missing" in result.stderr
     assert "ms.target.table: is missing" in result.stderr
 

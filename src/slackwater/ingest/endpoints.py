@@ -10,29 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from slackwater.ingest.http.keys import HttpKeys
 from slackwater.ingest.values import AsList, AsObject, Identifier, Part, Secret, Text, whole, word
-
-
-class Pagination(Part):
-    """How an HTTP API gives its pages: by number, by offset, by a cursor in the answer, or by a link."""
-
-    type: Annotated[Literal["page", "offset", "cursor", "link"], word("page", "offset", "cursor", "link")]
-    parameter: Text | None = None
-    """The query parameter that takes the page, the offset or the cursor."""
-    size_parameter: Text | None = None
-    size: Annotated[int | None, whole(1)] = None
-    first: Annotated[int | None, whole(0)] = None
-    """The number of the first page."""
-    cursor: Text | None = None
-    """Where the answer has the next cursor: names, with dots between them."""
-
-
-class Retry(Part):
-    """How often a request is tried, and how long it waits in between: twice as long each time."""
-
-    attempts: Annotated[int, whole(1, 100)] = 5
-    wait_seconds: Annotated[int, whole(0, 3600)] = 1
-    statuses: tuple[int, ...] = (429, 500, 502, 503, 504)
 
 
 class Column(Part):
@@ -42,7 +21,7 @@ class Column(Part):
     type: Text
 
 
-class EndpointKeys(Part):
+class EndpointKeys(HttpKeys):
     """``ms.source.*``, ``ms.target.*``, ``ms.schema*`` and the columns that carry time."""
 
     time_column: Text | None = Field(
@@ -109,44 +88,6 @@ class EndpointKeys(Part):
         None,
         alias="ms.source.files.pattern",
         description="how the date stands in the path, a Java pattern such as `yyyy/MM/dd`",
-    )
-    http_method: Annotated[Literal["get", "post", "put"], word("get", "post", "put")] = Field(
-        "get", alias="ms.source.http.method", description="the method of a request: `get`, `post` or `put`"
-    )
-    http_headers: Annotated[dict[str, str], AsObject] = Field(
-        default_factory=dict,
-        alias="ms.source.http.headers",
-        repr=False,
-        description="a JSON object of headers, with `{{name}}`; never shown",
-    )
-    http_body: Text | None = Field(
-        None, alias="ms.source.http.body", repr=False, description="the body of a request, with `{{name}}`"
-    )
-    http_records: Text | None = Field(
-        None,
-        alias="ms.source.http.records",
-        description=(
-            "where the answer has its records: names, with dots between them; without it, the answer is "
-            "the list"
-        ),
-    )
-    http_pagination: Annotated[Pagination | None, AsObject] = Field(
-        None,
-        alias="ms.source.http.pagination",
-        description='how pages follow each other, a JSON object `{"type": "page", "parameter": …}`',
-    )
-    http_retry: Annotated[Retry, AsObject] = Field(
-        Retry(),
-        alias="ms.source.http.retry",
-        description='a JSON object `{"attempts", "wait_seconds", "statuses"}`',
-    )
-    http_rate: Annotated[int | None, whole(1)] = Field(
-        None,
-        alias="ms.source.http.requests.per.minute",
-        description="most requests a minute, of all units together",
-    )
-    http_timeout: Annotated[int, whole(1, 3600)] = Field(
-        30, alias="ms.source.http.timeout.seconds", description="how long an answer may take"
     )
 
     target_type: Annotated[

@@ -28,8 +28,11 @@ _LONGEST_VALUE: Final = 200
 _TAGS: Final = ("datetime", "unit")
 _NEVER_SHOWN: Final = {
     "ms.source.url", "ms.target.url", "ms.source.http.headers", "ms.source.http.body",
+    "ms.source.http.query", "ms.source.http.authentication",
 }  # fmt: skip
 _HIDDEN: Final = "'…'"
+_SHORTEST_SECRET: Final = 4
+"""A shorter field of the authentication record says what it is, such as `v1`, not who asks."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ def parse_job(
     problems += wrong_values
     inputs, wrong_inputs = read_inputs(read.secondary_input, folder or Path())
     problems += [_masked(problem, secrets) for problem in wrong_inputs]
+    secrets.values.update(
+        (f"{{{{{name}}}}}", text)
+        for name, text in inputs.authentication.items()
+        if text is not None and len(text) >= _SHORTEST_SECRET
+    )
     if problems:
         raise InvalidJob(problems, source=name)
     return Job(read, inputs, secrets)

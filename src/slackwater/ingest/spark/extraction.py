@@ -7,6 +7,7 @@ anything is read.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.completeness import Completeness
 from slackwater.ingest.errors import InvalidJob, Problem
+from slackwater.ingest.globs import escaped, local_folder
+from slackwater.ingest.http.jobs import http_problems, reading_of
 from slackwater.ingest.job import Job
 from slackwater.ingest.parameters import fill_in, names_in, parameter_values
 from slackwater.ingest.planner import Plan, WorkUnit
@@ -36,12 +39,14 @@ from slackwater.ingest.spark.databases import Part, Reading, check_file, check_t
 from slackwater.ingest.spark.delta import DeltaTarget
 from slackwater.ingest.spark.directories import DirectoryTarget
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
+from slackwater.ingest.spark.http import read_http
 from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
 
 _NEEDED: Final = {
     "sql": ("source_url",),
     "files": ("source_path", "source_format"),
+    "http": ("source_url",),
 }
 _FOLDERS: Final = ("parquet", "json", "csv")
 _TARGETS: Final = {
@@ -61,6 +66,7 @@ class Extraction:
         self._zone = zone_name(job.settings.timezone)
         self._spark = spark.newSession()
         self._spark.conf.set("spark.sql.session.timeZone", self._zone)
+        self._spark.conf.set("spark.sql.ansi.enabled", "true")  # a value that does not fit is no null
         self._target = self._made_target()
 
     def last_number(self) -> int | None:
@@ -78,13 +84,20 @@ class Extraction:
         Without a time column the whole partition is replaced, so it is read from its start.
         """
         low = work.start if self._settings.time_column is None else work.low
-        frame = self._read(work, low)
-        return self._target.replace(frame, Slice(work.unit, work.start, low, work.high), approve)
+        with ExitStack() as afterwards:
+            frame = self._read(work, low, afterwards)
+            return self._target.replace(frame, Slice(work.unit, work.start, low, work.high), approve)
 
-    def _read(self, work: WorkUnit, low: int) -> DataFrame | None:
-        frame = (
-            self._read_sql(work, low) if self._settings.source_type == "sql" else self._read_files(work, low)
-        )
+    def _read(self, work: WorkUnit, low: int, afterwards: ExitStack) -> DataFrame | None:
+        frame: DataFrame | None
+        if self._settings.source_type == "http":
+            reading = reading_of(self._job, work, low)
+            columns, at = self._settings.schema_columns, self._settings.time_column
+            frame = read_http(self._spark, reading, columns, at, afterwards)
+        elif self._settings.source_type == "sql":
+            frame = self._read_sql(work, low)
+        else:
+            frame = self._read_files(work, low)
         if frame is None:
             return None
         columns = self._settings.schema_columns
@@ -137,13 +150,15 @@ class Extraction:
         settings = self._settings
         values = parameter_values(settings.parameters, low, work.high, work.unit, settings.timezone)
         names = files_of(
-            fill_in(str(settings.source_path), values),
+            self._spark,
+            fill_in(str(settings.source_path), values, quote=escaped),
             low,
             work.high,
             by=settings.source_files_by,
             pattern=settings.source_files_pattern,
             place=settings.timezone,
             overlapping=settings.time_column is not None and settings.source_files_by == "path",
+            options=settings.source_options,
         )
         columns = settings.schema_columns
         given = None if columns is None else ", ".join(f"`{one.name}` {one.type}" for one in columns)
@@ -163,7 +178,7 @@ class Extraction:
         if settings.target_type == "stream":
             return self._made_stream()
         if settings.target_type != "sql":
-            folder = Path(str(settings.target_path)).absolute()
+            folder = local_folder(str(settings.target_path)) or Path()
             if settings.target_type == "delta":
                 return DeltaTarget(folder, **shared)  # type: ignore[arg-type]
             return DirectoryTarget(folder, str(settings.target_type), **shared)  # type: ignore[arg-type]
@@ -212,6 +227,8 @@ def _source_problems(job: Job) -> list[Problem]:
         shown = None if kind is None else repr(kind)
         return [Problem("ms.source.type", shown, "cannot be run", f"write one of {', '.join(_NEEDED)}")]
     problems = _missing(job, _NEEDED[kind], f"a {kind} source needs it")
+    if kind == "http":
+        return problems + http_problems(job)
     if kind == "sql":
         if settings.source_url is not None:
             problems += _address_problem("ms.source.url", settings.source_url.get_secret_value())
@@ -253,9 +270,9 @@ def _target_problems(job: Job) -> list[Problem]:
         problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
     if kind == "stream":
         problems += _stream_problems(job)
-    elif settings.target_path is not None and "://" in settings.target_path:
+    elif settings.target_path is not None and local_folder(settings.target_path) is None:
         fix = "name a folder that this machine and the executors share"
-        problems.append(Problem("ms.target.path", repr(settings.target_path), "is no folder", fix))
+        problems.append(Problem("ms.target.path", repr(settings.target_path), "is no folder here", fix))
     elif kind in _FOLDERS:
         problems += _folder_problems(job)
     if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):

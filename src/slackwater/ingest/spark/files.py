@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from glob import glob
-from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.globs import escaped, expression_of, inside, root_of
 from slackwater.ingest.zones import instant_of
+from slackwater.time import to_datetime
 
 _LETTERS: Final = {"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute"}
 _TOKEN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
@@ -77,34 +80,62 @@ class DateInPath:
 
 
 def files_of(
-    path: str, low: int, high: int, *, by: str, pattern: str | None, place: tzinfo, overlapping: bool
+    spark: SparkSession,
+    path: str,
+    low: int,
+    high: int,
+    *,
+    by: str,
+    pattern: str | None,
+    place: tzinfo,
+    overlapping: bool,
+    options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """The files of a path, with ``*`` in it, that belong to ``[low, high)``, in the order of their names.
 
     A date in a path belongs where it begins; if rows are looked at themselves (``overlapping``), wherever it
-    reaches. Without a pattern the path alone says which files are meant.
+    reaches. Without a pattern the path alone says which files are meant. Spark lists them, so the path may be
+    on any file system that it reads; names that begin with ``_`` or ``.`` are hidden, as Spark has it.
 
-    >>> files_of("/no/such/*", 0, 10, by="modified", pattern=None, place=None, overlapping=False)
+    >>> from slackwater.ingest.zones import zone
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> files_of(spark, "/no/such/*", 0, 10, by="modified", pattern=None, place=zone("Z"), overlapping=False)
     []
     """
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    for name, value in (options or {}).items():
+        if name.startswith("fs."):  # how to reach the file system
+            reader = reader.option(name, str(value))
+    if by == "modified":
+        reader = reader.option("timeZone", "UTC").option("modifiedAfter", _wall(low - 1))
+        reader = reader.option("modifiedBefore", _wall(high))
+    try:
+        found = reader.load(root_of(path)).inputFiles()
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return []
+    except Py4JJavaError as error:
+        reason = f"cannot be listed: {error.java_exception.getMessage()}"
+        fix = "check the path, and what Spark's configuration says of its file system"
+        raise InvalidArgument("ms.source.path", path, reason, fix=fix) from None
+    expression = expression_of(path)
+    names = sorted(name for name in map(unquote, found) if expression.fullmatch(inside(name)))
     dated = None if by == "modified" or pattern is None else DateInPath(pattern)
 
-    def chosen() -> Iterator[str]:
-        for name in sorted(glob(path, recursive=True)):  # noqa: PTH207 - the whole path is a pattern
-            if not Path(name).is_file():
-                continue
-            if by == "modified":
-                at = Path(name).stat().st_mtime_ns // 1000
-                span: tuple[int, int] | None = (at, at)
-            else:
-                span = (low, low) if dated is None else dated.range_of(name, place)
-            if span is None:
-                continue
-            start, end = span
-            if low <= start < high or (overlapping and start < high and end > low):
-                yield name
+    def belongs(name: str) -> bool:
+        span = (low, low) if dated is None else dated.range_of(name, place)
+        if span is None:
+            return False
+        start, end = span
+        return low <= start < high or (overlapping and start < high and end > low)
 
-    return list(chosen())
+    return [name for name in names if belongs(name)]
+
+
+def _wall(at: int) -> str:
+    return to_datetime(at).replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 def read_files(
@@ -124,4 +155,4 @@ def read_files(
         # columns go by their names: a file whose names are others, or in another order, is refused
         checked = {"header": "true", "enforceSchema": "false"}
         reader = reader.options(**{name: text for name, text in checked.items() if name not in options})
-    return (reader if columns is None else reader.schema(columns)).load(names)
+    return (reader if columns is None else reader.schema(columns)).load([escaped(name) for name in names])

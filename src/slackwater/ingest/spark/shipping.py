@@ -126,7 +126,9 @@ def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zo
     >>> sum(one.rows for one in ship(spark.range(5), put_aside, None, "UTC"))
     5
     """
-    told_schema, told_text = _TOLD, _TOLD_AS_TEXT
+    told_schema, told_text, names = _TOLD, _TOLD_AS_TEXT, frame.columns
+    # mapInArrow takes a dot in the name of a column for a field of a struct
+    plain = frame.toDF(*(f"c{number}" for number in range(len(names))))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows, highest = 0, None
@@ -134,6 +136,7 @@ def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zo
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows, highest
             for batch in batches:
+                batch = batch.rename_columns(names)
                 if batch.num_rows:
                     rows += batch.num_rows
                     if watermark_column is not None:
@@ -149,4 +152,4 @@ def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zo
             columns = [pa.array(each, kind) for each, kind in zip(told, told_schema.types, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=told_schema)
 
-    return [Told(*row) for row in frame.mapInArrow(work, told_text).collect()]
+    return [Told(*row) for row in plain.mapInArrow(work, told_text).collect()]

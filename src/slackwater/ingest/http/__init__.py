@@ -1,0 +1,1 @@
+"""HTTP APIs as a source: requests, pages, retries and records. Nothing here knows of Spark."""

@@ -1,0 +1,128 @@
+"""Files as a source on Spark, through whatever file system Hadoop has for their path."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from slackwater.ingest import InvalidJob, parse_job
+from slackwater.ingest.running import Report, run_job
+from slackwater.ingest.spark.extraction import Extraction, check_runnable
+from slackwater.metadata.store import open_store
+from slackwater.time import DAY, instant
+
+pytestmark = pytest.mark.spark
+AXIS = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}
+START = instant("2020-01-01T00:00:00Z")
+
+
+def put(path: Path, number: int, modified: int | None = None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"id": number}) + "\n", encoding="utf-8")
+    if modified is not None:
+        os.utime(path, ns=(modified * 1000, modified * 1000))
+
+
+@pytest.fixture(params=["file", "viewfs"])
+def address(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """The folder ``in`` as a URL: plain, and mounted in a file system that only Hadoop knows."""
+    if request.param == "file":
+        yield f"file://{tmp_path}/in"
+        return
+    (tmp_path / "in").mkdir()
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    link = "fs.viewfs.mounttable.shop.link./orders"
+    settings.set(link, f"file://{tmp_path}/in")
+    settings.set("fs.viewfs.impl.disable.cache", "true")
+    yield "viewfs://shop/orders"
+    settings.unset(link)
+
+
+def run(spark: SparkSession, folder: Path, now: str, **more: Any) -> Report:
+    job = parse_job(
+        {
+            "ms.watermark": [AXIS], "ms.source.type": "files", "ms.source.format": "json",
+            "ms.target.type": "parquet", "ms.target.path": f"file://{folder}/copied",
+        }
+        | {f"ms.{name.replace('_', '.')}": value for name, value in more.items()}
+    )  # fmt: skip
+    with open_store(f"sqlite:///{folder}/store.db") as store:
+        return run_job(job, store, Extraction(job, spark), now=instant(now))
+
+
+def numbers(spark: SparkSession, folder: Path) -> list[int]:
+    whole = folder / "copied" / "rows"  # a job without units has one folder
+    place = whole if whole.exists() else whole.parent
+    return sorted(row.id for row in spark.read.parquet(str(place)).collect())
+
+
+def test_files_are_chosen_by_when_they_were_modified(
+    spark: SparkSession, tmp_path: Path, address: str
+) -> None:
+    for number in range(4):
+        put(tmp_path / f"in/x/{number}.json", number, START + number * DAY)
+    put(tmp_path / "in/x/5.json", 5, START + DAY - 1000)
+    keys = {
+        "source_path": f"{address}/**/*.json",
+        "source_files_by": "modified",
+        "work_unit_partition": "daily",
+    }
+    first = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys)
+    assert [(outcome.rows, outcome.error) for outcome in first.outcomes] == [(2, None), (1, None)]
+    assert numbers(spark, tmp_path) == [0, 1, 5]
+    second = run(spark, tmp_path, "2020-01-05T01:00:00Z", **keys)
+    assert [outcome.rows for outcome in second.outcomes] == [1, 1]
+    assert numbers(spark, tmp_path) == [0, 1, 2, 3, 5]
+
+
+def test_files_are_chosen_by_the_date_in_their_path(
+    spark: SparkSession, tmp_path: Path, address: str
+) -> None:
+    for day in (1, 2, 3):
+        put(tmp_path / f"in/2020/01/{day:02}/a [{day}] ä%20{{}}.json", day)
+        put(tmp_path / f"in/2020/01/{day:02}/_hidden.json", 99)
+        put(tmp_path / f"in/2020/01/{day:02}/a.txt", 98)
+    keys = {"source_path": f"{address}/*/*/*/*.json", "source_files_pattern": "yyyy/MM/dd"}
+    report = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys)
+    assert [(outcome.rows, outcome.error) for outcome in report.outcomes] == [(2, None)]
+    assert numbers(spark, tmp_path) == [1, 2]
+
+
+def test_a_unit_is_a_file_and_its_name_no_pattern(spark: SparkSession, tmp_path: Path, address: str) -> None:
+    for number, name in enumerate(["a.json", "b.json", "[ab].json", "*.json"]):
+        put(tmp_path / "in" / name, number)
+    units = {"name": "file", "type": "unit", "units": ["[ab].json", "*.json", "none.json"]}
+    report = run(
+        spark,
+        tmp_path,
+        "2020-01-02T01:00:00Z",
+        watermark=[AXIS, units],
+        source_path=f"{address}/{{{{file}}}}",
+    )
+    assert [(outcome.rows, outcome.error) for outcome in report.outcomes] == [(1, None), (1, None), (0, None)]
+    assert numbers(spark, tmp_path) == [2, 3]
+
+
+def test_a_folder_of_another_file_system_is_refused_as_a_target() -> None:
+    keys = {
+        "source.type": "files",
+        "source.path": "hdfs://h/in",
+        "source.format": "csv",
+        "target.type": "csv",
+    }
+    job = parse_job(
+        {f"ms.{name}": value for name, value in keys.items()} | {"ms.target.path": "hdfs://h/out"}
+    )
+    with pytest.raises(InvalidJob, match="'hdfs://h/out': is no folder here"):
+        check_runnable(job)
+
+
+def test_a_file_system_that_spark_does_not_have_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    report = run(spark, tmp_path, "2020-01-02T01:00:00Z", source_path="nosuch://h/in/*.json")
+    assert 'No FileSystem for scheme "nosuch"' in str(report.outcomes[0].error)

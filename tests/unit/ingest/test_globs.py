@@ -1,0 +1,69 @@
+"""Patterns of paths: which files they mean, on any file system."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.ingest.globs import escaped, expression_of, inside, root_of
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("/in/*.csv", "/in/a.csv", True),
+        ("/in/*.csv", "/in/b/a.csv", False),
+        ("/in/**/*.csv", "/in/a.csv", True),
+        ("/in/**/*.csv", "/in/b/c/a.csv", True),
+        ("/in/**", "/in/b/c/a.csv", True),
+        ("/in/a.csv", "/in/a.csv", True),
+        ("/in", "/in/a.csv", True),
+        ("/in", "/in/b/a.csv", False),
+        ("/in/?.csv", "/in/ab.csv", False),
+        ("/in/[a-c].csv", "/in/b.csv", True),
+        ("/in/[!a-c].csv", "/in/b.csv", False),
+        ("/in/{a,b}.csv", "/in/b.csv", True),
+        ("/in/{a,b}.csv", "/in/c.csv", False),
+        ("/in/a.csv", "/in/aXcsv", False),
+        (r"/in/\*.csv", "/in/*.csv", True),
+        (r"/in/\*.csv", "/in/a.csv", False),
+        ("in/*.csv", "/shop/in/a.csv", True),
+        ("./in/*.csv", "/shop/in/a.csv", True),
+        ("../in/*.csv", "/shop/in/a.csv", True),
+        ("in/*.csv", "/shop/within/a.csv", False),
+        ("hdfs://h:1/in/*", "/in/a", True),
+        ("file:///in/*", "/in/a", True),
+    ],
+)
+def test_a_pattern_means(pattern: str, path: str, matches: bool) -> None:
+    assert bool(expression_of(pattern).fullmatch(path)) is matches
+
+
+@given(st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1))
+def test_an_escaped_name_means_itself_alone(name: str) -> None:
+    if name not in (".", ".."):
+        assert expression_of(f"/in/{escaped(name)}/x").fullmatch(f"/in/{name}/x")
+        assert not expression_of(f"/in/{escaped(name)}/x").fullmatch(f"/in/{name}y/x")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "root"),
+    [
+        ("/**/a", "/"),
+        ("**/a", "."),
+        ("a/b", "a/b"),
+        ("x://h/in/*/**/b/**", "x://h/in/*"),
+        ("file:///a/**", "file:///a"),
+    ],
+)
+def test_what_a_file_system_is_asked_for(pattern: str, root: str) -> None:
+    assert root_of(pattern) == root
+
+
+def test_a_path_within_its_file_system() -> None:
+    assert [inside(path) for path in ("viewfs://shop/in/a b", "file:/a:b", "s3a://b/c")] == [
+        "/in/a b",
+        "/a:b",
+        "/c",
+    ]
