@@ -22,11 +22,12 @@ from slackwater.streams.catalog import Stream, Streams
 from slackwater.streams.collecting import collect_orphans
 from slackwater.streams.controller import Controller
 from slackwater.streams.group import ReaderGroup
-from slackwater.streams.marks import Cycle, Mark
+from slackwater.streams.marks import Cycle, Mark, MarkSettings
 from slackwater.streams.notes import apply_cycle, newest_mark
 from slackwater.streams.positions import Position
 from slackwater.streams.reader import read_events
 from slackwater.streams.segments import KEY_SPACE, even_ranges
+from slackwater.streams.settings import StreamSettings
 from slackwater.streams.writer import Writer
 from slackwater.time import DAY, HOUR
 from tests.streams.conftest import Clock
@@ -36,15 +37,16 @@ from tests.streams.logs import content, merge, split, values
 def test_a_stream_is_found_again_by_its_name(streams: Streams, bids: Stream) -> None:
     columns = pa.schema([pa.field("user", pa.string()), pa.field("at", pa.timestamp("us", "UTC"))])
     data = str(bids.record.data)
-    streams.create("shop/orders", segments=3, columns=columns, data=data, settings={"period": 5})
+    streams.create("shop/orders", segments=3, columns=columns, data=data, settings={"marks": {"period": 5}})
     again = streams.get("shop/orders")
     assert again.columns == columns
-    assert again.record.settings == {"period": 5}
+    assert StreamSettings.load(again.record.settings).marks.period == 5
     assert [state.segment.id for state in again.segments()] == [0, 1, 2]
     assert [record.name for record in streams.list()] == ["shop/bids", "shop/orders"]
     assert streams.list("other") == []
-    again.configure({"period": 6})
-    assert again.refreshed().settings == {"period": 6}
+    changed = StreamSettings(marks=MarkSettings(period=6))
+    again.configure(changed)
+    assert StreamSettings.load(again.refreshed().settings) == changed
 
 
 def test_a_name_is_taken_once(streams: Streams, bids: Stream) -> None:
@@ -166,6 +168,9 @@ def test_a_name_that_is_none_is_refused(streams: Streams, name: str) -> None:
         ({"columns": pa.schema([])}, "name no column"),
         ({"columns": pa.schema([("a", pa.int8()), ("a", pa.int8())])}, "name a column twice"),
         ({"columns": pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])}, "of type dictionary"),
+        ({"settings": {"period": 5}}, r"settings = \['period'\]: are not known"),
+        ({"settings": {"marks": {"period": 0}}}, "must be greater than zero"),
+        ({"settings": {"scaling": {"rate": "fast"}}}, "Expected `int`"),
         ({"data": "gopher://user:s3cret@x"}, "data = 'gopher://…': cannot be opened"),
     ],
 )

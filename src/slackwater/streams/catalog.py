@@ -31,6 +31,7 @@ from slackwater.streams.marks import Mark
 from slackwater.streams.notes import marks
 from slackwater.streams.positions import Position
 from slackwater.streams.segments import Epochs, KeyRange, Segment, even_ranges
+from slackwater.streams.settings import StreamSettings
 from slackwater.streams.time_windows import mark_at
 from slackwater.streams.walking import readable
 from slackwater.time import BEGINNING_OF_TIME, InstantLike, check_int64, instant
@@ -137,7 +138,7 @@ class Streams:
         segments: int = 1,
         columns: pa.Schema | None = None,
         data: str | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: StreamSettings | Mapping[str, Any] | None = None,
     ) -> Stream:
         """A new stream with so many segments, of equal shares of the key space.
 
@@ -145,6 +146,7 @@ class Streams:
         one that pyarrow can open; a folder beside the database if the store is embedded.
         """
         scope, stream = _name(name)
+        saved = _saved(settings)
         check_columns(columns := VALUE if columns is None else columns)
         if data is None and not self.store.is_embedded:
             fix = 'give a folder that all hosts share, as data="s3://bucket/streams"'
@@ -167,7 +169,7 @@ class Streams:
             values: dict[str, Any] = {
                 "id": identity, "scope": scope, "name": stream, "data": data,
                 "columns": columns.serialize().to_pybytes(),
-                "settings": msgspec.json.encode(dict(settings or {})).decode(),
+                "settings": saved,
                 "bucket": zlib.crc32(name.encode()) % BUCKETS, "epoch": 0, "created_at": at,
                 "head": Position.of({segment.id: 0 for segment in made}).save(),
                 "first_mark": 0, "collected_before": BEGINNING_OF_TIME, "version": 1,
@@ -280,14 +282,12 @@ class Stream:
         mark = mark_at(self.marks(), at)
         return self.head() if mark is None else mark.cut
 
-    def configure(self, settings: Mapping[str, Any]) -> None:
+    def configure(self, settings: StreamSettings | Mapping[str, Any]) -> None:
         """Replaces the settings of the stream."""
         change = (
             schema.streams.update()
             .where(schema.streams.c.id == self.id)
-            .values(
-                settings=msgspec.json.encode(dict(settings)).decode(), version=schema.streams.c.version + 1
-            )
+            .values(settings=_saved(settings), version=schema.streams.c.version + 1)
         )
         self.store.write(lambda connection: connection.execute(change))
 
@@ -361,6 +361,10 @@ def _name(name: str) -> tuple[str, str]:
         raise InvalidArgument("stream", name, "is no name of a stream", fix=fix)
     scope, _, stream = name.partition("/")
     return scope, stream
+
+
+def _saved(settings: StreamSettings | Mapping[str, Any] | None) -> str:
+    return msgspec.json.encode(StreamSettings.of(settings).save()).decode()
 
 
 def _record(row: Row[Any]) -> StreamRecord:

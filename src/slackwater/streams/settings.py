@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from slackwater.errors import CorruptState
+from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.streams.marks import MarkSettings
 from slackwater.streams.retention import Retention
 from slackwater.streams.scaling import ScalingPolicy
@@ -30,6 +30,27 @@ class StreamSettings:
     scaling: ScalingPolicy | None = None
     """None: only by hand."""
 
+    @classmethod
+    def of(cls, given: StreamSettings | Mapping[str, Any] | None) -> StreamSettings:
+        """What a caller has set; what is not known is refused.
+
+        >>> StreamSettings.of({"marks": {"timeout": 5}}).marks.timeout
+        5
+        >>> StreamSettings.of({"marks": {"every": 5}})
+        Traceback (most recent call last):
+        slackwater.errors.InvalidArgument: settings = ['marks.every']: are not known; give StreamSettings(…)
+        """
+        if isinstance(given, StreamSettings):
+            return given
+        wanted, fix = dict(given or {}), "give StreamSettings(…)"
+        try:
+            made = msgspec.convert(wanted, cls)
+        except msgspec.ValidationError as error:
+            raise InvalidArgument("settings", wanted, f"cannot be used: {error}", fix=fix) from None
+        if unknown := _unknown(wanted, made.save()):
+            raise InvalidArgument("settings", unknown, "are not known", fix=fix)
+        return made
+
     def save(self) -> dict[str, Any]:
         """As it is kept in the catalog."""
         saved: dict[str, Any] = msgspec.to_builtins(self)
@@ -42,3 +63,13 @@ class StreamSettings:
             return msgspec.convert(dict(saved), cls)
         except msgspec.ValidationError as error:
             raise CorruptState("settings of the stream", str(error)) from None
+
+
+def _unknown(given: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, value in given.items():
+        if name not in known:
+            found.append(name)
+        elif isinstance(value, Mapping):
+            found += [f"{name}.{inner}" for inner in _unknown(value, known[name])]
+    return found
