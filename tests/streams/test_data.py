@@ -71,6 +71,21 @@ def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder)
     assert folder.files(before=9 * HOUR) == []
 
 
+def test_a_folder_that_is_named_from_here_is_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Streams.open("sqlite:///store.db") as streams:
+        streams.create("a/b", data="elsewhere")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+        with Writer(streams.get("a/b")) as writer:
+            writer.write(b"a")
+        assert values(streams.get("a/b")) == [b"a"]
+    assert list((tmp_path / "elsewhere").rglob("*.arrow"))
+
+
 def test_a_stream_lives_below_an_address(tmp_path: Path) -> None:
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         stream = streams.create("a/b", data=f"file://{tmp_path}/elsewhere")

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -153,6 +154,8 @@ class Streams:
             raise InvalidArgument(
                 "data", None, "is missing, and the store is no file to put it beside", fix=fix
             )
+        if data is not None and "://" not in data:
+            data = str(Path(data).absolute())  # others may be in another folder when they open it
         made = [Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(segments))]
         at = self.clock()
         # by chance, so that none is used twice: who still has a deleted stream open must not find another
