@@ -122,5 +122,5 @@ def run(report: Report) -> None:
     for what in (what for what in rates if what.startswith("read")):
         said = "within" if rates[what] >= AIM else "below"
         section.verdict(f"{what}: {rates[what] / 1e6:.2f} million events a second, {said} the aim of {AIM:,}")
-    section.verdict("what a job or query costs beyond its batches is the start of Spark's Python processes")
+    section.verdict("between a query and its batches lies the start of the query")
     report.show(section)
