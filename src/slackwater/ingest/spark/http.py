@@ -101,7 +101,7 @@ def read_http(
         seen = join(seen, one["seen"])
     schema = _inferred(seen) if columns is None else _given(columns)
     # Should an executor be lost, its part is asked for again, and may fail this time.
-    broken = F.col("told").contains('"failure"')
+    broken = F.get_json_object("told", "$.failure").isNotNull()
     whole = F.when(broken, F.raise_error(F.col("told"))).otherwise(F.col("record").isNotNull())
     parsed = F.from_json("record", schema, {"mode": "FAILFAST"}).alias("record")
     frame = staged.where(whole.cast("boolean")).select("low", "high", parsed)
