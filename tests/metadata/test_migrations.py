@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
@@ -93,6 +95,15 @@ def test_processes_that_open_a_new_store_at_once_take_turns(empty_url: str) -> N
     assert failed == []
     with open_store(empty_url) as store:
         assert store.read(differences) == []
+
+
+def test_one_process_may_open_several_new_stores_at_once(tmp_path: Path) -> None:
+    def opened(number: int) -> list[object]:
+        with open_store(f"sqlite:///{tmp_path}/{number}.db") as store:
+            return store.read(differences)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(opened, range(8))) == [[]] * 8
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty_url: str) -> None:

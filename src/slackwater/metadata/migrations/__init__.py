@@ -6,13 +6,18 @@ which goes on.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Final
 
 import sqlalchemy as sql
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
+
+_TURN: Final = threading.Lock()
+"""Alembic keeps the migration that is under way in a global place."""
 
 
 def _config() -> Config:
@@ -48,4 +53,5 @@ def upgrade(connection: Connection, to: str = "head") -> None:
         connection.execute(sql.select(sql.func.pg_advisory_xact_lock(number)))
     config = _config()
     config.attributes["connection"] = connection
-    command.upgrade(config, to)
+    with _TURN:
+        command.upgrade(config, to)
