@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final, Literal
 
 from slackwater.errors import InvalidArgument, InvalidInstant
-from slackwater.ingest.zones import floor_to, instant_of, local_of, zone
+from slackwater.ingest.zones import floor_to, floored, instant_of, local_of, zone
 from slackwater.time import HOUR, MINUTE
 
 Form = Literal["day", "hour", "minute"]
@@ -37,6 +37,10 @@ class Fixed:
         """The instant, which depends on neither now nor a form."""
         return instant_of(self.local, self.place or place)
 
+    def clock(self, now: int, place: tzinfo, form: Form | None = None) -> datetime:
+        """What clocks in ``place`` would show then, also where they leave that time out."""
+        return self.local if self.place in (None, place) else local_of(self.resolve(now, place), place)
+
 
 @dataclass(frozen=True, slots=True)
 class Ago:
@@ -51,10 +55,12 @@ class Ago:
     def resolve(self, now: int, place: tzinfo, form: Form | None = None) -> int:
         """The instant; ``form`` overrides what now is floored to."""
         here = self.place or place
-        at = floor_to(now, here, form or self.form)
+        unit = form or self.form
         try:
-            if self.days:
-                at = instant_of(local_of(at, here) - timedelta(days=self.days), here)
+            at = floor_to(now, here, unit)
+            if self.days:  # back on the wall clock, from a midnight that was perhaps left out
+                clock = floored(local_of(now, here), unit)
+                at = instant_of(clock - timedelta(days=self.days), here)
             at -= self.hours * HOUR + self.minutes * MINUTE
             local_of(at, here)
         except (OverflowError, InvalidInstant):
@@ -62,6 +68,12 @@ class Ago:
                 "duration", f"P{self.days}D", "lies before the year 1", fix="write a shorter one"
             ) from None
         return at
+
+    def clock(self, now: int, place: tzinfo, form: Form | None = None) -> datetime:
+        """What clocks in ``place`` would show then, also where they leave that time out."""
+        if self.place not in (None, place) or self.hours or self.minutes:
+            return local_of(self.resolve(now, place, form), place)
+        return floored(local_of(now, place), form or self.form) - timedelta(days=self.days)
 
 
 Bound = Fixed | Ago

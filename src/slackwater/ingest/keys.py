@@ -207,7 +207,7 @@ class Settings(EndpointKeys):
     min_records: Annotated[int, whole(0)] = Field(
         0, alias="ms.work.unit.min.records", description="with fewer records a unit fails"
     )
-    pacing_seconds: Annotated[int, whole(0, 86_400)] = Field(
+    pacing_seconds: Annotated[int, whole(0, 31_536_000)] = Field(
         0,
         alias="ms.work.unit.pacing.seconds",
         description="unit i starts no earlier than i times this after the plan",

@@ -62,28 +62,38 @@ class Partitions:
 
 
 def partition(
-    partitioning: Partitioning, start: int, end: int, place: tzinfo, *, now: int, partial: bool = True
+    partitioning: Partitioning,
+    start: int,
+    end: int,
+    place: tzinfo,
+    *,
+    now: int,
+    partial: bool = True,
+    clock: datetime | None = None,
 ) -> Partitions:
     """Cut ``[start, end)``; an empty axis has no partitions.
+
+    ``clock`` is the time of day at which the axis begins, where clocks leave that out on its first day: days
+    then go on from it, and not from the later time at which the first one really begins.
 
     >>> from slackwater.ingest.zones import zone
     >>> partition(Partitioning("hourly"), 0, 5 * HOUR // 2, zone("Z"), now=0).ranges
     [(0, 3600000000), (3600000000, 7200000000), (7200000000, 9000000000)]
     """
     if partitioning.kind is not None:
-        ranges, tail = _cut(partitioning.kind, start, end, place, partial=partial)
+        ranges, tail = _cut(partitioning.kind, start, end, place, clock, partial=partial)
         return Partitions(ranges, tail)
-    clipped = sorted(
-        (max(start, part.start.resolve(now, place)), min(end, part.end.resolve(now, place)), part.kind)
-        for part in partitioning.parts
-    )
+    parts = sorted((part.start.resolve(now, place), number) for number, part in enumerate(partitioning.parts))
     ranges, omissions, reached = [], [], start
-    for low, high, kind in clipped:
+    for began, number in parts:
+        part = partitioning.parts[number]
+        low, high = max(start, began), min(end, part.end.resolve(now, place))
         if low >= high:
             continue
         if low > reached:
             omissions.append(Omission(reached, low, "gap"))
-        found, tail = _cut(kind, low, high, place, partial=partial)
+        shown = clock if low > began else part.start.clock(now, place)
+        found, tail = _cut(part.kind, low, high, place, shown, partial=partial)
         ranges += found
         omissions += tail
         reached = high
@@ -93,7 +103,7 @@ def partition(
 
 
 def _cut(
-    kind: Kind, start: int, end: int, place: tzinfo, *, partial: bool
+    kind: Kind, start: int, end: int, place: tzinfo, clock: datetime | None, *, partial: bool
 ) -> tuple[list[tuple[int, int]], tuple[Omission, ...]]:
     if start >= end:
         return [], ()
@@ -101,7 +111,7 @@ def _cut(
         return [(start, end)], ()
     starts = [start]
     complete = False
-    for boundary in _boundaries(kind, start, place):
+    for boundary in _boundaries(kind, start, place, clock):
         if boundary >= end:
             complete = boundary == end
             break
@@ -112,11 +122,11 @@ def _cut(
     return list(pairwise(starts)), (Omission(starts[-1], end, "incomplete"),)
 
 
-def _boundaries(kind: Kind, start: int, place: tzinfo) -> Iterator[int]:
+def _boundaries(kind: Kind, start: int, place: tzinfo, clock: datetime | None) -> Iterator[int]:
     """The ends of the first, the second, … partition; they stop where the calendar does."""
     if kind == "hourly":
         yield from count(start + HOUR, HOUR)
-    local = local_of(start, place)
+    local = local_of(start, place) if clock is None else clock
     step = _STEPS[kind]
     for number in count(1):
         try:

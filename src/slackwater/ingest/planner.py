@@ -135,7 +135,13 @@ def plan(job: Job, history: History, now: int) -> Plan:
     start, end = _axis(job, now)
     try:
         cut = partition(
-            settings.partition, start, end, settings.timezone, now=now, partial=settings.partial_partition
+            settings.partition,
+            start,
+            end,
+            settings.timezone,
+            now=now,
+            partial=settings.partial_partition,
+            clock=settings.axis.start.clock(now, settings.timezone, _forced_form(job)),
         )
     except InvalidInstant as error:
         raise _beyond_the_calendar(error) from None

@@ -95,8 +95,18 @@ def floor_to(at: int, place: tzinfo, form: str) -> int:
     """
     there = to_datetime(at).astimezone(place)
     if form == "day":
-        return instant_of(there.replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0), place)
-    floored = there.replace(minute=0 if form == "hour" else there.minute, second=0, microsecond=0)
-    began = (floored - EPOCH) // _MICRO
+        return instant_of(floored(there, form), place)
+    began = (floored(there, form) - EPOCH) // _MICRO
     # a change in the middle of the hour: its beginning on the wall clock may lie in the time left out
-    return began if began <= at else instant_of(floored.replace(tzinfo=None), place)
+    return began if began <= at else instant_of(floored(there, form), place)
+
+
+def floored(clock: datetime, form: str) -> datetime:
+    """What a clock showed when its ``day``, ``hour`` or ``minute`` began, whether or not it ever did.
+
+    >>> floored(datetime(2020, 3, 29, 3, 30), "day")
+    datetime.datetime(2020, 3, 29, 0, 0)
+    """
+    hour = 0 if form == "day" else clock.hour
+    minute = clock.minute if form == "minute" else 0
+    return clock.replace(hour=hour, minute=minute, second=0, microsecond=0)

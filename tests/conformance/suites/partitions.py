@@ -39,8 +39,10 @@ def _ranges(case: Case) -> list[tuple[int, int]]:
     )
     keys = job.settings
     start, end = (bound.resolve(NOW, keys.timezone) for bound in (keys.axis.start, keys.axis.end))
-    cut = partition(keys.partition, start, end, keys.timezone, now=NOW, partial=keys.partial_partition)
-    return cut.ranges
+    clock = keys.axis.start.clock(NOW, keys.timezone)
+    return partition(
+        keys.partition, start, end, keys.timezone, now=NOW, partial=keys.partial_partition, clock=clock
+    ).ranges
 
 
 def _shown(ranges: list[tuple[int, ...]] | list[tuple[int, int]]) -> list[tuple[str, ...]]:
