@@ -142,9 +142,6 @@ class TableTarget:
     def _swap(self, told: Sequence[tuple[str, Told]], columns: Columns, where: Slice) -> bool:
         """Put what tasks have put aside in place of a slice; False if it does not fit any more."""
         with self._turn, connected(self.address, self.backend) as connection, connection.cursor() as cursor:
-            if self.backend == "sqlite":
-                cursor.execute("PRAGMA busy_timeout = 60000")
-                cursor.fetchall()
             declared = self._declared(cursor)
             if not declared and not columns:
                 return True
