@@ -1,0 +1,25 @@
+"""Sixty days of runs with failures and with kills: every target is its source, and the state says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ingest.sixty_days import PHASES, live
+from tests.spark.postgres import running_server
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.chaos
+def test_sixty_days_with_thirty_kills_leave_the_truth(tmp_path: Path) -> None:
+    with running_server() as server:
+        lived = live(tmp_path, server, days=60, seed=20_240_101)
+    assert lived.kills.total() >= 30
+    for phase in PHASES:
+        if phase != "planned":  # which is over in a moment
+            assert lived.died["embedded", phase] + lived.died["served", phase] > 0, (phase, lived.died)
+    for job in ("embedded", "served"):
+        assert lived.died[job, "written"] > 0, lived.died
+    assert all(count > 0 for count in lived.failed.values())
