@@ -26,6 +26,14 @@ ZONES = (
 BEGIN = datetime(2020, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 UNITS = ("a", "b", "c")
+PLACES = ("UTC", "America/Los_Angeles", "America/Havana", "Pacific/Apia")
+"""Whole hours from UTC; clocks change on the 8th in two of them, in one of these at midnight."""
+SIMPLE = ("none", "hourly", "daily", "weekly")
+SPLIT = (
+    '{"weekly": ["2020-03-01", "2020-03-08"], "hourly": ["2020-03-08", "2020-03-09"], '
+    '"daily": ["2020-03-09", "-"]}'
+)
+"""Sub-ranges without a gap between them, in the job's timezone; what is before them is left out."""
 
 
 # ---- partitions
@@ -79,6 +87,7 @@ class Run:
     mode: str
     cap: int | None
     partial: bool
+    place: str
     failed: frozenset[int]
 
     @property
@@ -86,13 +95,14 @@ class Run:
         return BEGIN + self.hours * HOUR
 
     def keys(self) -> dict[str, Any]:
-        to = "P0DT0H" if self.end is None else f"{BEGIN + self.end * HOUR:%Y-%m-%d %H:%M:%S}"
-        begin = f"{BEGIN + self.start * HOUR:%Y-%m-%d %H:%M:%S}"
+        to = "P0DT0H" if self.end is None else f"{BEGIN + self.end * HOUR:%Y-%m-%d %H:%M:%S}Z"
+        begin = f"{BEGIN + self.start * HOUR:%Y-%m-%d %H:%M:%S}Z"
         return {
             "ms.watermark": [
                 {"name": "system", "type": "datetime", "range": {"from": begin, "to": to}},
                 {"name": "id", "type": "unit", "units": list(self.units)},
             ],
+            "ms.timezone": self.place,
             "ms.work.unit.partition": self.kind,
             "ms.work.unit.partial.partition": self.partial,
             "ms.grace.period": f"PT{self.grace}H",
@@ -115,7 +125,7 @@ def runs(**fixed: Any) -> st.SearchStrategy[list[Run]]:
     """Any sequence of runs; what is given here is the same in all of them."""
     varying: dict[str, st.SearchStrategy[Any]] = {
         "hours": st.integers(0, 24 * 20),
-        "kind": st.sampled_from(["none", "hourly", "daily", "weekly"]),
+        "kind": st.sampled_from([*SIMPLE, "monthly", SPLIT]),
         "start": st.integers(0, 30),
         "end": st.none() | st.integers(0, 24 * 20),
         "units": st.lists(st.sampled_from(UNITS), min_size=1, unique=True).map(tuple),
@@ -124,6 +134,7 @@ def runs(**fixed: Any) -> st.SearchStrategy[list[Run]]:
         "mode": st.sampled_from(["reduce", "wait"]),
         "cap": st.none() | st.integers(1, 5),
         "partial": st.booleans(),
+        "place": st.sampled_from(PLACES),
         "failed": st.frozensets(st.integers(0, 6)),
     }
     shared = {name: strategy for name, strategy in fixed.items() if name in varying}
@@ -165,11 +176,12 @@ def hours(unit: str | None, low: int, high: int) -> set[tuple[str, int]]:
     return {(str(unit), hour) for hour in range(first, last)}
 
 
-@given(runs(start=st.integers(0, 30), kind=st.sampled_from(["none", "hourly", "daily", "weekly"])))
+@given(runs(start=st.integers(0, 30), kind=st.sampled_from([*SIMPLE, "monthly"])))
 def test_plans_are_those_of_the_model(sequence: list[Run]) -> None:
     model, world = PlannerModel(), World()
     for each in sequence:
-        partitions = cut(each.kind, BEGIN + each.start * HOUR, each.to, ZoneInfo("UTC"), partial=each.partial)
+        begin, place = BEGIN + each.start * HOUR, ZoneInfo(each.place)
+        partitions = cut(each.kind, begin, each.to, place, partial=each.partial)
         wanted = model.plan(partitions, each.units, each.rules(), each.now)
         made = world.run(each)
         assert [_row(work) for work in made.units] == wanted
@@ -208,8 +220,9 @@ def finish(world: World, last: Run) -> None:
 
 @given(
     runs(
-        start=st.just(0),
-        kind=st.sampled_from(["none", "hourly", "daily", "weekly"]),
+        start=st.just(30),  # in every place later than the first of March
+        kind=st.sampled_from([*SIMPLE, "monthly", SPLIT]),
+        place=st.sampled_from(PLACES),
         grace=st.just(0),
         abstinent=st.sampled_from([0, 30]),
         mode=st.just("wait"),
@@ -220,20 +233,21 @@ def test_without_grace_everything_is_read_exactly_once(sequence: list[Run]) -> N
     for each in sequence:
         world.run(each)
     finish(world, sequence[-1])
-    assert world.read == Counter({(unit, hour): 1 for unit in UNITS for hour in range(24 * 20)})
+    assert world.read == Counter({(unit, hour): 1 for unit in UNITS for hour in range(30, 24 * 20)})
 
 
-@given(runs(grace=st.just(0), abstinent=st.just(0)))
+@given(runs(mode=st.just("wait")))
 def test_whatever_is_changed_everything_is_read_at_least_once(sequence: list[Run]) -> None:
     world = World()
     for each in sequence:
         world.run(each)
     last = sequence[-1]
     finish(world, last)
-    assert {(unit, hour) for unit in UNITS for hour in range(last.start, 24 * 20)} <= world.read.keys()
+    begin = max(last.start, 30) if last.kind == SPLIT else last.start
+    assert {(unit, hour) for unit in UNITS for hour in range(begin, 24 * 20)} <= world.read.keys()
 
 
-@given(runs(start=st.just(0), kind=st.sampled_from(["none", "daily"]), mode=st.just("reduce")))
+@given(runs(start=st.just(0), kind=st.sampled_from(SIMPLE), place=st.just("UTC"), mode=st.just("reduce")))
 def test_what_the_abstinent_period_leaves_out_is_shown(sequence: list[Run]) -> None:
     world = World()
     for each in sequence:
@@ -243,7 +257,7 @@ def test_what_the_abstinent_period_leaves_out_is_shown(sequence: list[Run]) -> N
     assert everything <= world.read.keys() | world.shown
 
 
-@given(runs(start=st.just(0), kind=st.sampled_from(["none", "hourly", "daily", "weekly"])))
+@given(runs())
 def test_no_range_goes_back_beyond_grace_or_is_empty(sequence: list[Run]) -> None:
     world = World()
     for each in sequence:
