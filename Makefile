@@ -8,6 +8,7 @@ POLARS_MAX_THREADS ?= 1
 export POLARS_MAX_THREADS
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
+WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
 .PHONY: help demo test check lint format bench docs lock clean environment
 
@@ -19,7 +20,7 @@ demo: environment ## a pipeline on Spark, watched while it runs: how far are we,
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
 test: environment ## all tests, on two processes
-	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
 
 check: environment ## the tests without Spark, in under a minute
 	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not chaos" $(ARGS)
@@ -34,7 +35,7 @@ format: environment ## lay the code out and sort its imports
 	@$(PYTHON_OF_VENV) -m ruff format .
 
 bench: environment ## the benchmarks: results checked, then timed
-	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m benchmarks $(ARGS)
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m benchmarks $(ARGS)
 
 docs: environment ## the documentation as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON_OF_VENV) -m mkdocs build --quiet --strict

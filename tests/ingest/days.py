@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import Plan, WorkUnit, load_job
-from slackwater.ingest.running import Amount, Watcher, run_job
+from slackwater.ingest.running import Approve, Watcher, run_job
 from slackwater.ingest.runs import Outcome
 from slackwater.ingest.spark.extraction import Extraction
 from slackwater.ingest.spark.shipping import Written
@@ -59,9 +58,9 @@ class Told:
     extraction: Extraction
     steps: Steps
 
-    def __call__(self, work: WorkUnit, approve: Callable[[Amount], None]) -> Written:
-        def approved(written: Written) -> None:
-            approve(written)
+    def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
+        def approved(amount: Written, number: int | None = None) -> None:
+            approve(amount, number)
             self.steps.tell("writing")
 
         self.steps.tell("reading")

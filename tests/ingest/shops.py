@@ -20,7 +20,7 @@ import yaml
 from slackwater.ingest.state import read_history
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, SECOND, instant, to_datetime
-from tests.ingest.test_extraction import execute
+from tests.ingest.copying import execute
 
 START: Final = instant("2024-01-01T00:00:00Z")
 SHOPS: Final = ("north", "south")

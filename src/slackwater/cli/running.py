@@ -79,11 +79,13 @@ def run(
             _show_plan(made, as_json=as_json)
             return
         from slackwater.ingest.spark.extraction import Extraction, check_runnable
+        from slackwater.ingest.spark.jdbc import jar_settings
         from slackwater.spark.session import session
 
         check_runnable(read)
         with ExitStack() as stack:
-            spark = session("slackwater ingest", config={"spark.ui.showConsoleProgress": "false"})
+            config = {"spark.ui.showConsoleProgress": "false", **jar_settings(read)}
+            spark = session("slackwater ingest", config=config)
             stack.callback(spark.stop)
             spark.sparkContext.setLogLevel("OFF")
             watcher = stack.enter_context(_Progress()) if _watched(as_json=as_json) else _Lines(quiet=as_json)

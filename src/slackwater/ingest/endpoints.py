@@ -57,7 +57,28 @@ class EndpointKeys(HttpKeys):
         None, alias="ms.source.type", description="what is read: `sql`, `files` or `http`"
     )
     source_url: Secret | None = Field(
-        None, alias="ms.source.url", description="the address of the database or of the HTTP API; never shown"
+        None,
+        alias="ms.source.url",
+        description=(
+            "the address of the database (`sqlite:///…`, `postgresql://…`, `jdbc:…`) or of the HTTP API; "
+            "never shown"
+        ),
+    )
+    source_jdbc_driver: Text | None = Field(
+        None,
+        alias="ms.source.jdbc.driver",
+        description="the class of the driver for a `jdbc:` address, if that does not announce itself",
+    )
+    source_jdbc_jars: Annotated[tuple[Text, ...], AsList] = Field(
+        (),
+        alias="ms.source.jdbc.jars",
+        description="a JSON list of the jar files of the driver, where Spark does not have them already",
+    )
+    source_jdbc_user: Text | None = Field(
+        None, alias="ms.source.jdbc.user", description="the user of a `jdbc:` address"
+    )
+    source_jdbc_password: Secret | None = Field(
+        None, alias="ms.source.jdbc.password", description="the password of a `jdbc:` address; never shown"
     )
     source_table: Identifier | None = Field(
         None, alias="ms.source.table", description="the table to read, with its schema if need be"

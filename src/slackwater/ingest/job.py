@@ -28,7 +28,7 @@ _LONGEST_VALUE: Final = 200
 _TAGS: Final = ("datetime", "unit")
 _NEVER_SHOWN: Final = {
     "ms.source.url", "ms.target.url", "ms.source.http.headers", "ms.source.http.body",
-    "ms.source.http.query", "ms.source.http.authentication",
+    "ms.source.http.query", "ms.source.http.authentication", "ms.source.jdbc.password",
 }  # fmt: skip
 _HIDDEN: Final = "'…'"
 _SHORTEST_SECRET: Final = 4

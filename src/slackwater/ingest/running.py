@@ -31,6 +31,7 @@ from slackwater.time import now as wall_clock
 
 _LONGEST_ERROR: Final = 2000
 _HIDDEN: Final = ("password", "sslpassword", "passfile")
+_IN_AN_ADDRESS: Final = re.compile(r"(?i)(?:password|pwd)=([^&;]+)")
 
 
 class Amount(Protocol):
@@ -234,8 +235,9 @@ class _Unit:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         remote = [line for line in lines if "Error: " in line or line.startswith("slackwater.")]
         text = str(error) if isinstance(error, SlackwaterError) else (remote[-1:] or lines or [""])[0]
-        for url in (self.job.settings.source_url, self.job.settings.target_url):
-            for secret in () if url is None else secrets_of(url.get_secret_value()):
+        settings = self.job.settings
+        for given in (settings.source_url, settings.target_url, settings.source_jdbc_password):
+            for secret in () if given is None else secrets_of(given.get_secret_value()):
                 text = text.replace(secret, "…")
         return self.job.secrets.mask(f"{type(error).__name__}: {text}"[:_LONGEST_ERROR])
 
@@ -245,11 +247,13 @@ def secrets_of(url: str) -> list[str]:
 
     >>> secrets_of("postgresql://app:a%20b@db.example/shop")
     ['postgresql://app:a%20b@db.example/shop', 'a%20b', 'a b', 'a+b']
+    >>> secrets_of("jdbc:derby:shop;user=app;password=a b")
+    ['jdbc:derby:shop;user=app;password=a b', 'a b']
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        return [url]
+        return [url, *_IN_AN_ADDRESS.findall(url)]
     given = parsed.normalized_query
     passwords = [parsed.password, *(one for name in _HIDDEN for one in given.get(name, ()))]
     written = re.search(r"//[^/@]*?:([^/]*)@", url)

@@ -40,6 +40,7 @@ from slackwater.ingest.spark.delta import DeltaTarget
 from slackwater.ingest.spark.directories import DirectoryTarget
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
 from slackwater.ingest.spark.http import read_http
+from slackwater.ingest.spark.jdbc import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
 from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
 
@@ -118,6 +119,8 @@ class Extraction:
     def _read_sql(self, work: WorkUnit, low: int) -> DataFrame:
         settings = self._settings
         assert settings.source_url is not None  # noqa: S101 - it was checked
+        if settings.source_url.get_secret_value().startswith(PREFIX):
+            return read_jdbc(self._spark, jdbc_reading(self._job, work, low))
         url = database(settings.source_url.get_secret_value())
         check_file(url)
         address, backend = address_of(url), url.get_backend_name()
@@ -230,7 +233,8 @@ def _source_problems(job: Job) -> list[Problem]:
     if kind == "http":
         return problems + http_problems(job)
     if kind == "sql":
-        if settings.source_url is not None:
+        problems += jdbc_problems(job)
+        if settings.source_url is not None and not settings.source_url.get_secret_value().startswith(PREFIX):
             problems += _address_problem("ms.source.url", settings.source_url.get_secret_value())
         if settings.source_table is None and settings.source_query is None:
             fix = "name a table, or write ms.source.query"
