@@ -13,6 +13,7 @@ NAMES = (
     "windows",
     "join",
     "planning",
+    "extraction",
     "streams",
     "cycles",
     "spark_windows",

@@ -1,0 +1,128 @@
+"""Rows a second out of PostgreSQL: by ADBC, as jobs read it, against Spark's own JDBC reader.
+
+Both read the same range in the same parts, on the same session. Before anything is timed, both have to give
+the same rows. Without the JDBC driver of PostgreSQL (`scripts/jdbc.sh`) there is nothing to compare with.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.report import Report
+from slackwater._database import database
+from slackwater.ingest import WHOLE, WorkUnit, parse_job
+from slackwater.ingest.queries import address_of, range_of_table
+from slackwater.ingest.spark.databases import Part, Reading, read_database
+from slackwater.ingest.spark.jdbc import jdbc_reading, read_jdbc
+from slackwater.spark.session import session
+from slackwater.time import SECOND, instant
+from tests.spark.postgres import PASSWORD, Server, running_server
+
+ROWS = int(os.environ.get("BENCH_ROWS", "2_000_000"))
+PARTS = 2
+RUNS = 3
+AIM = 2.0
+START = instant("2024-01-01T00:00:00Z")
+END = START + ROWS * SECOND
+_FILL = """
+CREATE TABLE orders AS SELECT
+    n AS id, to_timestamp(1704067200 + n) AS sold, 'customer-' || n % 100000 AS customer,
+    n * 0.25::float8 AS amount, n % 7 = 0 AS paid, 'goods of order ' || n || ', to be sent tomorrow' AS note
+FROM generate_series(0, {rows} - 1) AS n;
+CREATE INDEX ON orders (sold);
+ANALYZE orders;
+"""
+
+
+def _by_adbc(spark: SparkSession, url: str) -> DataFrame:
+    cuts = [START + (END - START) * number // PARTS for number in range(PARTS + 1)]
+    parts = tuple(
+        Part(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
+        for low, high in pairwise(cuts)
+    )
+    address = address_of(database(url))
+    return read_database(spark, Reading(address, "postgresql", "UTC", "UTC", "sold", parts))
+
+
+def _by_jdbc(spark: SparkSession, server: Server) -> DataFrame:
+    keys = {
+        "ms.source.url": f"jdbc:postgresql://127.0.0.1:{server.port}/bench", "ms.source.table": "orders",
+        "ms.source.jdbc.user": "tester", "ms.source.jdbc.password": PASSWORD, "ms.time.column": "sold",
+        "ms.source.jdbc.driver": "org.postgresql.Driver", "ms.source.partitions": PARTS,
+    }  # fmt: skip
+    return read_jdbc(spark, jdbc_reading(parse_job(keys), WorkUnit(START, END, WHOLE, START), START))
+
+
+Make = Callable[[], DataFrame]
+
+
+def _best(work: Callable[[Make], None], make: Make) -> float:
+    seconds = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        work(make)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def _measure(spark: SparkSession, server: Server, url: str, folder: Path) -> dict[str, tuple[float, float]]:
+    """Seconds by ADBC and by JDBC, for what is done with the rows."""
+    frames: list[Make] = [lambda: _by_adbc(spark, url), lambda: _by_jdbc(spark, server)]
+    sums = [
+        make().selectExpr("count(*)", "sum(cast(xxhash64(*) AS decimal(38, 0)))").collect() for make in frames
+    ]
+    assert sums[0] == sums[1], sums
+    assert sums[0][0][0] == ROWS
+
+    def into_nothing(make: Make) -> None:
+        make().write.format("noop").mode("overwrite").save()
+
+    def into_parquet(make: Make) -> None:
+        make().write.mode("overwrite").parquet(str(folder / "out"))
+
+    ways = {"read": into_nothing, "read and written to Parquet": into_parquet}
+    return {what: (_best(work, frames[0]), _best(work, frames[1])) for what, work in ways.items()}
+
+
+def run(report: Report) -> None:
+    """One section."""
+    driver = os.environ.get("POSTGRES_JDBC", "")
+    section = report.section(
+        "Extraction from PostgreSQL",
+        f"{ROWS:,} rows of six columns, {PARTS} parts, a server and Spark (`local[2]`) on the same machine; "
+        f"rows a second of wall time, best of {RUNS}. Both readers gave the same rows.",
+        ["", "ADBC, rows/s", "Spark's JDBC reader, rows/s", "ratio"],
+    )
+    if not Path(driver).is_file():
+        section.verdict("no JDBC driver of PostgreSQL: nothing to compare with")
+        report.show(section)
+        return
+    spark = session(
+        "slackwater benchmarks",
+        master="local[2]",
+        partitions=2,
+        config={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.jars": driver},
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        with running_server() as server, TemporaryDirectory() as folder:
+            url = server.create_database("bench")
+            with psycopg.connect(url) as connection:
+                connection.execute(_FILL.format(rows=ROWS).encode())
+            measured = _measure(spark, server, url, Path(folder))
+    finally:
+        spark.stop()
+    for what, (adbc, jdbc) in measured.items():
+        section.row(what, round(ROWS / adbc), round(ROWS / jdbc), f"{jdbc / adbc:.1f}")
+    adbc, jdbc = measured["read"]
+    met = "met" if jdbc / adbc >= AIM else "MISSED"
+    section.verdict(f"ADBC reads {jdbc / adbc:.1f} times as fast as JDBC (aim: {AIM:.0f} times): {met}")
+    report.show(section)
