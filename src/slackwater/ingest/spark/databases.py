@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,6 +28,13 @@ from slackwater.ingest.spark.sqlite_types import found_types, typed
 
 _WAITING: Final = "PRAGMA busy_timeout = 60000"
 """SQLite fails at once where another process writes, unless it is told how long to wait."""
+_CURSOR: Final = "slackwater"
+_POSTGRES_SETTINGS: Final = (
+    "SELECT set_config('TimeZone', $1, false), "
+    # a plan for all rows of the cursor, not for its first ones
+    "set_config('cursor_tuple_fraction', '1', false)"
+)
+_FEWEST_ROWS, _MOST_ROWS, _BATCH_BYTES = 1_000, 200_000, 16 << 20
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -63,8 +71,14 @@ class Reading:
             statement, ahead = typed(statement, kinds), 1
         with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
             self._prepare(cursor)
-            cursor.execute(statement.text, list(statement.parameters) or None)
-            for batch in cursor.fetch_record_batch():
+            given = list(statement.parameters) or None
+            if self.backend == "sqlite":
+                cursor.execute(statement.text, given)
+                batches = iter(cursor.fetch_record_batch())
+            else:
+                cursor.execute(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR {statement.text}", given)
+                batches = _fetched(connection)
+            for batch in batches:
                 yield self._shaped(batch.slice(ahead), part, schema)
                 ahead = 0
 
@@ -98,7 +112,7 @@ class Reading:
 
     def _prepare(self, cursor: Any) -> None:
         if self.backend == "postgresql":
-            cursor.execute("SELECT set_config('TimeZone', $1, false)", [self.posix_zone])
+            cursor.execute(_POSTGRES_SETTINGS, [self.posix_zone])
             cursor.fetchall()
         else:
             cursor.adbc_statement.set_options(**_SQLITE_ROWS)
@@ -113,7 +127,24 @@ class Reading:
                 keep = within(column, part.low, part.high)
             columns.append(column.cast(schema.field(name).type))
         shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
-        return shaped if keep is None else shaped.filter(keep)
+        return shaped if keep is None or pc.all(keep).as_py() else shaped.filter(keep)
+
+
+def _fetched(connection: Any) -> Iterator[pa.RecordBatch]:
+    """What the cursor of PostgreSQL gives, in batches of about one size, however long its rows are.
+
+    A statement with parameters would bring all of its rows at once.
+    """
+    rows = _FEWEST_ROWS
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+        while True:
+            cursor.execute(f"FETCH {rows} FROM {_CURSOR}")
+            batch = cursor.fetch_arrow_table().combine_chunks()
+            yield from batch.to_batches()
+            if batch.num_rows < rows:
+                return
+            rows = min(_MOST_ROWS, max(_FEWEST_ROWS, rows * _BATCH_BYTES // max(1, batch.nbytes)))
 
 
 @contextmanager
