@@ -29,6 +29,11 @@ def place_of(target: str, folder: Path) -> dict[str, Any]:
 
 def rows_of(spark: SparkSession, target: str, folder: Path) -> dict[int, dict[str, Any]]:
     """The rows of a target by their number, without their times."""
+    return dict(listed(spark, target, folder))
+
+
+def listed(spark: SparkSession, target: str, folder: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The same, also where a number is there twice."""
     if target == "sql":
         url = f"sqlite:///{folder}/copied.db"
         names = [name for (name,) in execute(url, "SELECT name FROM pragma_table_info('copied')")]
@@ -46,7 +51,8 @@ def rows_of(spark: SparkSession, target: str, folder: Path) -> dict[int, dict[st
             for row in csv.DictReader(text.splitlines())
         ]
         rows = [{**row, "id": int(str(row["id"]))} for row in rows]
-    return {row["id"]: {name: value for name, value in row.items() if name != "at"} for row in rows}
+    found = [(row["id"], {name: value for name, value in row.items() if name != "at"}) for row in rows]
+    return sorted(found, key=lambda row: row[0])
 
 
 @pytest.mark.parametrize("target", ["sql", "parquet", "csv", "delta"])
@@ -85,6 +91,18 @@ def test_columns_that_are_new_missing_or_changed(spark: SparkSession, tmp_path: 
     rows = rows_of(spark, target, tmp_path)
     assert set(rows) == set(range(15))
     assert rows[14] == {"id": 14, "name": None, "note": None}
+
+
+@pytest.mark.parametrize("target", ["sql", "parquet", "csv", "delta"])
+def test_slices_are_replaced_in_the_timezone_of_the_job(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)  # its times name no zone, so they are on the clocks of the job
+    keys = from_orders(source, **place_of(target, tmp_path), timezone="America/New_York", grace_period_days=1)
+    for day, count in ((3, 10), (4, 15)):
+        assert run(spark, tmp_path, f"2020-01-0{day}T12:00:00Z", keys).succeeded
+        assert [row[0] for row in listed(spark, target, tmp_path)] == list(range(count))
 
 
 def test_a_given_schema_is_what_is_read(spark: SparkSession, tmp_path: Path) -> None:

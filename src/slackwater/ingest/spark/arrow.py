@@ -69,6 +69,27 @@ def plain_column(column: pa.Array) -> pa.Array:
     return column
 
 
+def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose instants are in UTC: Spark gives them in the timezone of its session.
+
+    >>> local = pa.record_batch({"at": pa.array([0], pa.timestamp("us", tz="Europe/Berlin"))})
+    >>> in_utc(local).schema.types
+    [TimestampType(timestamp[us, tz=UTC])]
+    """
+    schema = pa.schema([one.with_type(_utc_type(one.type)) for one in batch.schema])
+    return batch if schema.equals(batch.schema) else batch.cast(schema)
+
+
+def _utc_type(given: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(given) and given.tz is not None:
+        return INSTANTS
+    if pa.types.is_list(given):
+        return pa.list_(given.value_field.with_type(_utc_type(given.value_type)))
+    if pa.types.is_struct(given):
+        return pa.struct([one.with_type(_utc_type(one.type)) for one in given.fields])
+    return given
+
+
 def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
     """A column as instants: times without a zone are on the clocks of ``zone``.
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.ingest.queries import time_value
-from slackwater.ingest.spark.arrow import INSTANTS, instants
+from slackwater.ingest.spark.arrow import INSTANTS, in_utc, instants
 from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"
@@ -135,8 +135,8 @@ def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zo
 
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows, highest
-            for batch in batches:
-                batch = batch.rename_columns(names)
+            for given in batches:
+                batch = in_utc(given.rename_columns(names))
                 if batch.num_rows:
                     rows += batch.num_rows
                     if watermark_column is not None:
