@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType
 
 import slackwater as sw
 from slackwater.spark.flat import FlatRows
-from slackwater.spark.panes import STRUCTURES
+from slackwater.spark.panes import PANE, STRUCTURES, UNBOUNDED, WORDS, pane_schema
 from slackwater.windows import ColumnarAccumulation
 
 pytestmark = pytest.mark.spark
@@ -33,7 +38,7 @@ def test_rows_are_the_same_on_either_way(
 ) -> None:
     rows = sw.stream(spark.sql(ROWS), event_time="at", watermark=sw.lag("5 seconds")).key_by(key)
     panes = rows.window(sw.fixed("10 seconds")).agg(last=last)
-    assert (FlatRows.of(panes.schema, STRUCTURES) is not None) is is_plain
+    assert (FlatRows.of(panes.schema, STRUCTURES, words=WORDS) is not None) is is_plain
     df = panes.to_df()
     assert df.schema == panes.schema
     assert {(shown(row[key]), shown(row["last"])) for row in df.collect()} == expected
@@ -44,3 +49,33 @@ def shown(value: object) -> object:
     if hasattr(value, "timestamp"):
         return int(value.timestamp() - 1_704_067_200)
     return value if value is None or isinstance(value, bool | str) else str(value)
+
+
+def test_what_panes_say_of_themselves_arrives_as_it_was_sent(spark: SparkSession) -> None:
+    """The words of a pane travel as one number: every combination of them, nulls among them, comes back."""
+    flat = FlatRows.of(pane_schema([], {"n": LongType()}), STRUCTURES, UNBOUNDED, WORDS)
+    assert flat is not None
+    every = [
+        {
+            "window_start": 0,
+            "window_end": 10,
+            "n": n,
+            "index": n,
+            "on_time_index": -n,
+            **dict(zip(WORDS, told, strict=True)),
+        }
+        for n, told in enumerate(product(*((None, *words) for words in WORDS.values())))
+    ]
+    sent = pd.concat(flat.frames(0, "{}", pl.DataFrame(every, infer_schema_length=None)))
+    arrived = flat.rows(spark.createDataFrame(sent.astype(object).where(sent.notna(), None), flat.sent))
+    told = {row["n"]: row["pane"].asDict() for row in arrived.collect()}
+    assert told == {row["n"]: {name: row[name] for name in PANE.names} for row in every}
+
+
+def test_a_word_that_nobody_knows_is_an_error_and_not_null() -> None:
+    flat = FlatRows.of(pane_schema([], {}), STRUCTURES, UNBOUNDED, WORDS)
+    assert flat is not None
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="NEVER"):
+        list(
+            flat.frames(0, "{}", pl.DataFrame({"timing": ["NEVER"], "window_start": [0], "window_end": [1]}))
+        )

@@ -2,13 +2,15 @@
 
 The last operator of a query need not pack its rows into a payload that another Python process unpacks:
 columns of numbers and texts go to the JVM as they are, and it makes the structures of them. Nested values
-would be taken apart row by row on that way, so rows that have some travel as payloads.
+would be taken apart row by row on that way, so rows that have some travel as payloads. Columns that can hold
+only a few words travel as one number: a word would be copied four times on its way, in every row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -46,6 +48,12 @@ _CONTROL: Final = StructType([StructField("bucket", IntegerType()), StructField(
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
+_PACKED: Final = "packed"
+
+Words = tuple[str, ...] | tuple[bool, ...]
+"""All that a column can hold besides null."""
+
+_NO_WORDS: Final[Mapping[str, Words]] = {}
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,8 @@ class FlatColumn:
 
     name: str
     kind: DataType
+    words: Words = ()
+    """What it can hold, if it is one of those that travel together."""
 
     @property
     def sent(self) -> DataType:
@@ -82,11 +92,13 @@ class FlatRows:
         schema: StructType,
         structures: Mapping[str, Mapping[str, str]],
         nothing: Mapping[str, int] = _NOTHING,
+        words: Mapping[str, Words] = _NO_WORDS,
     ) -> FlatRows | None:
         """For rows of this schema; None if a column is nested.
 
         ``structures`` are the columns that are made of several, by the name of each field in the schema
-        and in the operator; ``nothing`` are values that stand for none, by column.
+        and in the operator; ``nothing`` are values that stand for none, by column; ``words`` are the fields
+        of structures that hold only a few different values.
         """
         columns: list[FlatColumn] = []
         for field in schema:
@@ -94,7 +106,10 @@ class FlatRows:
             if made is None:
                 columns.append(FlatColumn(field.name, field.dataType))
             elif isinstance(field.dataType, StructType):
-                columns += [FlatColumn(made[inner.name], inner.dataType) for inner in field.dataType]
+                columns += [
+                    FlatColumn(made[inner.name], inner.dataType, words.get(made[inner.name], ()))
+                    for inner in field.dataType
+                ]
         if any(column.kind not in _PLAIN for column in columns):
             return None
         return cls(schema, tuple(columns), tuple(nothing.items()))
@@ -102,8 +117,13 @@ class FlatRows:
     @property
     def sent(self) -> StructType:
         """The schema on the way: a row for the report of each bucket, and the rows of panes."""
-        fields = [StructField(numbered(place), column.sent) for place, column in enumerate(self.columns)]
-        return StructType([*_CONTROL.fields, *fields])
+        fields = [
+            StructField(numbered(place), column.sent)
+            for place, column in enumerate(self.columns)
+            if not column.words
+        ]
+        packed = [StructField(_PACKED, IntegerType())] if any(column.words for column in self.columns) else []
+        return StructType([*_CONTROL.fields, *fields, *packed])
 
     def frames(self, bucket: int, report: str, rows: pl.DataFrame | None) -> Iterator[pd.DataFrame]:
         """The report of a bucket, and the rows that it emits, as Spark's stateful operators take them."""
@@ -113,8 +133,10 @@ class FlatRows:
             named = {
                 numbered(place): _sent(rows[column.name], column)
                 for place, column in enumerate(self.columns)
-                if column.name in rows.columns
+                if column.name in rows.columns and not column.words
             }
+            if _PACKED in target.names:
+                named[_PACKED] = rows.select(self._packed(rows.columns)).to_series().to_arrow()
             yield _pandas(target, rows.height, named)
         # Last, because Spark copies what it has observed so far with every row that follows.
         yield _pandas(target, 1, {"bucket": pa.array([bucket], pa.int32()), "report": pa.array([report])})
@@ -135,9 +157,32 @@ class FlatRows:
         return emitted.where(is_row).select(*made)
 
     def _column(self, place: int) -> Column:
+        made = self.columns[place]
+        if made.words:
+            digit = sql.expr(f"{_PACKED} div {self._base(place)} % {len(made.words) + 1}")
+            words = sql.array(sql.lit(None).cast(made.kind), *map(sql.lit, made.words))
+            return sql.element_at(words, (digit + 1).cast("int"))
         column = sql.col(f"`{numbered(place)}`")
-        timed = isinstance(self.columns[place].kind, TimestampType)
-        return sql.timestamp_micros(column) if timed else column
+        return sql.timestamp_micros(column) if isinstance(made.kind, TimestampType) else column
+
+    def _packed(self, given: Sequence[str]) -> pl.Expr:
+        """The columns of few words as the digits of one number, in which 0 is null."""
+        digits = (
+            _digit(column) * self._base(place)
+            for place, column in enumerate(self.columns)
+            if column.words and column.name in given
+        )
+        return sum(digits, start=pl.lit(0, pl.Int32))
+
+    def _base(self, place: int) -> int:
+        return prod(len(column.words) + 1 for column in self.columns[:place])
+
+
+def _digit(column: FlatColumn) -> pl.Expr:
+    word = pl.col(column.name)
+    if isinstance(column.kind, StringType):
+        word = word.cast(pl.Enum([str(word) for word in column.words])).to_physical()
+    return (word.cast(pl.Int32) + 1).fill_null(0)
 
 
 def _sent(values: pl.Series, column: FlatColumn) -> pa.Array:

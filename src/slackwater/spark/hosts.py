@@ -14,14 +14,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from slackwater.spark.panes import each_alone
+from slackwater.spark.panes import INVALID_KIND, LATE_KIND, PANE_KIND, each_alone
 from slackwater.spark.shipping import TIME
 from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.blobs import BlobStore
 
-PANE_KIND: Final = "pane"
-LATE_KIND: Final = "late"
-INVALID_KIND: Final = "invalid"
 APPLIED: Final = "apply:rows"
 """The name of the one accumulation of an `ApplyHost`: a list of rows."""
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from slackwater.spark.buffers import unpack
-from slackwater.spark.flat import without
+from slackwater.spark.flat import Words, without
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.base import TIME as ELEMENT_TIME
@@ -44,11 +44,22 @@ PANE: Final = StructType(
     ]
 )
 """What a pane says of itself. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
+PANE_KIND: Final = "pane"
+LATE_KIND: Final = "late"
+INVALID_KIND: Final = "invalid"
 STRUCTURES: Final[Mapping[str, Mapping[str, str]]] = {
     "window": {"start": "window_start", "end": "window_end"},
     "pane": {name: name for name in PANE.names},
 }
 """The columns of panes that are made of several, by what an operator calls these."""
+WORDS: Final[Mapping[str, Words]] = {
+    "timing": ("EARLY", "ON_TIME", "LATE"),
+    "is_first": (False, True),
+    "is_last": (False, True),
+    "retraction": (False, True),
+    "kind": (PANE_KIND, LATE_KIND, INVALID_KIND),
+}
+"""All that these fields of a pane can hold."""
 UNBOUNDED: Final = {"window_start": BEGINNING_OF_TIME, "window_end": END_OF_TIME}
 """The bounds of a window that has none: null says so better than a year that nothing can show."""
 

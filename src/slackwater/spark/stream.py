@@ -26,6 +26,7 @@ from slackwater.spark.operators import Keep, Operated
 from slackwater.spark.panes import (
     STRUCTURES,
     UNBOUNDED,
+    WORDS,
     PaneReader,
     empty_frame,
     pane_schema,
@@ -541,7 +542,7 @@ class Panes(Operated):
         With ``flush`` a streaming query ends: after the rows of its first batch every window fires, and
         what comes later is late. Run a bounded stream to its end first, then once more with ``flush``.
         """
-        flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED)
+        flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED, WORDS)
         return self.finished(self.schema, PaneReader(self.schema), flat, flush=flush)
 
     def upsert_to(
