@@ -55,6 +55,8 @@ class Days:
             for shop in self.shops:
                 shop.trade(day)
             while True:
+                if day == days - 1 and set(self.aims) == {"starting"} and not self.failures:
+                    self.stop()  # so that the next one starts
                 complete = self._try(day, self._drawn(days - day))
                 left = day == days - 1 and (self.aims or self.failures)
                 if complete and not left:
@@ -141,8 +143,6 @@ class Days:
     def _drawn(self, rest: int) -> str | None:
         """What happens this time."""
         cards = [aim for aim in self.aims if aim != "starting"] + self.failures
-        if not cards and self._program is None:
-            cards = self.aims
         likely = self.chance.random() < 1.2 * len(cards) / rest
         return self.chance.choice(cards) if cards and likely else None
 
