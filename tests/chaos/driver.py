@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
 
 from slackwater.spark.session import session
 from slackwater.spark.upsert import upsert_to
 from tests.chaos.queries import Query
+from tests.chaos.settings import QUICK, short_lived
 from tests.chaos.workload import Workload, workload
-
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that seldom lives long enough to gain from more."""
 
 
 def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends: bool) -> None:
@@ -26,16 +23,8 @@ def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends:
         master=master,
         partitions=2,
         config={
-            "spark.ui.enabled": "false",
-            "spark.driver.memory": "1g",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": QUICK,
+            **short_lived("tests.chaos.preloaded"),
             "spark.executor.extraJavaOptions": QUICK,
-            "spark.python.daemon.module": "tests.chaos.preloaded",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.session.timeZone": "UTC",
             "spark.executor.cores": "1",
             "spark.executor.memory": "700m",

@@ -24,7 +24,7 @@ from slackwater.ingest.spark.shipping import Written
 from slackwater.metadata.store import open_store
 from slackwater.spark.session import session
 from slackwater.time import instant
-from tests.chaos.driver import QUICK
+from tests.chaos.settings import short_lived
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,8 @@ def say(text: str) -> None:
 
 
 def main(folder: Path, stores: dict[str, str]) -> None:
-    spark = session(
-        "sixty days",
-        master="local[2]",
-        partitions=1,
-        config={
-            "spark.ui.enabled": "false",
-            "spark.driver.memory": "1g",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": QUICK,
-            "spark.python.daemon.module": "tests.ingest.preloaded",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        },
-    )
+    config = short_lived("tests.ingest.preloaded")
+    spark = session("sixty days", master="local[2]", partitions=1, config=config)
     spark.sparkContext.setLogLevel("OFF")
     say("ready")
     done = ""

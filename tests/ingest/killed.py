@@ -28,7 +28,7 @@ from slackwater.spark.session import session
 from slackwater.streams.catalog import Streams
 from slackwater.streams.transactions import TransactionalWriter
 from slackwater.time import instant
-from tests.chaos.driver import QUICK
+from tests.chaos.settings import short_lived
 from tests.ingest.copying import AXIS, from_orders
 
 POINTS: Final = ("approved", "swapping", "written")
@@ -49,17 +49,8 @@ def job_of(target: str, folder: Path, source: str, postgres: str) -> dict[str, A
 
 
 def main(folder: Path, source: str, postgres: str, point: str, now: str) -> None:
-    spark = session(
-        "killed",
-        master="local[2]",
-        partitions=2,
-        config={
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": QUICK,
-            "spark.ui.showConsoleProgress": "false",
-        },
-    )
+    config = short_lived("tests.ingest.preloaded")
+    spark = session("killed", master="local[2]", partitions=2, config=config)
     spark.sparkContext.setLogLevel("OFF")
     all_here = threading.Barrier(len(TARGETS), action=lambda: os.kill(os.getpid(), signal.SIGKILL))
     if point == "swapping":

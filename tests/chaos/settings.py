@@ -1,0 +1,22 @@
+"""Settings of Spark for a session that is killed before it would gain from anything that takes its time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def short_lived(preloaded: str) -> dict[str, str]:
+    """For a driver whose workers are forked from the module ``preloaded``."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.python.daemon.module": preloaded,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
