@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ SPARK = (
     PACKAGE / "ingest" / "spark",
     ROOT / "tests" / "spark",
 )
+
+# A JVM of a test seldom lives long enough to gain from a compiler and a collector that take their time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

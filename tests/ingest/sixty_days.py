@@ -27,7 +27,7 @@ from tests.support.programs import Program
 
 PHASES: Final = ("starting", "planned", "reading", "writing", "written", "recorded")
 """The last step of a job before it dies; ``written``: the target shows a unit, and the state does not."""
-_AIMS: Final = {"starting": 8, "reading": 5, "writing": 6, "written": 6, "recorded": 4, "day": 3}
+_AIMS: Final = {"starting": 14, "reading": 4, "writing": 4, "written": 4, "recorded": 3, "day": 2}
 _LONGEST_WAIT: Final = {"starting": 4.0, "reading": 0.7, "writing": 0.4, "day": 2.0}
 
 
