@@ -10,7 +10,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
-.PHONY: help demo test check lint format bench docs lock clean environment
+.PHONY: help demo test proof check lint format bench docs lock clean environment
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
@@ -19,8 +19,11 @@ help: ## show this list
 demo: environment ## a pipeline on Spark, watched while it runs: how far are we, and who holds it back
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
-test: environment ## all tests, on two processes
-	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 $(ARGS)
+test: environment ## all tests but the two that take many minutes, on two processes
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not proof" $(ARGS)
+
+proof: environment ## those two: a stream and a job that are killed again and again
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 -m proof $(ARGS)
 
 check: environment ## the tests without Spark, in under a minute
 	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not chaos" $(ARGS)

@@ -64,6 +64,7 @@ class Strikes:
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.chaos
+@pytest.mark.proof
 def test_a_driver_killed_twenty_times_leaves_the_truth(tmp_path: Path) -> None:
     source = random.Random(SEED)
     with running_server() as server, tempfile.TemporaryDirectory() as place:

@@ -13,6 +13,7 @@ from tests.spark.postgres import running_server
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.chaos
+@pytest.mark.proof
 def test_sixty_days_with_thirty_kills_leave_the_truth(tmp_path: Path) -> None:
     with running_server() as server:
         lived = live(tmp_path, server, days=60, seed=20_240_101)
