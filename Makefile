@@ -26,7 +26,7 @@ proof: environment ## those two: a stream and a job that are killed again and ag
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 -m proof $(ARGS)
 
 check: environment ## the tests without Spark, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 -m "not spark and not postgres and not chaos" $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not spark and not postgres and not chaos" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

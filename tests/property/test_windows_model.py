@@ -9,7 +9,7 @@ from tests.property import soak
 from tests.property.comparing import compare
 from tests.strategies.windows import Limits, Scenario, scenarios
 
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SETTINGS
@@ -28,6 +28,6 @@ def test_sessions(made: Scenario) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_seeded_scenarios(seed: int) -> None:
     """The first cases of what `python -m tests.property.soak` runs for hours."""
-    for number in range(25):
+    for number in range(12):
         made = soak.case(seed, number)
         assert soak.difference(made) is None, f"case {number} of seed {seed}"
