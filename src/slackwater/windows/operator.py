@@ -258,7 +258,7 @@ class WindowedOperator:
                 fix="give it to step as it is",
             )  # fmt: skip
         elements = self._columns.elements(self._columns.check(batch))
-        elements = elements.with_columns(batch.select(carried))
+        elements = elements.with_columns(batch.select(carried).get_columns())
         return Folded(self._windows.fold(elements, carried), self._columns.kinds(batch))
 
     # ---- the step
