@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
@@ -55,6 +55,16 @@ _TARGETS: Final = {
     "stream": ("target_url", "target_stream"),
     **dict.fromkeys((*_FOLDERS, "delta"), ("target_path",)),
 }
+
+
+class _Shared(TypedDict):
+    """What every target that replaces slices is told."""
+
+    time_column: str | None
+    watermark_column: str | None
+    zone: str
+    drift: str
+    job: str
 
 
 class Extraction:
@@ -171,7 +181,7 @@ class Extraction:
 
     def _made_target(self) -> Target:
         settings = self._settings
-        shared = {
+        shared: _Shared = {
             "time_column": settings.time_column,
             "watermark_column": settings.watermark_column,
             "zone": self._zone,
@@ -183,13 +193,13 @@ class Extraction:
         if settings.target_type != "sql":
             folder = local_folder(str(settings.target_path)) or Path()
             if settings.target_type == "delta":
-                return DeltaTarget(folder, **shared)  # type: ignore[arg-type]
-            return DirectoryTarget(folder, str(settings.target_type), **shared)  # type: ignore[arg-type]
+                return DeltaTarget(folder, **shared)
+            return DirectoryTarget(folder, str(settings.target_type), **shared)
         assert settings.target_url is not None  # noqa: S101 - it was checked
         url = database(settings.target_url.get_secret_value())
         address, backend = address_of(url), url.get_backend_name()
         key = settings.target_key if settings.target_mode == "merge" else ()
-        return TableTarget(address, backend, str(settings.target_table), key=key, **shared)  # type: ignore[arg-type]
+        return TableTarget(address, backend, str(settings.target_table), key=key, **shared)
 
     def _made_stream(self) -> StreamTarget:
         settings = self._settings
