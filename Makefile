@@ -25,8 +25,8 @@ test: environment ## all tests but the two that take many minutes, on two proces
 proof: environment ## those two: a stream and a job that are killed again and again
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 -m proof $(ARGS)
 
-check: environment ## the tests without Spark, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not spark and not postgres and not chaos" $(ARGS)
+check: environment ## the tests without Spark, with shorter searches, in under a minute
+	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not chaos" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

@@ -14,7 +14,9 @@ from tests.spark.postgres import Server, running_server
 from tests.stores import new_store
 
 # How long one example may take depends on who else uses the machine; the suite has its own limits.
-settings.register_profile("slackwater", deadline=None, print_blob=True)
+settings.register_profile("slackwater", deadline=None, print_blob=True, max_examples=100)
+# A shorter search, for what is run all the time; `make test` searches as long as the other says.
+settings.register_profile("quick", settings.get_profile("slackwater"), max_examples=30)
 settings.load_profile("slackwater")
 
 

@@ -52,7 +52,7 @@ def midnight(moment: datetime, place: ZoneInfo) -> datetime:
     on_a_day=st.booleans(),
     partial=st.booleans(),
 )
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_partitions_are_those_of_the_model(
     kind: Kind, zone: str, start: datetime, minutes: int, on_a_day: bool, partial: bool
 ) -> None:
