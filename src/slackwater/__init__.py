@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from slackwater.errors import (
     AfterDone,
+    AfterEnd,
     AsyncItemFailed,
     CorruptState,
     FunctionFailed,
@@ -161,6 +162,7 @@ __all__ = [
     "IDLE",
     "Accumulation",
     "AfterDone",
+    "AfterEnd",
     "AsyncItemFailed",
     "AsyncStage",
     "BufferHeader",

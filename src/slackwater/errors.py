@@ -98,6 +98,25 @@ class AfterDone(ProgressError):
         )
 
 
+class AfterEnd(ProgressError):
+    """Rows came in a batch after the one that had ended the stream; nothing of that batch was kept.
+
+    >>> print(AfterEnd())
+    rows came after the stream had ended: to_df(flush=True) tells the end with the first batch of a run, and \
+the source had more than it gave to that batch, or got more since; nothing of them was lost. Start again \
+with a new checkpoint: run the query to its end without flush, then once more with flush=True and a source \
+without a limit per batch
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "rows came after the stream had ended: to_df(flush=True) tells the end with the first batch of a "
+            "run, and the source had more than it gave to that batch, or got more since; nothing of them was "
+            "lost. Start again with a new checkpoint: run the query to its end without flush, then once more "
+            "with flush=True and a source without a limit per batch"
+        )
+
+
 class UnknownSource(ProgressError):
     """An input, origin or partition that was not declared."""
 

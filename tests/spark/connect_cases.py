@@ -122,6 +122,15 @@ def test_a_stream_into_memory_and_into_a_function(spark: SparkSession, tmp_path:
     assert sum(row["count"] for row in spark.read.json(target).collect()) == len(rows)
 
 
+def test_a_limited_source_is_refused_where_the_stream_is_to_end(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, FIXED.batches[0])
+    reader = spark.readStream.schema(spark.read.parquet(str(tmp_path / "in")).schema)
+    limited = reader.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    counts = stream(limited, event_time="at", watermark=lag("1 second")).window(windows.fixed("1 minute"))
+    with pytest.raises(InvalidArgument, match="limited by maxFilesPerTrigger = '1'"):
+        counts.agg(n=windows.count()).to_df(flush=True)
+
+
 def test_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     rows = as_batch(spark, RETRACTING, tmp_path)
     check(rows, expected(RETRACTING, [RETRACTING.batches], bounded=True), RETRACTING)

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from slackwater.errors import CorruptState
+from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.spark.buffers import Rejects, Result, Shipment, Tick, in_order, read_header
 from slackwater.spark.chunks import fresh_rows, with_chunks
 from slackwater.spark.hosts import Host, Taken
-from slackwater.spark.inputs import Heard, InputRules, Inputs, Judged, SavedInputs
+from slackwater.spark.inputs import Heard, InputRules, Inputs, Judged, SavedInputs, UpstreamRules
 from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.reports import BucketReport, KeyReport
@@ -101,6 +101,8 @@ class OperatorPlan:
         restarted = before is not None and run != before.run
         judged = inputs.advance(batch.heard, now, restarted=restarted)
         taken = batch.taken(self.inputs, judged, now)
+        if before is not None and before.ended and taken.fresh(self.inputs):
+            raise AfterEnd
         totals.ahead += judged.ahead
         totals.invalid += taken.invalid
         totals.dropped_duplicate += taken.dropped
@@ -164,6 +166,14 @@ class _Taken:
     rejects: list[pl.DataFrame]
     invalid: int
     dropped: int
+
+    def fresh(self, rules: Sequence[InputRules]) -> bool:
+        """Whether a source brought rows: what an operator sends after its end came of none."""
+        return any(
+            not isinstance(one, UpstreamRules)
+            and (bool(taken.folded) or (taken.rows is not None and taken.rows.height > 0))
+            for one, taken in zip(rules, self.inputs, strict=True)
+        )
 
 
 @dataclass(frozen=True)

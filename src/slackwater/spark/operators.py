@@ -16,9 +16,10 @@ from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.bucket import OperatorPlan
 from slackwater.spark.buffers import EMITTED
-from slackwater.spark.clock import clock_buffers
+from slackwater.spark.clock import Interval, clock_buffers
 from slackwater.spark.flat import FlatRows
 from slackwater.spark.hosts import Host
+from slackwater.spark.limits import check_unlimited
 from slackwater.spark.processor import BucketProcessor
 from slackwater.spark.reports import METRIC, observed
 from slackwater.spark.sources import Source
@@ -87,6 +88,9 @@ class Operated:
         if not self.is_streaming:
             plan = replace(plan, now=time.now())
         elif clocks:
+            if flush and isinstance(clocks[0], Interval):  # a clock of given times knows its last batch
+                for each in buffers:
+                    check_unlimited(each)
             buffers.append(clock_buffers(self.spark, clocks[0], self.buckets, end=flush))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(

@@ -104,7 +104,7 @@ def check_session(spark: SparkSession) -> None:
             "is not the state store that operators written in Python need",
             fix=f'set it to "{ROCKSDB}", or make the session with slackwater.session()',
         )
-    if _is_remote(spark):
+    if is_remote(spark):
         return
     started = shutil.which(spark.sparkContext.pythonExec)
     if WORKER_PYTHON not in os.environ and (started is None or not _is_this_interpreter(Path(started))):
@@ -121,6 +121,10 @@ def _is_this_interpreter(path: Path) -> bool:
     return path.parent == Path(sys.executable).parent and path.samefile(sys.executable)
 
 
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether the workers belong to a server of Spark Connect, whose interpreter is its own business."""
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the workers belong to a server of Spark Connect, whose interpreter is its own business.
+
+    >>> is_remote(session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"}))
+    False
+    """
     return type(spark).__module__.startswith("pyspark.sql.connect")
