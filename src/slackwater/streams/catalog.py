@@ -146,7 +146,7 @@ class Streams:
         ``columns`` is the schema of its events. ``data`` is where its files are: a folder, or the address of
         one that pyarrow can open; a folder beside the database if the store is embedded.
         """
-        scope, stream = _name(name)
+        scope, stream = scope_and_name(name)
         saved = _saved(settings)
         check_columns(columns := VALUE if columns is None else columns)
         if data is None and not self.store.is_embedded:
@@ -189,7 +189,7 @@ class Streams:
 
     def get(self, name: str) -> Stream:
         """The stream of that name."""
-        scope, stream = _name(name)
+        scope, stream = scope_and_name(name)
         query = sql.select(schema.streams).where(
             schema.streams.c.scope == scope, schema.streams.c.name == stream
         )
@@ -358,7 +358,16 @@ def stream_folder(store: MetadataStore, data: str | None, name: str, identity: i
     return open_folder(data if data is not None else f"{store.url.database}.data", f"{name}-{identity}")
 
 
-def _name(name: str) -> tuple[str, str]:
+def scope_and_name(name: str) -> tuple[str, str]:
+    """The two parts of a stream's name.
+
+    >>> scope_and_name("shop/bids")
+    ('shop', 'bids')
+    >>> scope_and_name("bids")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: stream = 'bids': is no name of a stream; write scope and name, as \
+"shop/bids", with letters, digits, ".", "_" and "-"
+    """
     if not _NAME.fullmatch(name):
         fix = 'write scope and name, as "shop/bids", with letters, digits, ".", "_" and "-"'
         raise InvalidArgument("stream", name, "is no name of a stream", fix=fix)

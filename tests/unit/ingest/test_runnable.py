@@ -28,10 +28,20 @@ def test_a_stream_takes_one_key_and_no_watermark_of_the_data() -> None:
     assert "ms.watermark.column = 'at': its last row would be read and appended again" in told
 
 
-def test_two_units_never_share_a_folder() -> None:
-    units = {"name": "site", "type": "unit", "units": [{"site": None}, {"site": ""}, {"site": "a"}]}
-    told = refused(target_type="parquet", target_path="out", watermark=[units])
-    assert "ms.target.path = {'site': None}: is the folder of two units" in told
+def test_the_name_of_a_stream_is_one_of_all_problems() -> None:
+    told = refused(target_type="stream", target_stream="shop orders", watermark_column="at")
+    assert "job has 3 problems" in told
+    assert "ms.target.url: is missing" in told
+    assert "ms.target.stream = 'shop orders': is no name of a stream; write scope and name, as" in told
+
+
+@pytest.mark.parametrize("units", [[{"site": None}, {"site": ""}], [{"site": ""}, {"site": "a"}]])
+def test_a_folder_cannot_be_named_after_an_empty_text(units: list[dict[str, str | None]]) -> None:
+    item = {"name": "site", "type": "unit", "units": units}
+    told = refused(target_type="parquet", target_path="out", watermark=[item])
+    assert "ms.target.path = {'site': ''}: is an empty text, which Spark would read back" in told
+    table = {"ms.target.type": "delta", "ms.target.path": "out", "ms.watermark": [item]}
+    check_runnable(parse_job({**SOURCE, **table}))
 
 
 def test_a_folder_is_no_address() -> None:

@@ -98,7 +98,7 @@ class DirectoryTarget:
     def _seen(self, where: Slice) -> Path:
         """The folder that a reader sees: named after the unit, as Spark names partitions."""
         parts = [
-            f"{quote(name, safe=' ')}={_NO_VALUE if not value else quote(value, safe=' ')}"
+            f"{quote(name, safe=' ')}={_NO_VALUE if value is None else quote(value, safe=' ')}"
             for name, value in where.unit.as_dict().items()
         ]
         return self.folder.joinpath(*parts or [_ROWS])

@@ -6,7 +6,6 @@ anything is read.
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +42,7 @@ from slackwater.ingest.spark.http import read_http
 from slackwater.ingest.spark.jdbc import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
 from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
+from slackwater.streams.catalog import scope_and_name
 
 _NEEDED: Final = {
     "sql": ("source_url",),
@@ -296,16 +296,22 @@ def _target_problems(job: Job) -> list[Problem]:
 
 
 def _folder_problems(job: Job) -> list[Problem]:
-    """A folder is named after the values of its unit, and has one name for no value and an empty one."""
-    named = Counter(tuple((name, value or None) for name, value in unit.values) for unit in job.units)
-    shared = [dict(values) for values, count in named.items() if count > 1]
-    fix = "write null or an empty text, not both"
-    return [Problem("ms.target.path", repr(one), "is the folder of two units", fix) for one in shared]
+    """A folder is named after the values of its unit. Spark reads one without a value as null, if at all."""
+    fix = "write null, filter such records out, or write to a table (sql or delta)"
+    reason = "is an empty text, which Spark would read back from the name of a folder as null"
+    empty = [unit.as_dict() for unit in job.units if "" in unit.as_dict().values()]
+    return [Problem("ms.target.path", repr(one), reason, fix) for one in empty]
 
 
 def _stream_problems(job: Job) -> list[Problem]:
     settings = job.settings
     problems = []
+    if settings.target_stream is not None:
+        try:
+            scope_and_name(settings.target_stream)
+        except InvalidArgument as error:
+            shown = repr(settings.target_stream)
+            problems.append(Problem("ms.target.stream", shown, error.reason, error.fix or ""))
     if len(settings.target_key) > 1:
         fix = "name one column, whose values say which events keep their order"
         problems.append(Problem("ms.target.key", repr(list(settings.target_key)), "has several columns", fix))
