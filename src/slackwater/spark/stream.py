@@ -7,45 +7,29 @@ makes it, not in a worker. Nothing runs until the DataFrame that `Panes.to_df` r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import WatermarkPolicy
 from slackwater.progress.stage import Retry
 from slackwater.spark.asynchronous import AsyncFunction, AsyncSource, async_call
 from slackwater.spark.buffers import bucket_ids
+from slackwater.spark.building import aggregated, applied, cogrouped
 from slackwater.spark.clock import Clocking, clocking
-from slackwater.spark.flat import FlatRows
-from slackwater.spark.hosts import APPLIED, ApplyHost, MergeHost, WindowHost
-from slackwater.spark.joins import Joined, check_sides, joined
-from slackwater.spark.operators import Keep, Operated
-from slackwater.spark.panes import (
-    STRUCTURES,
-    UNBOUNDED,
-    WORDS,
-    PaneReader,
-    empty_frame,
-    pane_schema,
-    value_types,
-)
+from slackwater.spark.emitted import EmittedPanes
+from slackwater.spark.joins import Joined, joined
+from slackwater.spark.operators import Keep
 from slackwater.spark.reading import ColumnLike, Headers, IngestionTime, Reading
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
-from slackwater.spark.sources import RETRACTION, PaneSource, Source
+from slackwater.spark.sources import PaneSource, Source
 from slackwater.time import DurationLike, Range, duration
-from slackwater.windows import ColumnarAccumulation, Global, Inherited, TimeBoundedJoin, Trigger, Window
-from slackwater.windows.applied import Applied
+from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
 from slackwater.windows.merge import How
-from slackwater.windows.operator import PANE_COLUMNS
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from slackwater.spark.upsert import Folding
 
 
 def stream(
@@ -326,31 +310,7 @@ class Windowed:
         Rows that came too late, and rows without a usable event time, are counted. With ``"emit"`` they
         come out as well, as rows of kind ``late`` and ``invalid`` that show their own values alone.
         """
-        if invalid not in ("count", "emit"):
-            raise InvalidArgument("invalid", invalid, "is not known", fix="use one of count, emit")
-        for name, accumulation in accumulations.items():
-            if not isinstance(accumulation, ColumnarAccumulation):
-                raise InvalidArgument(
-                    name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
-                )
-            for column in accumulation.inputs:
-                self.stream.field(name, column)
-        self._check_names([*self.stream.key, *accumulations])
-        host = WindowHost({**self.options, "accumulations": accumulations, "late": late, **self._signed()})
-        operator = host.operator  # whatever it refuses is refused here
-        used = [name for each in operator.accumulations.values() for name in each.inputs]
-        columns = tuple(dict.fromkeys([*self.stream.key, *used]))
-        inputs = StructType([self.stream.field("agg", name) for name in columns])
-        keys = [self.stream.field("key_by", name) for name in self.stream.key]
-        return Panes(
-            sources=self.stream.sources,
-            buckets=self.stream.buckets,
-            key=self.stream.key,
-            host=host,
-            columns=(columns,) * len(self.stream.sources),
-            schema=pane_schema(keys, value_types(inputs, operator.accumulations)),
-            invalid=invalid,
-        )
+        return Panes.of(aggregated(self.stream, self.options, accumulations, late=late, invalid=invalid))
 
     def apply(
         self,
@@ -383,38 +343,7 @@ class Windowed:
         >>> windowed.apply(spread, "spread int").schema.names
         ['window', 'spread', 'pane']
         """
-        mine = self.stream
-        made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-        if not isinstance(made, StructType):
-            raise InvalidArgument("schema", schema, "is no schema", fix='write "best bigint, bidder string"')
-        seen = [name for name in mine.sources[0].schema.names if name not in mine.key]
-        seen = seen if columns is None else list(columns)
-        fields = [mine.field("columns", name) for name in seen]
-        self._check_names([*mine.key, *made.names])
-        for name in made.names:
-            if name in (*mine.key, *PANE_COLUMNS, "kind"):
-                raise InvalidArgument("schema", name, "is used twice in the panes", fix="rename the column")
-        applied = Applied(
-            function=function,
-            columns=tuple(one.name for one in fields),
-            schema=dict(empty_frame(made).schema),
-            key=mine.key,
-            frame=frame,
-        )
-        host = ApplyHost({**self.options, "accumulations": {APPLIED: applied}, **self._signed()})
-        _ = host.operator  # whatever it refuses is refused here
-        return Panes(
-            sources=mine.sources,
-            buckets=mine.buckets,
-            key=mine.key,
-            host=host,
-            columns=(_distinct(*mine.key, *seen),) * len(mine.sources),
-            schema=pane_schema(
-                [mine.field("key_by", name) for name in mine.key],
-                {one.name: one.dataType for one in made},
-            ),
-            invalid="count",
-        )
+        return Panes.of(applied(self.stream, self.options, function, schema, columns=columns, frame=frame))
 
     def cogroup(
         self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: How = "cogroup"
@@ -426,54 +355,14 @@ class Windowed:
         side whose name is taken gets the suffix ``_right``. The lower of the two watermarks counts, and
         nothing fires by it until both are known. Both streams need a key.
         """
-        mine = self.stream
-        check_sides(mine, other)
-        self._check_names([*mine.key, *left, *right])
-        host = MergeHost({**self.options, "left": tuple(left), "right": tuple(right), "how": how})
-        operator = host.operator  # whatever it refuses is refused here
-        fields = [mine.field("left", name) for name in left], [other.field("right", name) for name in right]
-        values: dict[str, DataType]
-        if how == "cogroup":
-            values = {
-                side: ArrayType(StructType([StructField(one.name, one.dataType) for one in carried]))
-                for side, carried in zip(("left", "right"), fields, strict=True)
-            }
-        else:
-            _, empty = operator.step(operator.initial_state())
-            names = empty.panes.columns[len(mine.key) + 2 :]
-            types_of = [one.dataType for carried in fields for one in carried]
-            values = dict(zip(names, types_of, strict=False))
-        return Panes(
-            sources=mine.sources + other.sources,
-            buckets=mine.buckets,
-            key=mine.key,
-            host=host,
-            columns=(_distinct(*mine.key, *left), _distinct(*mine.key, *right)),
-            schema=pane_schema([mine.field("key_by", name) for name in mine.key], values),
-            invalid="count",
-        )
-
-    def _signed(self) -> dict[str, Any]:
-        """The option of an operator whose elements may be taken back."""
-        retracts = any(source.retracts for source in self.stream.sources)
-        return {"retractions": RETRACTION} if retracts else {}
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name in ("window", "pane"):
-                raise InvalidArgument(
-                    "name",
-                    name,
-                    "is used by the panes themselves",
-                    fix="rename the column or the accumulation",
-                )
+        return Panes.of(cogrouped(self.stream, other, self.options, left=left, right=right, how=how))
 
     def _with(self, **options: Any) -> Windowed:
         return replace(self, options={**self.options, **options})
 
 
 @dataclass(frozen=True)
-class Panes(Operated):
+class Panes(EmittedPanes):
     """The panes of a windowed stream; made by `Windowed.agg`. They are a stream again.
 
     >>> from slackwater.progress.generator import lag
@@ -486,27 +375,10 @@ class Panes(Operated):
     ['auction', 'window', 'bids', 'pane']
     """
 
-    schema: StructType
-    """Key columns, ``window{start,end}``, values, ``pane{timing, index, …, kind}``."""
-
-    @property
-    def watermark_key(self) -> str:
-        """The key of the watermark that goes on with the panes: the one that drove the windows."""
-        key: str = self.host.options["watermark_key"]
-        return key
-
-    @property
-    def retracts(self) -> bool:
-        """Whether panes are taken back."""
-        return self.host.options.get("mode") == "accumulating_and_retracting"
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The windows that panes are in: that of the operator, or those that it keeps."""
-        mine = self.host.options["window"]
-        if not isinstance(mine, Inherited):
-            return (mine,)
-        return tuple(window for source in self.sources for window in source.windows)
+    @classmethod
+    def of(cls, made: EmittedPanes) -> Panes:
+        """What was built, with the methods of a stream."""
+        return cls(**{each.name: getattr(made, each.name) for each in fields(made)})
 
     def key_by(self, *columns: str) -> Stream:
         """The panes as elements of the next operator, each at its timestamp, by these columns.
@@ -536,67 +408,6 @@ class Panes(Operated):
         """
         return self.elements().map_async(fn, schema, **options)
 
-    def to_df(self, *, flush: bool = False) -> DataFrame:
-        """The panes as a DataFrame: streaming if the input is, else everything fires at once.
-
-        With ``flush`` a streaming query ends: after the rows of its first batch every window fires, and
-        what comes later is late. Run a bounded stream to its end first, then once more with ``flush``.
-        """
-        flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED, WORDS)
-        return self.finished(self.schema, PaneReader(self.schema), flat, flush=flush)
-
-    def upsert_to(
-        self,
-        url: str,
-        table: str,
-        *,
-        fold: Folding | None = None,
-        create: bool = False,
-        identity: str | None = None,
-        flush: bool = False,
-    ) -> DataStreamWriter:
-        """A writer that keeps a table of PostgreSQL or SQLite at the current truth; give it a checkpoint.
-
-        One row for each key and window, or for each key where the window is global. See `upsert_to` of
-        `slackwater.spark.upsert` for ``fold``, ``create`` and ``identity``, and `to_df` for ``flush``.
-        """
-        from slackwater.spark.upsert import upsert_to
-
-        options = self._upserting(fold, create, identity)
-        return upsert_to(self.to_df(flush=flush), url, table, **options)
-
-    def upsert_once(
-        self,
-        url: str,
-        table: str,
-        *,
-        fold: Folding | None = None,
-        create: bool = False,
-        identity: str | None = None,
-    ) -> None:
-        """Fold the panes of a batch into a table; as `upsert_to`, in one transaction."""
-        from slackwater.spark.upsert import upsert_once
-
-        upsert_once(self.to_df(), url, table, **self._upserting(fold, create, identity))
-
-    def _upserting(self, fold: Folding | None, create: bool, identity: str | None) -> dict[str, Any]:
-        how = "apply" if isinstance(self.host, ApplyHost) else self.host.options.get("how", "cogroup")
-        if how != "cogroup":
-            raise InvalidArgument(
-                "how",
-                how,
-                "gives several rows for a key and window, of which a table would keep the last",
-                fix='use agg, or how="cogroup"; or write to_df() elsewhere',
-            )
-        return {
-            "key": self.key,
-            "windows": not all(isinstance(window, Global) for window in self.windows),
-            "mode": self.host.options.get("mode", "accumulating"),
-            "fold": fold,
-            "create": create,
-            "identity": identity,
-        }
-
     def elements(self) -> Stream:
         """The panes as elements of another operator, each at its timestamp."""
         for name, kept in (("late", self.host.options.get("late")), ("invalid", self.invalid)):
@@ -605,7 +416,3 @@ class Panes(Operated):
                     name, kept, "dropped rows cannot go on to another operator", fix=f'write {name}="count"'
                 )
         return Stream((PaneSource(self),), self.buckets)
-
-
-def _distinct(*names: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
