@@ -12,7 +12,7 @@ from typing import Final
 
 _SPECIAL: Final = re.compile(r"([\\*?\[\]{}])")
 _WILD: Final = re.compile(r"(?<!\\)[*?\[{]")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?=/)")
+_SCHEME: Final = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?=/)")
 _IN_CLASS: Final = re.compile(r"(?<!\\)([\[^])")
 _ALL_FOLDERS: Final = "**"
 _TOKEN: Final = re.compile(r"\\(.)|\[(\^|!)?((?:\\.|[^\]\\])+)\]|([*?{},])", re.DOTALL)

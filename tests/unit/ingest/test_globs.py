@@ -34,6 +34,7 @@ from slackwater.ingest.globs import escaped, expression_of, inside, root_of
         ("in/*.csv", "/shop/within/a.csv", False),
         ("hdfs://h:1/in/*", "/in/a", True),
         ("file:///in/*", "/in/a", True),
+        ("/in/a:/*.csv", "/in/a:/b.csv", True),
     ],
 )
 def test_a_pattern_means(pattern: str, path: str, matches: bool) -> None:
