@@ -7,9 +7,10 @@ two databases write parameters, quote names and compare times differently; that 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
+from itertools import chain
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -25,14 +26,55 @@ _NAME: Final = re.compile(r"(['\"]?)\{\{\s*([^{}]*?)\s*\}\}(['\"]?)")
 
 @dataclass(frozen=True)
 class Statement:
-    """SQL text and the values of its parameters, which are never shown.
+    """SQL text, cut where its parameters are, and their values, which are never shown.
 
-    >>> Statement("SELECT ?", ("a",))
-    Statement(text='SELECT ?')
+    >>> Statement(("SELECT ", ""), ("a",))
+    Statement(pieces=('SELECT ', ''))
     """
 
-    text: str
+    pieces: tuple[str, ...]
     parameters: tuple[Parameter, ...] = field(default=(), repr=False)
+
+    def text(self, backend: str) -> str:
+        """The text with its parameters as a database writes them.
+
+        >>> Statement(("SELECT ", ", ", ""), ("a", "b")).text("postgresql")
+        'SELECT $1, $2'
+        """
+        return self._joined(place_holder(number + 1, backend) for number in range(len(self.parameters)))
+
+    def without_parameters(self) -> tuple[str, tuple[str, ...]]:
+        """For PostgreSQL: the text without parameters, as COPY needs it, and the settings that it reads.
+
+        A time is a constant: nothing from outside is in it, and the server knows how many rows lie behind
+        it. A text is read from a setting, once, by a query of its own.
+
+        >>> Statement(("SELECT ", ""), ("a",)).without_parameters()
+        ("SELECT CAST((SELECT current_setting('slackwater.p1')) AS text)", ('a',))
+        >>> Statement(("SELECT ", ""), (to_datetime(0),)).without_parameters()
+        ("SELECT CAST('1970-01-01T00:00:00+00:00' AS timestamptz)", ())
+        """
+        places, settings = [], []
+        for value in self.parameters:
+            if isinstance(value, datetime):
+                places.append(f"CAST('{value.isoformat()}' AS timestamptz)")
+            else:
+                settings.append(value)
+                # the cast keeps it a value where a query in brackets would be rows, as after ANY
+                places.append(f"CAST((SELECT current_setting('{setting(len(settings))}')) AS text)")
+        return self._joined(places), tuple(settings)
+
+    def _joined(self, places: Iterable[str]) -> str:
+        return "".join(chain.from_iterable(zip(self.pieces, (*places, ""), strict=True)))
+
+
+def setting(number: int) -> str:
+    """The setting of PostgreSQL in which a text waits for the statement that reads it.
+
+    >>> setting(1)
+    'slackwater.p1'
+    """
+    return f"slackwater.p{number}"
 
 
 def quoted(name: str) -> str:
@@ -75,29 +117,30 @@ def time_value(at: int, backend: str) -> Parameter:
     return moment if backend == "postgresql" else moment.replace(tzinfo=None).isoformat(" ")
 
 
-def bind(query: str, values: Mapping[str, Parameter], backend: str) -> Statement:
+def bind(query: str, values: Mapping[str, Parameter]) -> Statement:
     """A query with every ``{{name}}`` as a parameter.
 
-    >>> bind("SELECT * FROM t WHERE a = {{id}} AND b = {{id}}", {"id": "7"}, "postgresql").text
+    >>> bind("SELECT * FROM t WHERE a = {{id}} AND b = {{id}}", {"id": "7"}).text("postgresql")
     'SELECT * FROM t WHERE a = $1 AND b = $2'
-    >>> bind("SELECT '{{id}}'", {"id": "7"}, "sqlite")
+    >>> bind("SELECT '{{id}}'", {"id": "7"})
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: ms.source.query = "'{{id}}'": is in quotes, where it would be text; \
 leave the quotes out
     """
+    pieces: list[str] = []
     parameters: list[Parameter] = []
-
-    def replace(found: re.Match[str]) -> str:
+    end = 0
+    for found in _NAME.finditer(query):
         if found[1] or found[3]:
             reason = "is in quotes, where it would be text"
             raise InvalidArgument("ms.source.query", found[0], reason, fix="leave the quotes out")
         if found[2] not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
             raise InvalidArgument("ms.source.query", found[2], "nothing is called so", fix=fix)
+        pieces.append(query[end : found.start()])
         parameters.append(values[found[2]])
-        return place_holder(len(parameters), backend)
-
-    return Statement(_NAME.sub(replace, query), tuple(parameters))
+        end = found.end()
+    return Statement((*pieces, query[end:]), tuple(parameters))
 
 
 def range_of_table(table: str, time_column: str | None, low: int, high: int, backend: str) -> Statement:
@@ -111,13 +154,12 @@ def range_of_table(table: str, time_column: str | None, low: int, high: int, bac
     """
     text = f"SELECT * FROM {quoted(table)}"  # noqa: S608 - a quoted name
     if time_column is None:
-        return Statement(text)
+        return Statement((text,))
     bounds: tuple[Parameter, Parameter] = (to_datetime(low), to_datetime(high))
     if backend == "sqlite":
         bounds = (f"{to_datetime(low - DAY):%Y-%m-%d}", f"{to_datetime(high + 2 * DAY):%Y-%m-%d}")
-    first, second = place_holder(1, backend), place_holder(2, backend)
     at = quoted_part(time_column)
-    return Statement(f"{text} WHERE {at} >= {first} AND {at} < {second}", bounds)
+    return Statement((f"{text} WHERE {at} >= ", f" AND {at} < ", ""), bounds)
 
 
 def address_of(url: URL) -> str:

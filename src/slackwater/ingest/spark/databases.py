@@ -7,7 +7,7 @@ which is most of the time that a small job takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,19 +22,14 @@ from sqlalchemy.engine import URL
 
 from slackwater._database import shown
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Statement, quoted, quoted_part
+from slackwater.ingest.queries import Statement, quoted, quoted_part, setting
 from slackwater.ingest.spark.arrow import INSTANTS, instants, no_times, plain_column, plain_field, within
 from slackwater.ingest.spark.sqlite_types import found_types, typed
 
 _WAITING: Final = "PRAGMA busy_timeout = 60000"
 """SQLite fails at once where another process writes, unless it is told how long to wait."""
-_CURSOR: Final = "slackwater"
-_POSTGRES_SETTINGS: Final = (
-    "SELECT set_config('TimeZone', $1, false), "
-    # a plan for all rows of the cursor, not for its first ones
-    "set_config('cursor_tuple_fraction', '1', false)"
-)
-_FEWEST_ROWS, _MOST_ROWS, _BATCH_BYTES = 1_000, 200_000, 16 << 20
+_COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(2 << 20)}
+"""What PostgreSQL streams by COPY comes in batches that stay in the caches of a processor."""
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -63,29 +58,33 @@ class Reading:
 
     def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as ``schema`` says."""
-        statement, ahead = part.statement, 0
-        if self.backend == "sqlite":
-            kinds = {one.name: one.type for one in schema}
-            if self.time_column is not None:
-                kinds[self.time_column] = pa.string()
-            statement, ahead = typed(statement, kinds), 1
         with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
-            self._prepare(cursor)
-            given = list(statement.parameters) or None
             if self.backend == "sqlite":
-                cursor.execute(statement.text, given)
-                batches = iter(cursor.fetch_record_batch())
+                ahead = self._ask_sqlite(cursor, part.statement, schema)
             else:
-                cursor.execute(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR {statement.text}", given)
-                batches = _fetched(connection)
-            for batch in batches:
+                ahead = self._ask_postgresql(cursor, part.statement)
+            for batch in cursor.fetch_record_batch():
                 yield self._shaped(batch.slice(ahead), part, schema)
                 ahead = 0
+
+    def _ask_sqlite(self, cursor: Any, statement: Statement, schema: pa.Schema) -> int:
+        kinds = {one.name: one.type for one in schema}
+        if self.time_column is not None:
+            kinds[self.time_column] = pa.string()
+        cursor.adbc_statement.set_options(**_SQLITE_ROWS)
+        cursor.execute(typed(statement, kinds), list(statement.parameters) or None)
+        return 1  # the row that shows the types
+
+    def _ask_postgresql(self, cursor: Any, statement: Statement) -> int:
+        text, settings = statement.without_parameters()
+        self._set(cursor, settings)
+        cursor.adbc_statement.set_options(**_COPY)
+        cursor.execute(f"{text}\n")  # should its last line be a comment
+        return 0
 
     def schema(self) -> pa.Schema:
         """The columns of what is read; SQLite has to be looked through for them."""
         with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
-            self._prepare(cursor)
             found = self._in_sqlite(cursor) if self.backend == "sqlite" else self._in_postgresql(cursor)
         at = self.time_column
         if at is not None:
@@ -105,17 +104,18 @@ class Reading:
         return found_types(cursor, (part.statement for part in self.parts), declared)
 
     def _in_postgresql(self, cursor: Any) -> dict[str, pa.DataType]:
+        self._set(cursor)
         statement = self.parts[0].statement
-        text = f"SELECT * FROM ({statement.text}) AS sample LIMIT 0"  # noqa: S608 - the job's own query
+        text = f"SELECT * FROM ({statement.text(self.backend)}\n) AS sample LIMIT 0"  # noqa: S608 - the job's own query
         cursor.execute(text, list(statement.parameters) or None)
         return {one.name: plain_field(one) for one in cursor.fetch_arrow_table().schema}
 
-    def _prepare(self, cursor: Any) -> None:
-        if self.backend == "postgresql":
-            cursor.execute(_POSTGRES_SETTINGS, [self.posix_zone])
-            cursor.fetchall()
-        else:
-            cursor.adbc_statement.set_options(**_SQLITE_ROWS)
+    def _set(self, cursor: Any, texts: Sequence[str] = ()) -> None:
+        """Tell PostgreSQL for this transaction where clocks stand, and the texts that a statement reads."""
+        names = ["TimeZone", *(setting(number) for number in range(1, len(texts) + 1))]
+        asked = ", ".join(f"set_config('{name}', ${place}, true)" for place, name in enumerate(names, 1))
+        cursor.execute(f"SELECT {asked}", [self.posix_zone, *texts])
+        cursor.fetchall()
 
     def _shaped(self, batch: pa.RecordBatch, part: Part, schema: pa.Schema) -> pa.RecordBatch:
         columns = []
@@ -128,23 +128,6 @@ class Reading:
             columns.append(column.cast(schema.field(name).type))
         shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
         return shaped if keep is None or pc.all(keep).as_py() else shaped.filter(keep)
-
-
-def _fetched(connection: Any) -> Iterator[pa.RecordBatch]:
-    """What the cursor of PostgreSQL gives, in batches of about one size, however long its rows are.
-
-    A statement with parameters would bring all of its rows at once.
-    """
-    rows = _FEWEST_ROWS
-    with connection.cursor() as cursor:
-        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
-        while True:
-            cursor.execute(f"FETCH {rows} FROM {_CURSOR}")
-            batch = cursor.fetch_arrow_table().combine_chunks()
-            yield from batch.to_batches()
-            if batch.num_rows < rows:
-                return
-            rows = min(_MOST_ROWS, max(_FEWEST_ROWS, rows * _BATCH_BYTES // max(1, batch.nbytes)))
 
 
 @contextmanager
@@ -173,7 +156,7 @@ def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> part = Part(Statement("SELECT 7 AS id, '1970-01-01 00:00:05' AS at"), 0, 10_000_000)
+    >>> part = Part(Statement(("SELECT 7 AS id, '1970-01-01 00:00:05' AS at",)), 0, 10_000_000)
     >>> reading = Reading(":memory:", "sqlite", "UTC", "UTC", "at", (part,))
     >>> read_database(spark, reading).select("id").collect()
     [Row(id=7)]

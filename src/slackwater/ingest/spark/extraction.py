@@ -157,7 +157,7 @@ class Extraction:
         times: dict[str, Parameter] = {
             name: time_value(at, backend) for name, at in (("low", low), ("high", high)) if name not in named
         }
-        return bind(settings.source_query, {**texts, **times}, backend)
+        return bind(settings.source_query, {**texts, **times})
 
     def _read_files(self, work: WorkUnit, low: int) -> DataFrame | None:
         settings = self._settings

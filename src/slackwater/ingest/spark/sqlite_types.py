@@ -51,11 +51,11 @@ def found_types(
 
     >>> from slackwater.ingest.spark.databases import connected
     >>> with connected(":memory:", "sqlite") as connection, connection.cursor() as cursor:
-    ...     found_types(cursor, [Statement("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL")], {})
+    ...     found_types(cursor, [Statement(("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL",))], {})
     {'a': DataType(string), 'b': DataType(null)}
     """
     given = list(statements)
-    cursor.execute(f"SELECT * FROM ({given[0].text}) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
+    cursor.execute(f"SELECT * FROM ({given[0].text('sqlite')}) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
     names = cursor.fetch_arrow_table().column_names
     seen: dict[str, set[str]] = {name: set() for name in names}
     for statement in given:
@@ -68,7 +68,7 @@ def _look(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping
     tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
     tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
     asked = ", ".join(f"MAX({test.format(quoted_part(name))})" for name in names for test in tests.values())
-    cursor.execute(f"SELECT {asked} FROM ({statement.text}) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
+    cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
     (answers,) = cursor.fetchall()
     for place, answer in enumerate(answers):
         if answer:
@@ -87,18 +87,18 @@ def _type_of(name: str, seen: set[str], declared: str) -> pa.DataType:
     return chosen
 
 
-def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> Statement:
-    """The statement with one type in each column, and one row before its rows that shows the types.
+def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> str:
+    """The text of a statement with one type in each column, and one row before its rows that shows the types.
 
     The driver takes the types of a column from the first rows.
 
-    >>> typed(Statement("SELECT a FROM t"), {"a": pa.float64()}).text
+    >>> typed(Statement(("SELECT a FROM t",)), {"a": pa.float64()})
     'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t) AS given'
     """
     first = ", ".join(f"{_FIRST[kind]} AS {quoted_part(name)}" for name, kind in columns.items())
     rows = ", ".join(_as(quoted_part(name), kind) for name, kind in columns.items())
-    text = f"SELECT {first} UNION ALL SELECT {rows} FROM ({statement.text}) AS given"  # noqa: S608 - the job's own query
-    return Statement(text, statement.parameters)
+    given = statement.text("sqlite")
+    return f"SELECT {first} UNION ALL SELECT {rows} FROM ({given}) AS given"  # noqa: S608 - the job's own query
 
 
 def _as(name: str, kind: pa.DataType) -> str:
