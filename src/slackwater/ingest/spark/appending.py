@@ -19,12 +19,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.errors import StreamExists, UnknownStream, WriterReplaced
 from slackwater.ingest.completeness import Completeness
-from slackwater.ingest.spark.drift import Columns, Fit, SchemaDrift, columns_of, fit, fitted
+from slackwater.ingest.spark.drift import Columns, Fit, SchemaDrift, fit
+from slackwater.ingest.spark.rows import Rows
 from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, ship
 from slackwater.streams.catalog import Stream, Streams
 from slackwater.streams.data import Part
@@ -83,17 +82,18 @@ class StreamTarget:
             writer = self._opened()
             return 0 if writer is None else writer.last_event_number
 
-    def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
-        """Append the rows of ``frame``, or none."""
+    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
+        """Append rows, or none."""
         told: list[Told] = []
         drift = None
-        if frame is not None:
-            whole = self._told_apart(frame, where)
+        if rows is not None:
+            times = {LOW: where.low, HIGH: where.high, READ_AT: self._clock()}
+            whole = rows.marked({**where.unit.as_dict(), **times})
             stream = self._stream_for(whole)
             if stream is not None:
-                fitting = self._fit(columns_of(whole), stream)
+                fitting = self._fit(whole.columns, stream)
                 drift = fitting.told
-                told = ship(fitted(whole, fitting.whole), _putting_aside(self._options), None, "UTC")
+                told = ship(whole.fitted(fitting.whole), _putting_aside(self._options), None, "UTC")
         written = Written.of(told, drift)
         parts = [part for one in told for part in _parts(one.payload)]
         with self._turn:
@@ -108,14 +108,6 @@ class StreamTarget:
                 self._complete.succeed(where.start, where.unit)
         return written
 
-    def _told_apart(self, frame: DataFrame, where: Slice) -> DataFrame:
-        for name, value in where.unit.as_dict().items():
-            frame = frame.withColumn(name, F.lit(value).cast("string"))
-        times = {LOW: where.low, HIGH: where.high, READ_AT: self._clock()}
-        for name, at in times.items():
-            frame = frame.withColumn(name, F.timestamp_micros(F.lit(at)))
-        return frame
-
     def _fit(self, found: Columns, stream: Stream) -> Fit:
         known = {one.name: one.type for one in stream.columns}
         optional = [name for name in (LOW, HIGH, READ_AT) if name not in known]
@@ -126,14 +118,14 @@ class StreamTarget:
             raise SchemaDrift(list(fitting.new), [], [], fix)
         return fitting
 
-    def _stream_for(self, frame: DataFrame) -> Stream | None:
+    def _stream_for(self, rows: Rows) -> Stream | None:
         """The stream, which is made of the columns if there is none; None while there are no rows either."""
         try:
             return self._options.open()
         except UnknownStream:
-            if frame.isEmpty():  # the types of its columns may be unknown
+            if rows.frame.isEmpty():  # the types of its columns may be unknown
                 return None
-            columns = pa.schema(list(fit(columns_of(frame), None, self._drift).whole.items()))
+            columns = pa.schema(list(fit(rows.columns, None, self._drift).whole.items()))
             with Streams.open(self._options.store) as streams, suppress(StreamExists):
                 streams.create(self._options.stream, columns=columns, data=self._data)
             return self._options.open()

@@ -8,10 +8,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+_SAMPLE: Final = 10_000
+"""The rows by which is decided how a column is written."""
 
 
 class Aside:
@@ -54,7 +59,14 @@ def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBat
     ...     pq.read_table(Path(folder, "a")).num_rows
     1
     """
-    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+    repeated = [name for name in first.schema.names if _repeats(first.column(name))]
+    with pq.ParquetWriter(path, first.schema, compression="zstd", use_dictionary=repeated) as writer:
         writer.write_batch(first)
         for batch in more:
             writer.write_batch(batch)
+
+
+def _repeats(column: pa.Array) -> bool:
+    """Whether values come again often enough for a dictionary, which costs more than all else where not."""
+    sample = column.slice(0, _SAMPLE)
+    return not pa.types.is_nested(sample.type) and 2 * pc.count_distinct(sample).as_py() <= len(sample)

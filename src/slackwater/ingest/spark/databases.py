@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
-from pyspark.sql.pandas.types import from_arrow_schema
 from sqlalchemy.engine import URL
 
 from slackwater._database import shown
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Statement, quoted, quoted_part, setting
 from slackwater.ingest.spark.arrow import INSTANTS, instants, no_times, plain_column, plain_field, within
+from slackwater.ingest.spark.rows import Parts, Rows
 from slackwater.ingest.spark.sqlite_types import found_types, typed
 
 _WAITING: Final = "PRAGMA busy_timeout = 60000"
@@ -151,32 +151,28 @@ def connected(address: str, backend: str) -> Iterator[Any]:
         yield connection
 
 
-def read_database(spark: SparkSession, reading: Reading) -> DataFrame:
-    """A frame of what ``reading`` says; the columns are looked up now, the rows when it runs.
+def read_database(spark: SparkSession, reading: Reading) -> Rows:
+    """The rows of what ``reading`` says; the columns are looked up now, the rows when a task runs.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> part = Part(Statement(("SELECT 7 AS id, '1970-01-01 00:00:05' AS at",)), 0, 10_000_000)
     >>> reading = Reading(":memory:", "sqlite", "UTC", "UTC", "at", (part,))
-    >>> read_database(spark, reading).select("id").collect()
+    >>> read_database(spark, reading).frame.select("id").collect()
     [Row(id=7)]
     """
     known = reading.schema()
     unknown = [one.name for one in known if pa.types.is_null(one.type)]
     found = pa.schema([(one.name, pa.string() if one.name in unknown else one.type) for one in known])
-    saved = found.serialize().to_pybytes()
 
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = pa.ipc.read_schema(pa.py_buffer(saved))
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from reading.read(reading.parts[number], schema)
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        return reading.read(reading.parts[number], found)
 
-    count = len(reading.parts)
-    frame = spark.range(0, count, 1, count).mapInArrow(read, from_arrow_schema(found))
+    parts = Parts(len(reading.parts), found, read)
+    frame = parts.frame(spark)
     for name in unknown:  # nothing but nulls: they go into a column of any type
         frame = frame.withColumn(name, F.lit(None))
-    return frame
+    return Rows(frame, parts)
 
 
 def check_times(address: str, table: str, column: str) -> None:

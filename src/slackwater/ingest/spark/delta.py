@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import quoted_part
 from slackwater.ingest.spark.aside import Aside, write_parquet
-from slackwater.ingest.spark.drift import Columns, columns_of, fit, fitted
-from slackwater.ingest.spark.shipping import Approve, Slice, Written, marked, marks_of, ship
+from slackwater.ingest.spark.drift import Columns, fit
+from slackwater.ingest.spark.rows import Rows
+from slackwater.ingest.spark.shipping import Approve, Slice, Written, marks_of, ship
 from slackwater.time import format_instant
 
 _ASIDE: Final = "_slackwater"
@@ -40,16 +40,16 @@ class DeltaTarget:
     _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
     _aside: Aside = field(default_factory=Aside, repr=False, compare=False)
 
-    def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
-        """Put the rows of ``frame``, or none, in place of a slice."""
-        if frame is None:
+    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
+        """Put rows, or none, in place of a slice."""
+        if rows is None:
             return self._emptied(where, approve)
-        whole = marked(frame, marks_of(where, self.time_column))
+        whole = rows.marked(marks_of(where, self.time_column))
         while True:
             with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
-                fitting = fit(columns_of(whole), self._known(), self.drift)
+                fitting = fit(whole.columns, self._known(), self.drift)
                 columns = fitting.whole
-                told = ship(fitted(whole, columns), _putting_aside(aside), self.watermark_column, self.zone)
+                told = ship(whole.fitted(columns), _putting_aside(aside), self.watermark_column, self.zone)
                 if not told:  # the types of its columns may be unknown
                     return self._emptied(where, approve)
                 written = Written.of(told, fitting.told)

@@ -24,11 +24,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from slackwater.ingest.spark.arrow import INSTANTS, instants, within
 from slackwater.ingest.spark.aside import Aside, write_parquet
-from slackwater.ingest.spark.drift import Columns, Fit, columns_of, fit, fitted
+from slackwater.ingest.spark.drift import Columns, Fit, fit
+from slackwater.ingest.spark.rows import Rows
 from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, ship
 from slackwater.time import instant
 
@@ -53,16 +53,16 @@ class DirectoryTarget:
     _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
     _aside: Aside = field(default_factory=Aside, repr=False, compare=False)
 
-    def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
-        """Put the rows of ``frame``, or none, in place of a slice."""
+    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
+        """Put rows, or none, in place of a slice."""
         while True:
             with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
                 told: list[Told] = []
                 fitting = Fit({})
-                if frame is not None:
-                    shaped = frame.drop(*where.unit.as_dict())
-                    fitting = fit(columns_of(shaped), _columns_of(self.folder), self.drift)
-                    chosen = fitted(shaped, fitting.whole)
+                if rows is not None:
+                    shaped = rows.without(where.unit.as_dict())
+                    fitting = fit(shaped.columns, _columns_of(self.folder), self.drift)
+                    chosen = shaped.fitted(fitting.whole)
                     told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
                 written = Written.of(told, fitting.told)
                 approve(written)

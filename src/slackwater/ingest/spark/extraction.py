@@ -7,6 +7,7 @@ anything is read.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypedDict
@@ -40,6 +41,7 @@ from slackwater.ingest.spark.directories import DirectoryTarget
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
 from slackwater.ingest.spark.http import read_http
 from slackwater.ingest.spark.jdbc import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
+from slackwater.ingest.spark.rows import Rows
 from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
 from slackwater.streams.catalog import scope_and_name
@@ -96,41 +98,46 @@ class Extraction:
         """
         low = work.start if self._settings.time_column is None else work.low
         with ExitStack() as afterwards:
-            frame = self._read(work, low, afterwards)
-            return self._target.replace(frame, Slice(work.unit, work.start, low, work.high), approve)
+            rows = self._read(work, low, afterwards)
+            return self._target.replace(rows, Slice(work.unit, work.start, low, work.high), approve)
 
-    def _read(self, work: WorkUnit, low: int, afterwards: ExitStack) -> DataFrame | None:
-        frame: DataFrame | None
-        if self._settings.source_type == "http":
-            reading = reading_of(self._job, work, low)
-            columns, at = self._settings.schema_columns, self._settings.time_column
-            frame = read_http(self._spark, reading, columns, at, afterwards)
-        elif self._settings.source_type == "sql":
-            frame = self._read_sql(work, low)
-        else:
-            frame = self._read_files(work, low)
-        if frame is None:
+    def _read(self, work: WorkUnit, low: int, afterwards: ExitStack) -> Rows | None:
+        rows = self._read_source(work, low, afterwards)
+        if rows is None:
             return None
-        columns = self._settings.schema_columns
+        frame, columns = rows.frame, self._settings.schema_columns
         if columns is not None:
             frame = frame.select(*(F.col(f"`{one.name}`").cast(one.type).alias(one.name) for one in columns))
+            rows = Rows(frame)
         at = self._settings.time_column
         if at is None:
-            return frame
+            return rows
         if at not in frame.columns:
             known = ", ".join(frame.columns)
             raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
         time = F.col(f"`{at}`").cast("timestamp")
         micros = F.unix_micros(time)
-        return frame.withColumn(at, time).where((micros >= low) & (micros < work.high))
+        # what tasks read by themselves lies within the range already
+        return replace(rows, frame=frame.withColumn(at, time).where((micros >= low) & (micros < work.high)))
 
     # ---- sources
 
-    def _read_sql(self, work: WorkUnit, low: int) -> DataFrame:
+    def _read_source(self, work: WorkUnit, low: int, afterwards: ExitStack) -> Rows | None:
+        if self._settings.source_type == "sql":
+            return self._read_sql(work, low)
+        if self._settings.source_type == "http":
+            reading = reading_of(self._job, work, low)
+            columns, at = self._settings.schema_columns, self._settings.time_column
+            frame = read_http(self._spark, reading, columns, at, afterwards)
+        else:
+            frame = self._read_files(work, low)
+        return None if frame is None else Rows(frame)
+
+    def _read_sql(self, work: WorkUnit, low: int) -> Rows:
         settings = self._settings
         assert settings.source_url is not None  # noqa: S101 - it was checked
         if settings.source_url.get_secret_value().startswith(PREFIX):
-            return read_jdbc(self._spark, jdbc_reading(self._job, work, low))
+            return Rows(read_jdbc(self._spark, jdbc_reading(self._job, work, low)))
         url = database(settings.source_url.get_secret_value())
         check_file(url)
         address, backend = address_of(url), url.get_backend_name()

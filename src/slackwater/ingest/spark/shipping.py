@@ -7,17 +7,16 @@ that is run again puts its rows elsewhere, and only the place that Spark accepte
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.ingest.queries import time_value
-from slackwater.ingest.spark.arrow import INSTANTS, in_utc, instants
+from slackwater.ingest.spark.arrow import INSTANTS, instants
+from slackwater.ingest.spark.rows import Batches, Rows
 from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"
@@ -79,15 +78,15 @@ class Approve(Protocol):
         """May this be swapped in? A target that appends says under which number."""
 
 
-PutAside = Callable[[Iterator[pa.RecordBatch], str], tuple[int, bytes | None]]
+PutAside = Callable[[Batches, str], tuple[int, bytes | None]]
 """What a task does with its rows, under a name of its own: how many bytes, and a payload to bring along."""
 
 
 class Target(Protocol):
     """Where rows go."""
 
-    def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
-        """Put the rows of ``frame``, or none, in place of a slice."""
+    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
+        """Put rows, or none, in place of a slice."""
 
 
 def marks_of(where: Slice, time_column: str | None) -> dict[str, str | None]:
@@ -103,42 +102,27 @@ def marks_of(where: Slice, time_column: str | None) -> dict[str, str | None]:
     return marks
 
 
-def marked(frame: DataFrame, marks: Mapping[str, str | None]) -> DataFrame:
-    """A frame with the columns by which its rows are known.
-
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> marked(spark.range(1), {"site": "7"}).collect()
-    [Row(id=0, site='7')]
-    """
-    for name, value in marks.items():
-        frame = frame.withColumn(name, F.lit(value).cast("string"))
-    return frame
-
-
-def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zone: str) -> list[Told]:
+def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: str) -> list[Told]:
     """Let every task put its rows aside, and gather what they tell; tasks without rows tell nothing.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> def put_aside(batches, place):
     ...     return sum(batch.num_rows for batch in batches) * 8, None
-    >>> sum(one.rows for one in ship(spark.range(5), put_aside, None, "UTC"))
+    >>> sum(one.rows for one in ship(Rows(spark.range(5)), put_aside, None, "UTC"))
     5
     """
-    told_schema, told_text, names = _TOLD, _TOLD_AS_TEXT, frame.columns
-    # mapInArrow takes a dot in the name of a column for a field of a struct
-    plain = frame.toDF(*(f"c{number}" for number in range(len(names))))
+    told_schema, told_text = _TOLD, _TOLD_AS_TEXT
+    frame, rows_of = rows.in_tasks()
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, highest = 0, None
+    def work(batches: Batches) -> Batches:
+        count, highest = 0, None
 
-        def counted() -> Iterator[pa.RecordBatch]:
-            nonlocal rows, highest
-            for given in batches:
-                batch = in_utc(given.rename_columns(names))
+        def counted() -> Batches:
+            nonlocal count, highest
+            for batch in rows_of(batches):
                 if batch.num_rows:
-                    rows += batch.num_rows
+                    count += batch.num_rows
                     if watermark_column is not None:
                         seen = instants(batch.column(watermark_column), zone, watermark_column)
                         newest = pc.max(seen).cast(INSTANTS).cast(pa.int64()).as_py()
@@ -147,9 +131,9 @@ def ship(frame: DataFrame, put_aside: PutAside, watermark_column: str | None, zo
 
         place = uuid.uuid4().hex
         size, payload = put_aside(counted(), place)
-        if rows:
-            told = [[place], [rows], [size], [highest], [payload]]
+        if count:
+            told = [[place], [count], [size], [highest], [payload]]
             columns = [pa.array(each, kind) for each, kind in zip(told, told_schema.types, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=told_schema)
 
-    return [Told(*row) for row in plain.mapInArrow(work, told_text).collect()]
+    return [Told(*row) for row in frame.mapInArrow(work, told_text).collect()]

@@ -13,7 +13,7 @@ import io
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
@@ -26,8 +26,9 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Parameter, place_holder, quoted, quoted_part, time_value
 from slackwater.ingest.spark.database_types import column_type, is_foreign, taken
 from slackwater.ingest.spark.databases import connected
-from slackwater.ingest.spark.drift import Columns, columns_of, fit, fitted
-from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, marked, marks_of, ship
+from slackwater.ingest.spark.drift import Columns, fit
+from slackwater.ingest.spark.rows import Rows
+from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, marks_of, ship
 
 _STAGED: Final = "slackwater_ingest_"
 _ROW: Final = "slackwater_row"
@@ -50,24 +51,24 @@ class TableTarget:
     _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
     _used: list[str] = field(default_factory=list, repr=False, compare=False)
 
-    def replace(self, frame: DataFrame | None, where: Slice, approve: Approve) -> Written:
-        """Put the rows of ``frame``, or none, in place of a slice."""
+    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
+        """Put rows, or none, in place of a slice."""
         self._clear()
-        if frame is None:
+        if rows is None:
             return self._emptied(where, approve)
-        whole = marked(_flat(frame), marks_of(where, self.time_column))
+        whole = replace(rows, frame=_flat(rows.frame)).marked(marks_of(where, self.time_column))
         absent = [name for name in self.key if name not in whole.columns]
         if absent:
             known = ", ".join(whole.columns)
             raise InvalidArgument("ms.target.key", absent[0], "is not read", fix=f"there are {known}")
         while True:
-            found = columns_of(whole)
+            found = whole.columns
             fitting = fit(found, self._known_for(found), self.drift)
             columns = fitting.written
             staged = f"{self._staged_by}{uuid.uuid4().hex[:8]}_"
             try:
                 putting = self._putting_aside(staged)
-                told = ship(fitted(whole, columns), putting, self.watermark_column, self.zone)
+                told = ship(whole.fitted(columns), putting, self.watermark_column, self.zone)
                 if not told:  # the types of its columns may be unknown
                     return self._emptied(where, approve)
                 written = Written.of(told, fitting.told)

@@ -1,0 +1,89 @@
+"""Rows that tasks read themselves are those of the frame, and where Spark would change them, it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from slackwater.ingest.spark.aside import write_parquet
+from slackwater.ingest.spark.rows import Parts, Rows
+from slackwater.ingest.spark.shipping import ship
+from slackwater.time import DAY
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int32()), ("way", pa.string()), ("at", pa.timestamp("us", tz="UTC")),
+        ("price", pa.decimal128(9, 2)), ("pair", pa.list_(pa.int64())), ("a.b", pa.bool_()),
+    ]
+)  # fmt: skip
+
+
+def read(number: int) -> Iterator[pa.RecordBatch]:
+    columns = [[number], ["read by the task"], [DAY], ["1.50"], [[1, None]], [True]]
+    arrays = [pa.array(column).cast(one.type) for column, one in zip(columns, SCHEMA, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> Rows:
+    parts = Parts(3, SCHEMA, read)
+    return Rows(parts.frame(spark).withColumn("way", F.lit("by Spark")), parts)
+
+
+def shipped(rows: Rows, folder: Path) -> list[dict[str, Any]]:
+    def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
+        first = next(batches)
+        write_parquet(folder / place, first, batches)
+        return 0, None
+
+    told = ship(rows, put_aside, "at", "UTC")
+    assert {one.highest for one in told} == {DAY}
+    tables = [pq.read_table(folder / one.place) for one in told]
+    assert sum(one.rows for one in told) == sum(table.num_rows for table in tables)
+    return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["id"]))
+
+
+def test_what_spark_does_not_change_is_read_by_the_tasks_that_put_it_aside(
+    rows: Rows, tmp_path: Path
+) -> None:
+    marked = rows.marked({"site": "o'7", "none": None, "low": 0}).without(["pair"])
+    wanted = {"late": pa.int16(), **dict(reversed(marked.columns.items()))}
+    found = shipped(marked.fitted(wanted), tmp_path)
+    assert [(row["id"], row["way"]) for row in found] == [(number, "read by the task") for number in range(3)]
+    assert list(found[0]) == ["late", "low", "none", "site", "a.b", "price", "at", "way", "id"]
+    assert {name: found[0][name] for name in ("late", "low", "none", "site", "a.b")} == {
+        "late": None, "low": datetime(1970, 1, 1, tzinfo=UTC), "none": None, "site": "o'7", "a.b": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"id": pa.string()}, {"price": pa.decimal128(12, 2)}, {"site": pa.int64()}]
+)
+def test_what_has_another_type_goes_by_way_of_spark(
+    rows: Rows, tmp_path: Path, wanted: dict[str, pa.DataType]
+) -> None:
+    marked = rows.marked({"site": "7"})
+    found = shipped(marked.fitted({**marked.columns, **wanted}), tmp_path)
+    assert [(str(row["id"]), row["way"]) for row in found] == [
+        (str(number), "by Spark") for number in range(3)
+    ]
+
+
+def test_both_ways_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    parts = Parts(3, SCHEMA, read)
+    both = [Rows(parts.frame(spark), parts), Rows(parts.frame(spark))]
+    marks: dict[str, str | int | None] = {"site": None, "way": "given", "low": 5}
+    ways = [one.marked(marks) for one in both]
+    found = [shipped(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]
+    assert found[0] == found[1]
+    assert found[0][0]["way"] == "given"
