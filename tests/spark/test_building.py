@@ -14,7 +14,7 @@ from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.generator import lag
 from slackwater.spark.buffers import bucket_ids, spark_hash
 from slackwater.spark.clock import Ticks
-from slackwater.spark.session import ROCKSDB, STATE_STORE, check_session, settings
+from slackwater.spark.session import ROCKSDB, STATE_STORE, check_session, session, settings
 from slackwater.spark.stream import stream
 
 pytestmark = pytest.mark.spark
@@ -153,3 +153,18 @@ def test_buckets_spread_over_partitions_as_computed(spark: SparkSession) -> None
     frame = spark.createDataFrame([(bucket,) for bucket in ids], "bucket int").repartition(3, "bucket")
     counts = frame.groupBy(sql.spark_partition_id()).count().collect()
     assert [row["count"] for row in counts] == [2, 2, 2]
+
+
+def test_checkpoints_on_a_local_disk_start_no_other_programs(spark: SparkSession) -> None:
+    assert "FileSystemBased" in str(spark.conf.get("spark.sql.streaming.checkpointFileManagerClass"))
+
+
+def test_the_way_of_checkpoints_that_somebody_chose_stays(spark: SparkSession) -> None:
+    name, kept = "spark.sql.streaming.checkpointFileManagerClass", "some.other.Manager"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, kept)
+    try:
+        session()
+        assert spark.conf.get(name) == kept
+    finally:
+        spark.conf.set(name, before)

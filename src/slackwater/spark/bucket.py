@@ -19,6 +19,7 @@ from slackwater.spark.buffers import Rejects, Result, Shipment, Tick, in_order, 
 from slackwater.spark.chunks import fresh_rows, with_chunks
 from slackwater.spark.hosts import Host, Taken
 from slackwater.spark.inputs import Heard, InputRules, Inputs, Judged, SavedInputs, UpstreamRules
+from slackwater.spark.nearby import NearbyBlobs
 from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.reports import BucketReport, KeyReport
@@ -57,6 +58,10 @@ class SavedBucket(Saved):
     inputs: SavedInputs
     operator: bytes
     totals: Totals
+    near: dict[str, bytes]
+    """Blobs of the operator that are small."""
+    far: list[str]
+    """The names of its others."""
 
 
 FORM: Final = SavedForm("bucket", "B", 1, SavedBucket)
@@ -86,13 +91,14 @@ class OperatorPlan:
         self,
         bucket: int,
         saved: bytes | None,
-        blobs: BlobStore,
+        store: BlobStore,
         buffers: Iterable[tuple[bytes, bytes | None]],
     ) -> BucketOutput:
         """Take the buffers of a batch, given the state that the last one left."""
         batch = _Batch.of(buffers, len(self.inputs))
         before = None if saved is None else FORM.unseal(saved)
         now, run = self._clock(before, batch)
+        blobs = NearbyBlobs(store) if before is None else NearbyBlobs(store, before.near, before.far)
         if before is None:
             inputs, state, totals = Inputs(self.inputs, now), self.host.initial_state(blobs), Totals()
         else:
@@ -114,6 +120,8 @@ class OperatorPlan:
         for name, count in output.counts.items():
             setattr(totals, name, getattr(totals, name) + count)
         rows = output.rows + [self.host.invalid(rejects) for rejects in taken.rejects]
+        operator = self.host.save(state)
+        blobs.settle()
         why = inputs.why()
         report = BucketReport(
             bucket=bucket,
@@ -132,7 +140,9 @@ class OperatorPlan:
             rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
             header=Result(bucket, now, run, ended, inputs.idle and not ended, dict(output.watermarks)),
             report=report,
-            state=FORM.seal(SavedBucket(now, run, ended, inputs.save(), self.host.save(state), totals)),
+            state=FORM.seal(
+                SavedBucket(now, run, ended, inputs.save(), operator, totals, blobs.near, sorted(blobs.far))
+            ),
         )
 
     def _clock(self, before: SavedBucket | None, batch: _Batch) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Where Spark hosts a bucket: `transformWithState`, with state in RocksDB.
 
-One value holds the small state of the bucket, one map the blobs of its windows. A call to the state
-store is a message to the JVM, so there are as many as the batch touches windows, never one per key.
+One map holds the small state of the bucket and the large blobs of its windows. A call to the state store is
+a message to the JVM, so there are at most as many as the batch touches windows, never one per key. A second
+variable for the small state would cost as much as all of its calls: each is set up anew in every batch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _BYTES: Final = StructType([StructField("bytes", BinaryType())])
 _NAME: Final = StructType([StructField("name", StringType())])
+_SMALL: Final = ("",)
+"""Under this name lies the small state; no blob has it."""
 
 
 class StateBlobs(MutableMapping[str, bytes]):
@@ -44,13 +47,8 @@ class StateBlobs(MutableMapping[str, bytes]):
     def __delitem__(self, name: str) -> None:
         self._state.removeKey((name,))
 
-    def pop(self, name: str, default: Any = None) -> Any:
-        """Drop a blob. What is dropped is not read first: that would be the dearer half."""
-        del self[name]
-        return default
-
     def __iter__(self) -> Iterator[str]:
-        return (str(name) for (name,) in self._state.keys())  # noqa: SIM118 - not a mapping
+        return (str(name) for (name,) in self._state.keys() if (name,) != _SMALL)  # noqa: SIM118 - no mapping
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -65,8 +63,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state; also called on the driver, to learn the names."""
-        self._small = handle.getValueState("bucket", _BYTES)
-        self._blobs = handle.getMapState("blobs", _NAME, _BYTES)
+        self._state = handle.getMapState("bucket", _NAME, _BYTES)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -78,11 +75,11 @@ class BucketProcessor(StatefulProcessor):
         (bucket,) = key
         buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
         # A missing value is asked for first: Spark logs a warning for each one that is read.
-        saved = self._small.get() if self._small.exists() else None
+        saved = self._state.getValue(_SMALL) if self._state.containsKey(_SMALL) else None
         output = self._plan.step(
-            int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._blobs), buffers
+            int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._state), buffers
         )
-        self._small.update((output.state,))
+        self._state.updateValue(_SMALL, (output.state,))
         report = msgspec.json.encode(output.report).decode()
         if self._flat is not None:
             yield from self._flat.frames(int(bucket), report, output.rows)

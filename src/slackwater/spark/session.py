@@ -27,6 +27,10 @@ PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 
 
 def settings(partitions: int | None = None) -> dict[str, str]:
@@ -86,6 +90,9 @@ def session(
         # A server of Spark Connect keeps what it was started with; whether that will do is checked below.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         spark = builder.getOrCreate()
+    if not is_remote(spark) and _is_local(spark) and spark.conf.get(_CHECKPOINTS, None) is None:
+        # Spark's usual way runs `readlink` eight times for every file that it writes to a local disk.
+        spark.conf.set(_CHECKPOINTS, _BY_FILE_SYSTEM)
     check_session(spark)
     return spark
 
@@ -119,6 +126,12 @@ def check_session(spark: SparkSession) -> None:
 def _is_this_interpreter(path: Path) -> bool:
     # The interpreters of two virtual environments may be one file; the folder tells what they can import.
     return path.parent == Path(sys.executable).parent and path.samefile(sys.executable)
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Whether everything runs on this machine, and files are on its disk unless their names say otherwise."""
+    files = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - no other way
+    return spark.sparkContext.master.startswith("local") and files.startswith("file:")
 
 
 def is_remote(spark: SparkSession) -> bool:
