@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
@@ -24,6 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from slackwater.errors import InvalidArgument
 from slackwater.spark.buffers import unpack
 from slackwater.spark.flat import Words, without
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
@@ -70,7 +72,12 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
     >>> empty_frame(StructType([StructField("n", LongType())])).rows()
     []
     """
-    return pl.DataFrame(to_arrow_schema(schema, timezone="UTC").empty_table())
+    try:
+        return pl.DataFrame(to_arrow_schema(schema, timezone="UTC").empty_table())
+    except PySparkTypeError as error:
+        raise InvalidArgument(
+            "columns", schema.names, f"have a type that cannot leave the JVM: {error}", fix="cast it"
+        ) from error
 
 
 def each_alone(
@@ -109,6 +116,15 @@ def value_types(schema: StructType, accumulations: Mapping[str, ColumnarAccumula
     {'n': LongType(), 'average': DoubleType()}
     """
     rows = empty_frame(schema).with_columns(pl.lit(0, pl.Int64).alias(ELEMENT_TIME))
+    for name, accumulation in accumulations.items():
+        for column in accumulation.inputs:
+            if not accumulation.takes(column, rows.schema[column]):
+                raise InvalidArgument(
+                    name,
+                    column,
+                    f"is of type {schema[column].dataType.simpleString()}, which has no {accumulation.name}",
+                    fix="cast it, or use another accumulation",
+                )
     values = each_alone(rows, accumulations, ELEMENT_TIME)
     types: dict[str, DataType] = {}
     for field in values.to_arrow(compat_level=pl.CompatLevel.oldest()).schema:

@@ -73,6 +73,15 @@ class ColumnarAccumulation(ABC):
     def inputs(self) -> tuple[str, ...]:
         """The columns of the batch that it reads."""
 
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Whether it works on one of its columns if that is of this type.
+
+        >>> from slackwater.windows import Sum
+        >>> Sum("price").takes("price", pl.Int32()), Sum("price").takes("price", pl.String())
+        (True, False)
+        """
+        return True
+
     @abstractmethod
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns, as aggregations over the elements of a group."""
@@ -123,6 +132,15 @@ class OfColumn(ColumnarAccumulation):
 
     def _value(self) -> pl.Expr:
         return pl.col(value_name(self.column))
+
+
+def is_number(dtype: pl.DataType) -> bool:
+    """Whether values of this type can be added up; what is always null can.
+
+    >>> is_number(pl.Float64()), is_number(pl.Boolean()), is_number(pl.Date())
+    (True, True, False)
+    """
+    return dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)
 
 
 def check_column(value: object, name: str = "column") -> None:

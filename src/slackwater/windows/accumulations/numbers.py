@@ -20,6 +20,7 @@ from slackwater.windows.accumulations.base import (
     OfColumn,
     Parts,
     check_column,
+    is_number,
     value_name,
 )
 
@@ -110,6 +111,10 @@ class Sum(_SubtractableOfColumn):
     'sum'
     """
 
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Numbers and durations; a sum of dates means nothing."""
+        return is_number(dtype) or dtype == pl.Duration
+
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
         totals = [each * pl.col(WEIGHT) if parts.signed else each for each in _widened(self.column)]
@@ -157,6 +162,10 @@ class Variance(_SubtractableOfColumn):
             raise InvalidArgument(
                 "ddof", self.ddof, "must be 0 or 1", fix="use 1 for a sample, 0 for a population"
             )
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Numbers."""
+        return is_number(dtype)
 
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
@@ -227,6 +236,10 @@ class Any(_SubtractableOfColumn):
     >>> Any("clicked").name
     'any'
     """
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Booleans."""
+        return dtype in (pl.Boolean, pl.Null)
 
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""

@@ -29,6 +29,10 @@ class Min(OfColumn):
     False
     """
 
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """What has an order of its own."""
+        return not dtype.is_nested()
+
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
         return [self._value().min().alias(parts.name("value"))]
@@ -49,6 +53,10 @@ class Max(OfColumn):
     >>> Max("price").inputs
     ('price',)
     """
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """What has an order of its own."""
+        return not dtype.is_nested()
 
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""

@@ -13,7 +13,13 @@ import datasketches
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.windows.accumulations.base import ColumnarAccumulation, Parts, check_column, value_name
+from slackwater.windows.accumulations.base import (
+    ColumnarAccumulation,
+    Parts,
+    check_column,
+    is_number,
+    value_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,10 @@ class ApproxQuantile(ColumnarAccumulation):
     def inputs(self) -> tuple[str, ...]:
         """The columns of the batch that it reads."""
         return (self.column,)
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Numbers."""
+        return is_number(dtype)
 
     def add(self, parts: Parts) -> Sequence[pl.Expr]:
         """Elements to partial columns."""
