@@ -6,12 +6,14 @@ its *offset is the time*. Spark logs the offset before the batch runs, so a batc
 a failure gets the very time of the first attempt, and every decision is made again as it was made.
 
 The offset also tells when the query was started, so that an operator knows a restart from a pause of its
-inputs, and carries the end of the stream, if there is one.
+inputs, carries the end of the stream, if there is one, and keeps the buckets: what is stored under one
+number of them is out of reach under another.
 """
 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -25,6 +27,7 @@ from pyspark.sql.types import StructType
 from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.buffers import BUFFER, Tick, buffer_batch
+from slackwater.spark.session import session_mark
 from slackwater.time import DurationLike, check_int64, duration
 
 SOURCE: Final = "slackwater_clock"
@@ -79,6 +82,28 @@ def clocking(value: DurationLike | Clocking) -> Clocking:
     return value if isinstance(value, (Interval, Ticks)) else Interval(duration(value, name="clock"))
 
 
+def quickest(clocks: Sequence[Clocking]) -> Clocking:
+    """The one clock of inputs that meet: of several intervals the shortest.
+
+    >>> quickest([Interval(5_000_000), Interval(1_000_000)])
+    Interval(interval=1000000)
+    >>> quickest([Interval(5_000_000), Ticks((10, 20))])
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: clock = Ticks(times=(10, 20)): meets another clock, \
+Interval(interval=5000000), and both cannot be followed; give all streams the same
+    """
+    first = clocks[0]
+    for other in clocks[1:]:
+        if isinstance(first, Interval) and isinstance(other, Interval):
+            first = min(first, other, key=lambda clock: clock.interval)
+        elif other != first:
+            raise InvalidArgument(
+                "clock", other, f"meets another clock, {first}, and both cannot be followed",
+                fix="give all streams the same",
+            )  # fmt: skip
+    return first
+
+
 def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], *, end: bool) -> DataFrame:
     """The clock as a streaming DataFrame of buffers, one for every bucket and tick.
 
@@ -87,10 +112,8 @@ def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], 
     >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=False).columns
     ['bucket', 'header', 'payload']
     """
-    spark.dataSource.register(ClockSource)
-    reader = (
-        spark.readStream.format(SOURCE).option("buckets", json.dumps(list(buckets))).option("end", str(end))
-    )
+    reader = spark.readStream.format(_registered(spark))
+    reader = reader.option("buckets", json.dumps(list(buckets))).option("end", str(end))
     if isinstance(clock, Interval):
         reader = reader.option("interval", str(clock.interval))
     else:
@@ -98,17 +121,31 @@ def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], 
     return reader.load()
 
 
+def _registered(spark: SparkSession) -> str:
+    registered = f"{SOURCE}_{session_mark(spark)}"
+
+    class SessionClock(ClockSource):
+        @classmethod
+        def name(cls) -> str:
+            return registered
+
+    spark.dataSource.register(SessionClock)
+    return registered
+
+
 def is_tick(offset: str | None) -> bool:
     """Whether an offset, as the progress of a query tells it, is one of a clock.
 
-    >>> is_tick('{"end": false, "now": 5, "run": 1, "tick": 2}'), is_tick('{"logOffset": 3}'), is_tick(None)
-    (True, False, False)
+    >>> is_tick('{"buckets": [0, 2], "end": false, "now": 5, "run": 1, "tick": 2}'), is_tick(None)
+    (True, False)
+    >>> is_tick('{"logOffset": 3}')
+    False
     """
     try:
         told = json.loads(offset or "null")
     except ValueError:
         return False  # other sources tell their offsets as they like
-    return isinstance(told, dict) and told.keys() == _offset(end=False, now=None, run=0, tick=0).keys()
+    return isinstance(told, dict) and told.keys() == _offset((), end=False, now=None, run=0, tick=0).keys()
 
 
 class ClockSource(DataSource):
@@ -141,7 +178,7 @@ class _Moment(InputPartition):
 
 
 class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"end": …, "now": …, "run": …, "tick": …}``; no two batches have the same."""
+    """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``; each batch has another."""
 
     def __init__(self, buckets: Sequence[int], end: bool) -> None:
         self._buckets = tuple(buckets)
@@ -149,12 +186,13 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._run = time.now()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return _offset(end=False, now=None, run=0, tick=0)
+        return _offset(self._buckets, end=False, now=None, run=0, tick=0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._check(end)
         if start["tick"] == end["tick"]:
             return []
         return [_Moment(self._buckets, Tick(end["now"], end["run"], end["end"]))]
@@ -163,8 +201,29 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moment = cast(_Moment, partition)
         yield buffer_batch([(bucket, moment.tick, None) for bucket in moment.buckets])
 
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The next time, if there is one; refused before Spark logs it if the state does not fit."""
+        self._check(start)
+        return self._latest(start)
+
+    @abstractmethod
+    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        """The offset after this one, or the same."""
+
     def _next(self, start: dict[str, Any], now: int) -> dict[str, Any]:
-        return _offset(end=self._end, now=now, run=self._run, tick=start["tick"] + 1)
+        return _offset(self._buckets, end=self._end, now=now, run=self._run, tick=start["tick"] + 1)
+
+    def _check(self, offset: dict[str, Any]) -> None:
+        """Refuse buckets that are not those of the checkpoint: their keys would find no state."""
+        known = tuple(offset["buckets"])
+        if known != self._buckets:
+            raise InvalidArgument(
+                "buckets",
+                len(self._buckets),
+                f"are not the {len(known)} that the checkpoint was begun with: keys would lose their state",
+                fix=f"set spark.sql.shuffle.partitions (and buckets=, if given) as at the first start, like "
+                f"session(partitions={len(known)}), or begin with an empty checkpoint",
+            )
 
 
 class IntervalReader(_ClockReader):
@@ -179,7 +238,7 @@ class IntervalReader(_ClockReader):
         """One tick for the whole run, or it would never be over."""
         self._once = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The time, if the interval is over; the first one of a run comes at once."""
         last, now = start["now"], time.now()
         if start["run"] == self._run and (self._once or now < last + self._interval):
@@ -198,7 +257,7 @@ class TicksReader(_ClockReader):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is available are the times; they are fixed anyway."""
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The next time, if there is one."""
         if start["tick"] >= len(self._times):
             return start
@@ -207,6 +266,6 @@ class TicksReader(_ClockReader):
         return offset
 
 
-def _offset(*, end: bool, now: int | None, run: int, tick: int) -> dict[str, Any]:
+def _offset(buckets: Sequence[int], *, end: bool, now: int | None, run: int, tick: int) -> dict[str, Any]:
     # Spark compares offsets as text, so the order of the names is part of the format.
-    return {"end": end, "now": now, "run": run, "tick": tick}
+    return {"buckets": list(buckets), "end": end, "now": now, "run": run, "tick": tick}

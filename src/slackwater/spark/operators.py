@@ -16,7 +16,7 @@ from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.bucket import OperatorPlan
 from slackwater.spark.buffers import EMITTED
-from slackwater.spark.clock import Interval, clock_buffers
+from slackwater.spark.clock import Interval, clock_buffers, quickest
 from slackwater.spark.flat import FlatRows
 from slackwater.spark.hosts import Host
 from slackwater.spark.limits import check_unlimited
@@ -88,10 +88,11 @@ class Operated:
         if not self.is_streaming:
             plan = replace(plan, now=time.now())
         elif clocks:
-            if flush and isinstance(clocks[0], Interval):  # a clock of given times knows its last batch
+            clock = quickest(clocks)
+            if flush and isinstance(clock, Interval):  # a clock of given times knows its last batch
                 for each in buffers:
                     check_unlimited(each)
-            buffers.append(clock_buffers(self.spark, clocks[0], self.buckets, end=flush))
+            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=flush))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
             BucketProcessor(plan, flat),

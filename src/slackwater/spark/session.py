@@ -3,18 +3,22 @@
 Three defaults of Spark stand in the way: its state store provider refuses the operators we need, its
 workers start whatever ``python3`` is first on the path, and 200 shuffle partitions run 200 Python tasks
 in every micro-batch. `session` sets what is needed; `check_session` finds what is missing in a session
-made elsewhere, before a query starts and fails somewhere in a worker.
+made elsewhere, before a query starts and fails somewhere in a worker, or takes longer than it needs to.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import uuid
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
@@ -31,6 +35,10 @@ _CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_FEW_ROWS: Final = 10_000
+"""What Spark hands over at a time unless told otherwise, which is too few."""
+_TASKS_A_CORE: Final = 4
+"""More stateful tasks than this for each core cost more to start than they share work."""
 
 
 def settings(partitions: int | None = None) -> dict[str, str]:
@@ -97,8 +105,14 @@ def session(
     return spark
 
 
+class SlowSession(UserWarning):
+    """A session made elsewhere in which queries run, but slower than they need to."""
+
+
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session in which a query would fail later; the message names the setting.
+    """Refuse a session in which a query would fail later, and warn of one in which it would be slow.
+
+    Either way the message names the settings, and the values that fit; `settings` has them all.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> check_session(spark)
@@ -111,21 +125,87 @@ def check_session(spark: SparkSession) -> None:
             "is not the state store that operators written in Python need",
             fix=f'set it to "{ROCKSDB}", or make the session with slackwater.session()',
         )
-    if is_remote(spark):
-        return
+    if not is_remote(spark):
+        _check_workers(spark)
+    slow = _slow_settings(spark)
+    if slow:
+        named = "; ".join(f"{name} = {value!r}, {why}" for name, value, why in slow)
+        warnings.warn(f"{named}; or make the session with slackwater.session()", SlowSession, stacklevel=3)
+
+
+def _check_workers(spark: SparkSession) -> None:
+    """Refuse an interpreter of which it is known here that it cannot run our operators."""
+    given = os.environ.get(WORKER_PYTHON)
     started = shutil.which(spark.sparkContext.pythonExec)
-    if WORKER_PYTHON not in os.environ and (started is None or not _is_this_interpreter(Path(started))):
-        raise InvalidArgument(
-            WORKER_PYTHON,
-            None,
-            f"is not set, so workers start {started or 'nothing'}, which is not this interpreter",
-            fix=f'set it to "{sys.executable}" before the session is made, or use slackwater.session()',
-        )
+    if started is not None and _is_this_interpreter(Path(started)):
+        return
+    fix = f'set it to "{sys.executable}" before the session is made, or use slackwater.session()'
+    if given is None:
+        which = f"is not set, so workers start {started or 'nothing'}, which is not this interpreter"
+        raise InvalidArgument(WORKER_PYTHON, None, which, fix=fix)
+    # The interpreters of a cluster are on other machines; those of a local session can be asked.
+    if str(spark.sparkContext.master).startswith("local") and (problem := _problem(started)) is not None:
+        raise InvalidArgument(WORKER_PYTHON, spark.sparkContext.pythonExec, problem, fix=fix)
+
+
+@cache
+def _problem(interpreter: str | None) -> str | None:
+    """Why an interpreter cannot run our operators; None if it can."""
+    if interpreter is None:
+        return "does not exist, so no worker would start"
+    asked = subprocess.run(
+        [interpreter, "-c", "import sys, slackwater; print(*sys.version_info[:2], sep='.')"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode:
+        last = (asked.stderr.strip().splitlines() or ["it failed"])[-1]
+        return f"starts workers that cannot import slackwater ({last})"
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = asked.stdout.strip()
+    return None if found == mine else f"is Python {found}, but this process runs {mine}"
+
+
+def _slow_settings(spark: SparkSession) -> list[tuple[str, str, str]]:
+    """Settings that cost time, with their values and what would be better."""
+    wanted = settings()
+    slow: list[tuple[str, str, str]] = []
+    changelog = str(spark.conf.get(CHANGELOG, "false"))
+    if changelog.lower() != "true":
+        slow.append((CHANGELOG, changelog, 'which writes all state anew again and again: set it to "true"'))
+    rows = str(spark.conf.get(_ARROW_ROWS, "10000"))
+    if 0 < int(rows) <= _FEW_ROWS:
+        better = f"which hands rows over in small pieces: set it to {wanted[_ARROW_ROWS]}"
+        slow.append((_ARROW_ROWS, rows, better))
+    if not is_remote(spark):
+        cores = spark.sparkContext.defaultParallelism
+        partitions = str(spark.conf.get(PARTITIONS, "200"))
+        if int(partitions) > _TASKS_A_CORE * cores:
+            better = f"each a Python task in every batch, for {cores} cores: set it to {cores}"
+            slow.append((PARTITIONS, partitions, better))
+    return slow
+
+
+_marks: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()
+
+
+def session_mark(spark: SparkSession) -> str:
+    """A few letters that no other session has, for the names of data sources that are registered in it.
+
+    Spark refuses to register a name in one session if the session that is active at the time has it.
+
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> session_mark(spark) == session_mark(spark) != session_mark(spark.newSession())
+    True
+    """
+    return _marks.setdefault(spark, uuid.uuid4().hex[:12])
 
 
 def _is_this_interpreter(path: Path) -> bool:
     # The interpreters of two virtual environments may be one file; the folder tells what they can import.
-    return path.parent == Path(sys.executable).parent and path.samefile(sys.executable)
+    mine = Path(sys.executable)
+    return path.parent.samefile(mine.parent) and path.samefile(mine)
 
 
 def _is_local(spark: SparkSession) -> bool:

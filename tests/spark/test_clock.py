@@ -1,0 +1,81 @@
+"""The clock keeps what the state of a query depends on, and refuses to go on where it would not be found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.progress.generator import Lag
+from slackwater.spark.clock import IntervalReader, Ticks, TicksReader
+from slackwater.spark.session import PARTITIONS
+from slackwater.spark.stream import stream
+from slackwater.time import SECOND
+from tests.spark.running import Batch, write
+
+LIMIT = ReadAllAvailable()
+REFUSED = "buckets = 4: are not the 2 that the checkpoint was begun with.*partitions=2"
+
+
+@pytest.mark.parametrize("kind", [IntervalReader, TicksReader])
+def test_other_buckets_than_those_of_the_checkpoint_are_refused(kind: type) -> None:
+    def reader(*buckets: int) -> IntervalReader | TicksReader:
+        return kind(buckets, 1, end=False) if kind is IntervalReader else kind(buckets, (5, 6), end=False)
+
+    first = reader(0, 2)
+    start = first.initialOffset()
+    end = first.latestOffset(start, LIMIT)
+    assert end["tick"] == 1
+    other = reader(0, 1, 2, 3)
+    with pytest.raises(InvalidArgument, match=REFUSED):
+        other.latestOffset(end, LIMIT)
+    with pytest.raises(InvalidArgument, match=REFUSED):
+        other.partitions(start, end)
+    again = reader(0, 2)
+    assert len(again.partitions(start, end)) == 1
+    assert again.latestOffset(end, LIMIT)["tick"] == 2
+
+
+@pytest.fixture
+def four_partitions(spark: SparkSession) -> SparkSession:
+    other = spark.newSession()
+    other.conf.set(PARTITIONS, "4")
+    return other
+
+
+@pytest.mark.spark
+def test_a_restart_in_another_session_loses_nothing(
+    spark: SparkSession, four_partitions: SparkSession, tmp_path: Path
+) -> None:
+    keys = "abcdefghijkl"
+    counted: dict[str, int] = {}
+
+    def run(session: SparkSession, *, flush: bool) -> None:
+        schema = session.read.parquet(str(tmp_path / "in")).schema
+        df = session.readStream.schema(schema).parquet(str(tmp_path / "in"))
+        times = (1000 * SECOND, 1001 * SECOND) if flush else (1000 * SECOND,)
+        rows = stream(df, event_time="at", watermark=Lag(0), clock=Ticks(times)).key_by("key")
+        panes = rows.window(windows.fixed("100 seconds")).agg(n=windows.count()).to_df(flush=flush)
+        query = (
+            panes.writeStream.foreachBatch(
+                lambda frame, _: counted.update((row["key"], row["n"]) for row in frame.collect())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    write(tmp_path / "in", 0, Batch([(key, 1, 1) for key in keys], 0, None))
+    run(spark, flush=False)
+    write(tmp_path / "in", 1, Batch([(key, 2, 1) for key in keys], 0, None))
+    with pytest.raises(StreamingQueryException, match=REFUSED):
+        run(four_partitions, flush=True)
+    assert counted == {}
+    run(spark.newSession(), flush=True)
+    assert counted == dict.fromkeys(keys, 2), "another session with the same partitions goes on"
