@@ -102,7 +102,9 @@ def test_functions_that_cannot_be(windowed: Windowed) -> None:
 
     refused: list[tuple[Any, str]] = [
         (lambda: windowed.apply("sum", "n int"), "function = 'sum': is not a function"),  # type: ignore[arg-type]
-        (lambda: windowed.apply(nothing, 5), "schema = 5: is no schema"),  # type: ignore[arg-type]
+        (lambda: windowed.apply(nothing, 5), "schema = 5: names no columns"),  # type: ignore[arg-type]
+        (lambda: windowed.apply(nothing, "n wrong"), "schema = 'n wrong': cannot be read: .*WRONG"),
+        (lambda: windowed.apply(nothing, "kind int"), "is used by the panes themselves"),
         (lambda: windowed.apply(nothing, "key int"), "schema = 'key': is used twice in the panes"),
         (lambda: windowed.apply(nothing, "pane int"), "is used by the panes themselves"),
         (lambda: windowed.apply(nothing, "timing int"), "schema = 'timing': is used twice in the panes"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,19 @@ from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.generator import lag
 from slackwater.spark.buffers import bucket_ids, spark_hash
 from slackwater.spark.clock import Ticks
-from slackwater.spark.session import ROCKSDB, STATE_STORE, check_session, session, settings
+from slackwater.spark.session import (
+    CHANGELOG,
+    PARTITIONS,
+    ROCKSDB,
+    STATE_STORE,
+    WORKER_PYTHON,
+    SlowSession,
+    check_session,
+    session,
+    settings,
+)
 from slackwater.spark.stream import stream
+from slackwater.time import Range
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +40,14 @@ def bids(spark: SparkSession) -> DataFrame:
         "select timestamp'2024-01-01 00:00:05Z' as at, date'2024-01-01' as day, 7 as auction, "
         "30 as price, 'x' as `a.b`, true as window"
     )
+
+
+def nothing(key: dict[str, Any], window: Range, rows: Any) -> list[Any]:
+    return []
+
+
+async def unchanged(row: dict[str, Any]) -> dict[str, Any]:
+    return row
 
 
 def made(df: DataFrame, **options: Any) -> Any:
@@ -48,6 +70,8 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"origin": "auction", "origins": "a"}, r"is a single text; write \['a'\]"),
         ({"buckets": 3}, r"is not a multiple of spark.sql.shuffle.partitions \(2\)"),
         ({"buckets": 0}, "is not a multiple"),
+        ({"buckets": "2"}, "buckets = '2': is a str; give an integer"),
+        ({"origin": "auction", "origins": [7]}, r"origins = \[7\]: are not all texts.*write \['7'\]"),
         ({"clock": Ticks((5, 5)), "idle_after": "0 seconds"}, "idle_after = 0: must be greater than zero"),
         ({"max_ahead": "-1 seconds"}, "max_ahead = -1000000: is negative"),
     ],
@@ -55,6 +79,72 @@ def made(df: DataFrame, **options: Any) -> Any:
 def test_a_stream_that_cannot_be(bids: DataFrame, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         made(bids, **options)
+
+
+def test_only_a_data_frame_is_a_stream() -> None:
+    with pytest.raises(InvalidArgument, match="df = 5: is not a DataFrame"):
+        made(5)  # type: ignore[arg-type]
+
+
+def test_a_name_that_fits_two_columns_is_refused_where_it_is_used(spark: SparkSession) -> None:
+    twice = "select timestamp'2024-01-01 00:00:05Z' as at, 1 as k, 2 as {}, 3 as price"
+    for other in ("k", "K"):
+        df = spark.sql(twice.format(other))
+        windowed = made(df).window(windows.fixed("10 seconds"))
+        assert windowed.agg(total=windows.sum("price")).to_df().first()["total"] == 3
+        refused: list[Callable[[], object]] = [
+            partial(made(df).key_by, "k"),
+            partial(made, df, origin="k"),
+            partial(made, df, event_time="k"),
+            partial(windowed.agg, n=windows.sum("k")),
+            partial(windowed.apply, nothing, "n int"),
+            partial(made(df).join, made(df), on="price", before="1 second", after="1 second"),
+            partial(made(df).map_async, unchanged, "price int"),
+        ]
+        for build in refused:
+            with pytest.raises(InvalidArgument, match=rf"= 'k': fits several columns \(k, {other}\); rename"):
+                build()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "map(1, 2)", "parse_json('1')", "interval '1' month", "'a' collate UTF8_LCASE",
+        "struct(map(1, 2) as m)", "array(map(1, 2))",
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_be_told_apart_is_refused(spark: SparkSession, key: str) -> None:
+    df = spark.sql(f"select timestamp'2024-01-01 00:00:05Z' as at, {key} as k")
+    with pytest.raises(InvalidArgument, match=r"key_by = 'k': is of type .*, which cannot be a key; cast it"):
+        made(df).key_by("k")
+
+
+@pytest.mark.parametrize(
+    ("value", "accumulation"),
+    [
+        ("'x'", windows.sum("v")),
+        ("date'2024-01-01'", windows.sum("v")),
+        ("timestamp'2024-01-01'", windows.mean("v")),
+        ("map(1, 2)", windows.sum("v")),
+        ("array(1)", windows.max("v")),
+        ("struct(1 as a)", windows.min("v")),
+        ("interval '1' day", windows.stddev("v")),
+        ("1", windows.any("v")),
+        ("'x'", windows.approx_quantile("v", 0.5)),
+    ],
+)
+def test_an_accumulation_that_means_nothing_for_a_type_is_refused(
+    spark: SparkSession, value: str, accumulation: windows.ColumnarAccumulation
+) -> None:
+    df = spark.sql(f"select timestamp'2024-01-01 00:00:05Z' as at, {value} as v")
+    with pytest.raises(InvalidArgument, match=f"n = 'v': is of type .*, which has no {accumulation.name}"):
+        made(df).window(windows.fixed("10 seconds")).agg(n=accumulation)
+
+
+def test_a_type_that_cannot_leave_the_jvm_is_named(spark: SparkSession) -> None:
+    df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, interval '1' month as v")
+    with pytest.raises(InvalidArgument, match=r"columns = \['v'\]: have a type that cannot leave the JVM"):
+        made(df).window(windows.fixed("10 seconds")).agg(n=windows.count("v"))
 
 
 def test_a_duration_without_a_unit_is_refused(bids: DataFrame) -> None:
@@ -79,6 +169,18 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
         (lambda: windowed.agg(n=5), "n = 5: is not an accumulation"),
         (lambda: windowed.agg(total=windows.sum("cost")), "total = 'cost': is not a column of the input"),
         (lambda: windowed.agg(window=windows.count()), "is used by the panes themselves"),
+        (lambda: windowed.agg(Pane=windows.count()), "is used by the panes themselves"),
+        (lambda: windowed.agg(kind=windows.count()), "is used by the panes themselves"),
+        (lambda: made(bids).key_by(sql.col("auction")), "key_by = Column.*: is not the name of a column"),
+        (lambda: made(bids).union(bids), "is not a stream; make one with stream"),
+        (
+            lambda: made(bids).union(made(bids, clock=Ticks((5,)))),
+            "meets another clock.*give all streams the",
+        ),
+        (
+            lambda: windowed.cogroup(windowed.agg(n=windows.count()), left=[], right=[]),
+            "is not a stream; call k",
+        ),
         (lambda: windowed.agg(auction=windows.count()), "is used twice in the panes"),
         (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not known"),
         (lambda: windowed.agg(invalid="keep", n=windows.count()), "invalid = 'keep': is not known"),
@@ -131,6 +233,59 @@ def test_a_wrong_state_store_is_named_before_a_query_starts(spark: SparkSession)
     other.conf.set(STATE_STORE, "some.other.Provider")
     with pytest.raises(InvalidArgument, match=f"{STATE_STORE} = 'some.other.Provider'.*{ROCKSDB}"):
         check_session(other)
+
+
+def test_settings_that_only_cost_time_are_named_in_a_warning(spark: SparkSession) -> None:
+    other = spark.newSession()
+    slow = {
+        CHANGELOG: "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        PARTITIONS: "200",
+    }
+    for name, value in slow.items():
+        other.conf.set(name, value)
+    with pytest.warns(SlowSession) as warned:
+        check_session(other)
+    (message,) = (str(one.message) for one in warned)
+    for name, value in slow.items():
+        assert f"{name} = '{value}'" in message
+    assert "set it to 2" in message, "as many partitions as there are cores"
+    with pytest.warns(SlowSession) as warned:
+        made(other.sql("select timestamp'2024-01-01 00:00:05Z' as at"))
+    assert warned[0].filename == __file__, "the line that makes the stream is shown"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ('exec {python} -I -S "$@"', "starts workers that cannot import slackwater .ModuleNotFoundError"),
+        ("echo 2.7", "is Python 2.7, but this process runs 3"),
+        (None, "does not exist, so no worker would start"),
+    ],
+)
+def test_an_interpreter_that_cannot_run_workers_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, message: str
+) -> None:
+    python = tmp_path / "python3"
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script.format(python=sys.executable)}\n")
+        python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    with pytest.raises(InvalidArgument, match=f"PYSPARK_PYTHON = '{python}': {message}"):
+        check_session(spark)
+    monkeypatch.delenv(WORKER_PYTHON)
+    with pytest.raises(InvalidArgument, match="PYSPARK_PYTHON = None: is not set, so workers start"):
+        check_session(spark)
+
+
+def test_another_interpreter_that_can_run_workers_is_fine(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "wrapped"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    check_session(spark)
 
 
 def test_settings_for_a_session_made_elsewhere_are_complete(spark: SparkSession) -> None:

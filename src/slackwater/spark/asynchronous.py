@@ -23,6 +23,7 @@ from slackwater.progress.stage import AsyncStage, Retry
 from slackwater.progress.values import Origin, Watermark
 from slackwater.spark.chunks import EMPTY, ROW
 from slackwater.spark.clock import Clocking
+from slackwater.spark.columns import schema_of
 from slackwater.spark.inputs import InputRules
 from slackwater.spark.shipping import CONTROL, ORIGIN, TIME, WITNESS, numbered
 from slackwater.spark.sources import Source, quoted
@@ -113,11 +114,7 @@ def async_call(
     """
     if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
         raise InvalidArgument("fn", function, "is not an async function", fix="write async def")
-    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    if not isinstance(parsed, StructType):
-        raise InvalidArgument(
-            "schema", schema, "names no columns", fix='write "rate double, currency string"'
-        )
+    parsed = schema_of(schema)
     for place, name in enumerate(parsed.names):
         if (
             name.startswith("event:")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.columns import schema_of
 from slackwater.spark.emitted import EmittedPanes
 from slackwater.spark.hosts import APPLIED, ApplyHost, MergeHost, WindowHost
 from slackwater.spark.joins import check_sides
@@ -81,15 +82,13 @@ def applied(
     >>> applied.__module__
     'slackwater.spark.building'
     """
-    made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    if not isinstance(made, StructType):
-        raise InvalidArgument("schema", schema, "is no schema", fix='write "best bigint, bidder string"')
+    made = schema_of(schema)
     seen = [name for name in mine.sources[0].schema.names if name not in mine.key]
     seen = seen if columns is None else list(columns)
     fields = [mine.field("columns", name) for name in seen]
     _check_names([*mine.key, *made.names])
     for name in made.names:
-        if name in (*mine.key, *PANE_COLUMNS, "kind"):
+        if name in (*mine.key, *PANE_COLUMNS):
             raise InvalidArgument("schema", name, "is used twice in the panes", fix="rename the column")
     rows = Applied(
         function=function,
@@ -129,7 +128,7 @@ def cogrouped(
     'slackwater.spark.building'
     """
     check_sides(mine, other)
-    _check_names([*mine.key, *left, *right])
+    _check_names([*mine.key, *(() if how == "cogroup" else (*left, *right))])
     host = MergeHost({**options, "left": tuple(left), "right": tuple(right), "how": how})
     operator = host.operator  # whatever it refuses is refused here
     fields = [mine.field("left", name) for name in left], [other.field("right", name) for name in right]
@@ -162,7 +161,8 @@ def _signed(mine: Stream) -> dict[str, Any]:
 
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
-        if name in ("window", "pane"):
+        # Spark takes no notice of case; the kind is a column of its own until the pane is made.
+        if name.lower() in ("window", "pane") or name == "kind":
             raise InvalidArgument(
                 "name", name, "is used by the panes themselves", fix="rename the column or the accumulation"
             )

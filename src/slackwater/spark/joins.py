@@ -56,6 +56,9 @@ def joined(left: Stream, right: Stream, join: TimeBoundedJoin) -> Joined:
     'slackwater.spark.joins'
     """
     check_sides(left, right)
+    for one in (left, right):
+        for name in one.sources[0].schema.names:
+            one.field("join", name)
     sides = [one.sources[0].schema for one in (left, right)]
     schemas = [{TIME: pl.Int64(), **empty_frame(side).schema} for side in sides]
     host = JoinHost({"join": join, "left": schemas[0], "right": schemas[1]})
@@ -88,6 +91,8 @@ def check_sides(left: Stream, right: Stream) -> None:
     slackwater.errors.InvalidArgument: left = (): has no key; call key_by("…") on both streams
     """
     for side, one in (("left", left), ("right", right)):
+        if not hasattr(one, "sources") or not hasattr(one, "field"):
+            raise InvalidArgument(side, one, "is not a stream", fix='call key_by("…") on panes')
         if not one.key:
             raise InvalidArgument(side, one.key, "has no key", fix='call key_by("…") on both streams')
         if len(one.sources) > 1:

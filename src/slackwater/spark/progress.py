@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slackwater.errors import UnknownSource
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.generator import WatermarkGenerator, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
@@ -110,6 +111,12 @@ class SourceProgress:
             self._now += pause
             self._generator.resume(now=self._now)
         known = set(self._generator.partitions)
+        if self._rules.origins is not None and (others := heard - known):
+            raise UnknownSource(
+                f"origin {min(others, key=str)!r}",
+                self._rules.origins,
+                fix="add it to origins=, or leave that out to learn of them as they come",
+            )
         for origin in sorted(heard - known, key=str) if self._rules.origins is None else ():
             self._generator.add(origin, now=self._now)
         # Everybody is heard before anybody is found to be silent, and idle ones are awake before a faster one

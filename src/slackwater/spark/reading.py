@@ -20,6 +20,7 @@ from slackwater.progress.generator import Clock, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark import chunks
 from slackwater.spark.clock import Clocking
+from slackwater.spark.columns import check_named
 from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
 from slackwater.spark.sources import RowSource, quoted
@@ -234,6 +235,13 @@ class Reading:
             raise InvalidArgument(
                 "origins", self.origins, "is a single text", fix=f"write [{self.origins!r}]"
             )
+        if not all(isinstance(origin, str) for origin in self.origins):
+            raise InvalidArgument(
+                "origins",
+                self.origins,
+                "are not all texts, as origins are, whatever the type of their column",
+                fix=f"write {[str(origin) for origin in self.origins]}",
+            )
         return tuple(self.origins)
 
     def _excluded(self, by: str, name: str, value: object, fix: str) -> None:
@@ -263,10 +271,7 @@ _TIMESTAMP_FIX: Final = "give an expression of type timestamp, like timestamp_mi
 
 def _column(df: DataFrame, argument: str, value: ColumnLike | None) -> Column:
     if isinstance(value, str):
-        if value not in df.columns:
-            raise InvalidArgument(
-                argument, value, "is not a column of the input", fix=f"use one of {', '.join(df.columns)}"
-            )
+        check_named(df.sparkSession, df.columns, argument, value)
         return quoted(value)
     if not isinstance(value, Column):
         raise InvalidArgument(

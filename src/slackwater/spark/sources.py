@@ -23,6 +23,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
 from slackwater.spark.buffers import BUFFER, unpack
 from slackwater.spark.clock import Clocking
+from slackwater.spark.columns import check_named
 from slackwater.spark.inputs import InputRules, UpstreamRules
 from slackwater.spark.numbered import NumberedRules
 from slackwater.spark.progress import SourceRules
@@ -100,11 +101,7 @@ class Source(ABC):
 
     def field(self, argument: str, name: str) -> StructField:
         """The column of this name, or an error that lists those there are."""
-        names = self.schema.names
-        if name not in names:
-            raise InvalidArgument(
-                argument, name, "is not a column of the input", fix=f"use one of {', '.join(names)}"
-            )
+        check_named(self.spark, self.schema.names, argument, name)
         return self.schema[name]
 
     def buffers(

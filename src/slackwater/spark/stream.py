@@ -19,7 +19,8 @@ from slackwater.progress.stage import Retry
 from slackwater.spark.asynchronous import AsyncFunction, AsyncSource, async_call
 from slackwater.spark.buffers import bucket_ids
 from slackwater.spark.building import aggregated, applied, cogrouped
-from slackwater.spark.clock import Clocking, clocking
+from slackwater.spark.clock import Clocking, clocking, quickest
+from slackwater.spark.columns import check_key
 from slackwater.spark.emitted import EmittedPanes
 from slackwater.spark.joins import Joined, joined
 from slackwater.spark.operators import Keep
@@ -27,7 +28,7 @@ from slackwater.spark.reading import ColumnLike, Headers, IngestionTime, Reading
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
 from slackwater.spark.sources import PaneSource, Source
-from slackwater.time import DurationLike, Range, duration
+from slackwater.time import DurationLike, Range, check_int64, duration
 from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
 from slackwater.windows.merge import How
 
@@ -67,9 +68,11 @@ def stream(
     >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").key
     ('auction',)
     """
+    if not isinstance(df, DataFrame):
+        raise InvalidArgument("df", df, "is not a DataFrame", fix="give one of Spark, streaming or batch")
     check_session(df.sparkSession)
     partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
-    count = partitions if buckets is None else buckets
+    count = partitions if buckets is None else check_int64(buckets, "buckets")
     if count < 1 or count % partitions:
         raise InvalidArgument(
             "buckets",
@@ -116,7 +119,7 @@ class Stream:
                 "columns", columns, "is empty", fix='write key_by("auction"), or leave it out'
             )
         for name in columns:
-            self.field("key_by", name)
+            check_key(self.field("key_by", name))
         return replace(self, key=tuple(columns))
 
     def by(self, key: str) -> Stream:
@@ -134,6 +137,8 @@ class Stream:
         An operator over them may name the columns that all of them have, with the same types.
         """
         for other in others:
+            if not isinstance(other, Stream):
+                raise InvalidArgument("others", other, "is not a stream", fix="make one with stream(df, …)")
             if other.sources[0].is_streaming != self.sources[0].is_streaming:
                 raise InvalidArgument(
                     "others", other, "one is streaming, the other is a batch", fix="unite streams, or batches"
@@ -149,7 +154,10 @@ class Stream:
                     f"drives it, but {self.watermark_key!r} drives this stream, and keys do not mix",
                     fix="unite streams that are driven by one key: rename the column, or call by(…)",
                 )
-        return replace(self, sources=tuple(source for each in (self, *others) for source in each.sources))
+        sources = tuple(source for each in (self, *others) for source in each.sources)
+        if clocks := [source.clock for source in sources if source.clock is not None]:
+            quickest(clocks)  # whatever it refuses is refused here
+        return replace(self, sources=sources)
 
     def map_async(
         self,
@@ -183,6 +191,9 @@ class Stream:
         >>> one.map_async(rated, "auction int, euros double").sources[0].schema.names
         ['auction', 'euros']
         """
+        for source in self.sources:
+            for name in source.schema.names:
+                source.field("map_async", name)
         call = async_call(fn, schema, ordered=ordered, capacity=capacity, timeout=timeout, retry=retry)
         mapped = replace(self, sources=tuple(AsyncSource(source, call) for source in self.sources), key=())
         return mapped.key_by(*self.key) if self.key else mapped
