@@ -160,6 +160,33 @@ def as_stream(
     return [collected[number] for number in sorted(collected)]
 
 
+def as_running_query(
+    spark: SparkSession, scenario: Scenario, folder: Path, portions: Sequence[Sequence[Batch]]
+) -> list[list[SparkRow]]:
+    """The same micro-batches of a query that does not end by itself; stopped when all have come."""
+    collected: dict[int, list[SparkRow]] = {}
+    for number, portion in enumerate(portions):
+        rows = [row for batch in portion for row in batch.rows]
+        write(folder / "in", number, Batch(rows, 0, None), scenario.schema)
+    times = [portion[-1].now * SECOND for portion in portions]
+    schema = spark.read.parquet(str(folder / "in")).schema
+    df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    query = (
+        scenario.build(df, [*times, times[-1] + SECOND])
+        .to_df(flush=True)
+        .writeStream.foreachBatch(lambda frame, number: collected.update({number: frame.collect()}))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        while len(collected) <= len(portions):
+            assert not query.awaitTermination(1), "it has ended"
+    finally:
+        query.stop()
+    return [collected[number] for number in sorted(collected)]
+
+
 def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -> None:
     """A file of rows, times in seconds; files are read in the order of their modification times."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,16 @@ from pyspark.sql import SparkSession
 from slackwater import windows
 from slackwater.progress.generator import Lag
 from slackwater.time import SECOND
-from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected, of_kind, panes_of
+from tests.spark.running import (
+    Batch,
+    Scenario,
+    as_batch,
+    as_running_query,
+    as_stream,
+    expected,
+    of_kind,
+    panes_of,
+)
 from tests.support.windowed import Observed, Options, blocks
 
 pytestmark = pytest.mark.spark
@@ -183,3 +192,14 @@ def test_many_micro_batches(spark: SparkSession, scenario: Scenario, tmp_path: P
 def test_a_restart_between_two_micro_batches(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
     portions = [[batch] for batch in scenario.batches]
     check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["early, on time, late, retracting", "sessions that merge and take back", "discarding by the clock"],
+)
+def test_a_query_that_runs_on(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    scenario = SCENARIOS[name]
+    portions = [[batch] for batch in scenario.batches]
+    rows = as_running_query(spark, scenario, tmp_path, portions)
+    check(rows, expected(scenario, portions), scenario)
