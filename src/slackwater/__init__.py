@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from slackwater.progress.stage import AsyncStage, Retry
     from slackwater.spark.reading import headers, ingestion_time
     from slackwater.spark.reports import why
-    from slackwater.spark.session import session
+    from slackwater.spark.session import SlowSession, session
     from slackwater.spark.stream import stream
     from slackwater.spark.telemetry import telemetry
     from slackwater.spark.upsert import upsert_once, upsert_to
@@ -124,6 +124,7 @@ __version__ = "0.1.0"
 _LATER = {
     "AsyncStage": "slackwater.progress.stage",
     "Retry": "slackwater.progress.stage",
+    "SlowSession": "slackwater.spark.session",
     "headers": "slackwater.spark.reading",
     "ingestion_time": "slackwater.spark.reading",
     "session": "slackwater.spark.session",
@@ -204,6 +205,7 @@ __all__ = [
     "ScalingPolicy",
     "SequenceConflict",
     "SlackwaterError",
+    "SlowSession",
     "StateError",
     "StreamSettings",
     "Streams",

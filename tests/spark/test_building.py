@@ -258,8 +258,12 @@ def test_settings_that_only_cost_time_are_named_in_a_warning(spark: SparkSession
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ('exec {python} -I -S "$@"', "starts workers that cannot import slackwater .ModuleNotFoundError"),
-        ("echo 2.7", "is Python 2.7, but this process runs 3"),
+        (
+            '#!/bin/sh\nexec {python} -I -S "$@"',
+            "starts workers that cannot import slackwater .ModuleNotFoundError",
+        ),
+        ("#!/bin/sh\necho 2.7", "is Python 2.7, but this process runs 3"),
+        ("no program", "cannot be started"),
         (None, "does not exist, so no worker would start"),
     ],
 )
@@ -268,7 +272,7 @@ def test_an_interpreter_that_cannot_run_workers_is_named(
 ) -> None:
     python = tmp_path / "python3"
     if script is not None:
-        python.write_text(f"#!/bin/sh\n{script.format(python=sys.executable)}\n")
+        python.write_text(f"{script.format(python=sys.executable)}\n")
         python.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
     with pytest.raises(InvalidArgument, match=f"PYSPARK_PYTHON = '{python}': {message}"):

@@ -106,7 +106,11 @@ def session(
 
 
 class SlowSession(UserWarning):
-    """A session made elsewhere in which queries run, but slower than they need to."""
+    """A session made elsewhere in which queries run, but slower than they need to.
+
+    >>> issubclass(SlowSession, UserWarning)  # warnings.simplefilter("ignore", SlowSession) keeps it quiet
+    True
+    """
 
 
 def check_session(spark: SparkSession) -> None:
@@ -153,12 +157,11 @@ def _problem(interpreter: str | None) -> str | None:
     """Why an interpreter cannot run our operators; None if it can."""
     if interpreter is None:
         return "does not exist, so no worker would start"
-    asked = subprocess.run(
-        [interpreter, "-c", "import sys, slackwater; print(*sys.version_info[:2], sep='.')"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    question = "import sys, slackwater; print(*sys.version_info[:2], sep='.')"
+    try:
+        asked = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"cannot be started ({error.strerror})"
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or ["it failed"])[-1]
         return f"starts workers that cannot import slackwater ({last})"
