@@ -16,7 +16,6 @@ from slackwater import windows
 from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
-from slackwater.spark.stream import stream
 from slackwater.spark.tables import TableDoesNotFit, connected
 from slackwater.spark.upsert import upsert_once, upsert_to
 from slackwater.time import SECOND
@@ -61,17 +60,6 @@ def model_truth(scenario: Scenario) -> Truth:
 def test_the_table_shows_the_truth(spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario) -> None:
     run(streamed(spark, scenario, tmp_path), url, tmp_path)
     assert table_of(url, "totals") == model_truth(scenario)
-
-
-def test_two_sessions_may_write_to_one_table(spark: SparkSession, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/truth.db"
-    for session in (spark, spark.newSession()):
-        rows = session.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key")
-        keyed = stream(rows, event_time="at", watermark=Lag(0)).key_by("key")
-        keyed.window(windows.fixed("10 seconds")).agg(n=windows.count()).upsert_once(
-            url, "totals", create=True
-        )
-    assert list(table_of(url, "totals").values()) == [{"n": 1}]
 
 
 def test_deltas_are_added_up(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -241,6 +241,14 @@ class Stream:
                 "rows of a DataFrame have no window to inherit",
                 fix='write fixed("10 seconds")',
             )
+        known = [inherited for source in self.sources for inherited in source.windows]
+        if not isinstance(window, Inherited) and any(isinstance(one, Global) for one in known):
+            raise InvalidArgument(
+                "window",
+                window,
+                "panes of a global window lie at the end of time, outside of any other",
+                fix="leave it out: agg(…) keeps the window they are in",
+            )
         options = {"window": window, "key": self.key, "watermark_key": self.watermark_key}
         return Windowed(self, options)
 

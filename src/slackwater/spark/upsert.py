@@ -33,7 +33,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from slackwater._database import database, shown
 from slackwater.errors import InvalidArgument
 from slackwater.spark.merging import PANE_INDEX, RETRACTION, Staged, apply_batch, discard, merge, stage
-from slackwater.spark.session import session_mark
 from slackwater.spark.tables import WINDOW_COLUMNS, Column, Fold, Target, connected
 
 _log = logging.getLogger(__name__)
@@ -352,7 +351,7 @@ def _query() -> str:
 def _register(spark: SparkSession, target: Target, identity: str | None) -> str:
     """Makes the sink known to the session; the address travels inside the class, where no plan shows it."""
     told = repr((shown(target.url), target, identity)).encode()
-    registered = f"slackwater_upsert_{hashlib.sha256(told).hexdigest()[:16]}_{session_mark(spark)}"
+    registered = f"slackwater_upsert_{hashlib.sha256(told).hexdigest()[:16]}"
 
     class Upsert(DataSource):
         @classmethod
