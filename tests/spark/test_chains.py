@@ -259,7 +259,8 @@ def test_panes_of_a_global_window_stay_in_it(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 1 as key")
     whole = stream(df, event_time="at", watermark=Lag(0)).key_by("key").window(windows.global_window())
     panes = whole.agg(n=windows.count())
-    assert panes.agg(n=windows.sum("n")).to_df().first()["n"] == 1
+    (row,) = panes.agg(n=windows.sum("n")).to_df().collect()
+    assert row["n"] == 1
     for window in (windows.fixed("10 seconds"), windows.global_window()):
         with pytest.raises(InvalidArgument, match="panes of a global window lie at the end of time"):
             panes.window(window)
