@@ -214,7 +214,7 @@ def _is_this_interpreter(path: Path) -> bool:
 def _is_local(spark: SparkSession) -> bool:
     """Whether everything runs on this machine, and files are on its disk unless their names say otherwise."""
     files = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - no other way
-    return spark.sparkContext.master.startswith("local") and str(files).startswith("file:")
+    return str(spark.sparkContext.master).startswith("local") and str(files).startswith("file:")
 
 
 def is_remote(spark: SparkSession) -> bool:
