@@ -29,7 +29,7 @@ from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.shipping import TIME
 from slackwater.spark.sources import PaneSource, Source
 from slackwater.time import DurationLike, Range, check_int64, duration
-from slackwater.windows import ColumnarAccumulation, Inherited, TimeBoundedJoin, Trigger, Window
+from slackwater.windows import ColumnarAccumulation, Global, Inherited, TimeBoundedJoin, Trigger, Window
 from slackwater.windows.merge import How
 
 
