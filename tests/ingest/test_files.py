@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from slackwater.ingest import InvalidJob, parse_job
 from slackwater.ingest.running import Report, run_job
+from slackwater.ingest.runs import outcomes_of
 from slackwater.ingest.spark.extraction import Extraction, check_runnable
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, instant
@@ -92,6 +93,24 @@ def test_files_are_chosen_by_the_date_in_their_path(
     report = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys)
     assert [(outcome.rows, outcome.error) for outcome in report.outcomes] == [(2, None)]
     assert numbers(spark, tmp_path) == [1, 2]
+
+
+def test_rows_without_a_time_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        {"id": 1, "at": "2020-01-01 05:00:00"},
+        {"id": 2, "at": None},
+        {"id": 3},
+        {"id": 4, "at": "2019-12-31"},
+    ]
+    path = tmp_path / "in/2020-01-01.json"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    keys = {"source_path": f"file://{path}", "source_files_pattern": "yyyy-MM-dd", "time_column": "at"}
+    report = run(spark, tmp_path, "2020-01-02T01:00:00Z", **keys)
+    assert [(outcome.rows, outcome.without_time) for outcome in report.outcomes] == [(1, 2)]
+    assert numbers(spark, tmp_path) == [1]
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        assert [outcome.without_time for outcome in outcomes_of(store, report.run)] == [2]
 
 
 def test_a_unit_is_a_file_and_its_name_no_pattern(spark: SparkSession, tmp_path: Path, address: str) -> None:

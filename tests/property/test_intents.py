@@ -36,6 +36,7 @@ class Read:
     bytes: int = 1
     highest: int | None = None
     drift: str | None = None
+    without_time: int | None = None
 
 
 @dataclass

@@ -118,7 +118,8 @@ def history(
             say(f"{gone} runs forgotten")
             return
         if run_id is not None:
-            show([_row(outcome) for outcome in outcomes_of(store, run_id)], _COLUMNS, as_json=as_json)
+            units = [_row(outcome) for outcome in outcomes_of(store, run_id)]
+            show(units, _columns(units), as_json=as_json)
             return
         rows = [
             {
@@ -222,7 +223,13 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "outcome": outcome.state,
         "error": outcome.error,
         "drift": outcome.drift,
+        "without_time": outcome.without_time,
     }
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """What a table shows: what is seldom told only where there is something to tell."""
+    return [*_COLUMNS, *(name for name in ("drift", "without_time") if any(row[name] for row in rows))]
 
 
 def _show_report(report: Report, *, as_json: bool) -> None:
@@ -231,8 +238,7 @@ def _show_report(report: Report, *, as_json: bool) -> None:
         write_json({"run": report.run, "job": report.plan.job, "succeeded": report.succeeded, "units": rows})
         return
     if rows:
-        drifted = any(outcome.drift for outcome in report.outcomes)
-        show(rows, [*_COLUMNS, *(["drift"] if drifted else [])], as_json=False)
+        show(rows, _columns(rows), as_json=False)
     done = sum(outcome.state == "succeeded" for outcome in report.outcomes)
     say(f"{done} of {len(rows)} units succeeded, {sum(row['rows'] for row in rows)} rows")
 

@@ -53,6 +53,10 @@ class Amount(Protocol):
     def drift(self) -> str | None:
         """How the columns that were read differ from those of the target; None if they do not."""
 
+    @property
+    def without_time(self) -> int | None:
+        """Records that were read and left out because they have no time; None if nobody could see them."""
+
 
 class Approve(Protocol):
     """Asked before the target is changed; an error then leaves it as it is."""
@@ -131,6 +135,7 @@ def run_job(
     ...     bytes: int = 120
     ...     highest: int | None = None
     ...     drift: str | None = None
+    ...     without_time: int | None = None
     >>> def extract(work, approve):
     ...     approve(Read())
     ...     return Read()
@@ -210,7 +215,9 @@ class _Unit:
             self.run.record(work, outcome)
         else:
             read = (amount.rows, amount.bytes, started, self.clock())
-            outcome = Outcome(*place, "succeeded", *read, drift=amount.drift)
+            outcome = Outcome(
+                *place, "succeeded", *read, drift=amount.drift, without_time=amount.without_time
+            )
             self.run.record(work, outcome, self._high(work, amount))
         self.watcher.ended(number, work, outcome)
         return outcome

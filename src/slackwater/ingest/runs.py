@@ -56,6 +56,8 @@ class Outcome:
     error: str | None = None
     drift: str | None = None
     """How the columns that were read differed from those of the target, where the job allows it."""
+    without_time: int | None = None
+    """Rows that were read and lie in no range; None where the source itself picks rows by their time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0006"
+NEWEST: Final = "0007"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -220,6 +220,7 @@ outcomes: Final = Table(
     Column("ended_at", BigInteger, nullable=False),
     Column("error", Text),
     Column("drift", Text),  # how the columns that were read differed from those of the target
+    Column("without_time", BigInteger),  # rows that were read and left out; null where nobody could see them
 )
 
 intents: Final = Table(

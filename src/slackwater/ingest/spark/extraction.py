@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypedDict
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater._database import database
@@ -97,11 +97,15 @@ class Extraction:
         Without a time column the whole partition is replaced, so it is read from its start.
         """
         low = work.start if self._settings.time_column is None else work.low
+        untimed = Observation()
         with ExitStack() as afterwards:
-            rows = self._read(work, low, afterwards)
-            return self._target.replace(rows, Slice(work.unit, work.start, low, work.high), approve)
+            rows = self._read(work, low, afterwards, untimed)
+            written = self._target.replace(rows, Slice(work.unit, work.start, low, work.high), approve)
+            if rows is None or rows.parts is not None or self._settings.time_column is None:
+                return written
+            return replace(written, without_time=untimed.get["rows"])
 
-    def _read(self, work: WorkUnit, low: int, afterwards: ExitStack) -> Rows | None:
+    def _read(self, work: WorkUnit, low: int, afterwards: ExitStack, untimed: Observation) -> Rows | None:
         rows = self._read_source(work, low, afterwards)
         if rows is None:
             return None
@@ -117,6 +121,8 @@ class Extraction:
             raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
         time = F.col(f"`{at}`").cast("timestamp")
         micros = F.unix_micros(time)
+        if rows.parts is None:
+            frame = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows"))
         # what tasks read by themselves lies within the range already
         return replace(rows, frame=frame.withColumn(at, time).where((micros >= low) & (micros < work.high)))
 

@@ -54,7 +54,7 @@ class Written:
     """What replaced a slice.
 
     >>> Written.of([Told("a", 2, 10, 5, None), Told("b", 0, 0, None, None)])
-    Written(rows=2, bytes=10, highest=5, drift=None)
+    Written(rows=2, bytes=10, highest=5, drift=None, without_time=None)
     """
 
     rows: int
@@ -62,6 +62,8 @@ class Written:
     highest: int | None
     drift: str | None = None
     """How the columns that were read differ from those of the target."""
+    without_time: int | None = None
+    """Rows that were read and have no time; None where the source picks rows by it."""
 
     @classmethod
     def of(cls, told: Iterable[Told], drift: str | None = None) -> Written:
