@@ -30,7 +30,7 @@ from slackwater.spark.session import session
 from slackwater.time import SECOND, instant
 from tests.spark.postgres import PASSWORD, Server, running_server
 
-ROWS = int(os.environ.get("BENCH_ROWS", "2_000_000"))
+ROWS = int(os.environ.get("BENCH_ROWS", "5_000_000"))
 PARTS = 2
 RUNS = 3
 AIM = 2.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 
 _SAMPLE: Final = 10_000
 """The rows by which is decided how a column is written."""
+_GROUP: Final = 32 << 20
+"""So many bytes of batches become a row group: small ones cost whoever reads them, large ones memory here."""
 
 
 class Aside:
@@ -61,9 +64,21 @@ def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBat
     """
     repeated = [name for name in first.schema.names if _repeats(first.column(name))]
     with pq.ParquetWriter(path, first.schema, compression="zstd", use_dictionary=repeated) as writer:
-        writer.write_batch(first)
-        for batch in more:
-            writer.write_batch(batch)
+        for group in _groups(chain([first], more)):
+            writer.write_table(pa.Table.from_batches(group))
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        group.append(batch)
+        size += batch.nbytes
+        if size >= _GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _repeats(column: pa.Array) -> bool:
