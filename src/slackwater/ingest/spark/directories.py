@@ -112,6 +112,7 @@ class DirectoryTarget:
                 return 0, None
             path = aside / f"{stem}-{place}.{suffix}"
             write(path, first, batches)
+            _sync(path)  # here, because it may be another machine than the one that swaps it in
             return path.stat().st_size, None
 
         return put_aside
@@ -157,19 +158,19 @@ def _write_columns(folder: Path, columns: Columns, aside: Path) -> None:
 
 def _set_link(seen: Path, version: Path, aside: Path) -> None:
     seen.parent.mkdir(parents=True, exist_ok=True)
-    _synced(version)
+    for path in [*version.iterdir(), version]:
+        _sync(path)
     fresh = aside / uuid.uuid4().hex
     fresh.symlink_to(os.path.relpath(version, seen.parent), target_is_directory=True)
     fresh.replace(seen)
 
 
-def _synced(folder: Path) -> None:
-    for path in [*folder.iterdir(), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # ---- the formats
