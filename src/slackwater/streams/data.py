@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
+from slackwater._disk import synchronise
 from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR
 
@@ -176,7 +177,7 @@ class DataFolder:
             # on a full disk half a file must not take the room until it is collected
             Path(path).unlink(missing_ok=True)
             raise
-        _synchronise(Path(hour))
+        synchronise(Path(hour))
 
     def _make(self, folder: str) -> None:
         if not self._is_local:
@@ -185,16 +186,7 @@ class DataFolder:
         missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
         Path(folder).mkdir(parents=True, exist_ok=True)
         for made in missing:
-            _synchronise(made.parent)
-
-
-def _synchronise(folder: Path) -> None:
-    """The entries of a folder must survive a crash of the machine, too."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+            synchronise(made.parent)
 
 
 def made_before(files: Iterable[str], horizon: int) -> bool:

@@ -25,6 +25,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater._disk import synchronise
 from slackwater.ingest.spark.arrow import INSTANTS, instants, within
 from slackwater.ingest.spark.aside import Aside, write_parquet
 from slackwater.ingest.spark.drift import Columns, Fit, fit
@@ -112,7 +113,7 @@ class DirectoryTarget:
                 return 0, None
             path = aside / f"{stem}-{place}.{suffix}"
             write(path, first, batches)
-            _sync(path)  # here, because it may be another machine than the one that swaps it in
+            synchronise(path)  # here, because it may be another machine than the one that swaps it in
             return path.stat().st_size, None
 
         return put_aside
@@ -159,18 +160,10 @@ def _write_columns(folder: Path, columns: Columns, aside: Path) -> None:
 def _set_link(seen: Path, version: Path, aside: Path) -> None:
     seen.parent.mkdir(parents=True, exist_ok=True)
     for path in [*version.iterdir(), version]:
-        _sync(path)
+        synchronise(path)
     fresh = aside / uuid.uuid4().hex
     fresh.symlink_to(os.path.relpath(version, seen.parent), target_is_directory=True)
     fresh.replace(seen)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # ---- the formats
