@@ -55,3 +55,19 @@ def test_one_bid_is_far_too_late_and_the_rest_is_not_older_than_the_run(tmp_path
     feed = _fed(tmp_path)
     (forgotten,) = [bid for bid in feed.sent if bid.at < START]
     assert forgotten.at == START - 60 * SECOND
+
+
+def test_what_is_held_is_known_until_it_is_sent(tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.begin(0)
+    feed.send(5 * SECOND)
+    assert feed.earliest_held is None
+    feed.fall_silent()
+    feed.send(20 * SECOND)
+    held = feed.earliest_held
+    assert held is not None
+    assert 5 * SECOND < held < 20 * SECOND
+    feed.speak_again(20 * SECOND)
+    feed.send(20 * SECOND)
+    assert feed.earliest_held is None
+    assert held == min(bid.at for bid in feed.sent if bid.origin == SILENT and bid.at > 5 * SECOND)

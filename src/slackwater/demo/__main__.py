@@ -37,10 +37,9 @@ class Demo:
         self._feed.begin(time.now())
         self._go_on("Three origins send bids, out of order, up to two seconds late.", self._spoken, 8, 60)
         self._feed.fall_silent()
-        fell = time.now()
         self._go_on(
             f"{SILENT.capitalize()} has fallen silent: it holds everybody back until it is found to be idle.",
-            lambda: self._left_out(fell),
+            self._left_out,
             1,
             60,
         )
@@ -83,12 +82,13 @@ class Demo:
         report = self._report()
         return report is not None and report.watermark is not None
 
-    def _left_out(self, since: int) -> bool:
+    def _left_out(self) -> bool:
         """Whether a window has fired that the silent origin still has bids for: they will be late."""
+        report, held = self._report(), self._feed.earliest_held
+        if held is None or report is None or report.watermark is None:
+            return False
         length = time.duration(WINDOW)
-        end = (since // length + 1) * length
-        report = self._report()
-        return report is not None and report.watermark is not None and report.watermark >= end
+        return report.watermark >= (held // length + 1) * length
 
 
 def main() -> int:
