@@ -61,13 +61,13 @@ def test_what_is_held_is_known_until_it_is_sent(tmp_path: Path) -> None:
     feed = Feed(tmp_path)
     feed.begin(0)
     feed.send(5 * SECOND)
-    assert feed.earliest_held is None
+    assert feed.earliest_held() is None
     feed.fall_silent()
     feed.send(20 * SECOND)
-    held = feed.earliest_held
+    held = feed.earliest_held()
     assert held is not None
     assert 5 * SECOND < held < 20 * SECOND
     feed.speak_again(20 * SECOND)
     feed.send(20 * SECOND)
-    assert feed.earliest_held is None
+    assert feed.earliest_held() is None
     assert held == min(bid.at for bid in feed.sent if bid.origin == SILENT and bid.at > 5 * SECOND)

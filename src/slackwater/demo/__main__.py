@@ -84,7 +84,7 @@ class Demo:
 
     def _left_out(self) -> bool:
         """Whether a window has fired that the silent origin still has bids for: they will be late."""
-        report, held = self._report(), self._feed.earliest_held
+        report, held = self._report(), self._feed.earliest_held()
         if held is None or report is None or report.watermark is None:
             return False
         length = time.duration(WINDOW)

@@ -83,7 +83,6 @@ class Feed:
         """Where whole files appear."""
         return self.folder / "bids"
 
-    @property
     def earliest_held(self) -> int | None:
         """The time of the first bid that nobody has heard of; None if there is none."""
         return min((bid.at for bid in self._held), default=None)
