@@ -318,6 +318,10 @@ def test_checkpoints_on_a_local_disk_start_no_other_programs(spark: SparkSession
     assert "FileSystemBased" in str(spark.conf.get("spark.sql.streaming.checkpointFileManagerClass"))
 
 
+def test_workers_on_this_machine_are_reached_by_sockets_of_its_file_system(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
+
+
 def test_the_way_of_checkpoints_that_somebody_chose_stays(spark: SparkSession) -> None:
     name, kept = "spark.sql.streaming.checkpointFileManagerClass", "some.other.Manager"
     before = str(spark.conf.get(name))

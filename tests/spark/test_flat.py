@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType
 
 import slackwater as sw
 from slackwater.spark.flat import FlatRows
-from slackwater.spark.panes import PANE, STRUCTURES, UNBOUNDED, WORDS, pane_schema
+from slackwater.spark.panes import NUMBERS, PANE, STRUCTURES, UNBOUNDED, WORDS, pane_schema
 from slackwater.windows import ColumnarAccumulation
 
 pytestmark = pytest.mark.spark
@@ -70,6 +70,34 @@ def test_what_panes_say_of_themselves_arrives_as_it_was_sent(spark: SparkSession
     arrived = flat.rows(spark.createDataFrame(sent.astype(object).where(sent.notna(), None), flat.sent))
     told = {row["n"]: row["pane"].asDict() for row in arrived.collect()}
     assert told == {row["n"]: {name: row[name] for name in PANE.names} for row in every}
+
+
+def test_what_another_column_tells_does_not_travel(spark: SparkSession) -> None:
+    """Windows of one length have their ends from their starts; single panes need no number."""
+    rows = sw.stream(spark.sql(ROWS), event_time="at", watermark=sw.lag("5 seconds")).key_by("name")
+    windowed = rows.window(sw.sliding("10 seconds", every="5 seconds"))
+    once, often = (each.agg(n=sw.count()) for each in (windowed, windowed.allowed_lateness("1 hour")))
+    assert once.flat is not None
+    assert once.flat.sent.names == ["bucket", "report", "column:0", "column:1", "column:3"]
+    assert often.flat is not None
+    assert often.flat.sent.names == [*once.flat.sent.names, "column:5", "column:6"]
+    expected = {(name, start, start + 10, 0, 0) for name in ("x", None) for start in (0, 5)}
+    for panes in (once, often):
+        df = panes.to_df()
+        assert df.schema == panes.schema
+        assert {
+            (row["name"], *map(shown, row["window"]), row["pane"]["index"], row["pane"]["on_time_index"])
+            for row in df.collect()
+        } == expected
+
+
+def test_a_second_pane_where_only_one_can_be_is_an_error() -> None:
+    flat = FlatRows.of(pane_schema([], {}), STRUCTURES, UNBOUNDED, {**WORDS, **NUMBERS})
+    assert flat is not None
+    bounds = {"window_start": [0, 0], "window_end": [1, 1]}
+    assert list(flat.frames(0, "{}", pl.DataFrame({"index": [0, None], **bounds})))
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        list(flat.frames(0, "{}", pl.DataFrame({"index": [0, 1], **bounds})))
 
 
 def test_a_word_that_nobody_knows_is_an_error_and_not_null() -> None:

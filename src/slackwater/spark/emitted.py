@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.flat import FlatRows
+from slackwater.spark.flat import FlatRows, Words
 from slackwater.spark.hosts import ApplyHost
 from slackwater.spark.operators import Operated
-from slackwater.spark.panes import STRUCTURES, UNBOUNDED, WORDS, PaneReader
-from slackwater.windows import Global, Inherited, Window
+from slackwater.spark.panes import NUMBERS, STRUCTURES, UNBOUNDED, WORDS, PaneReader
+from slackwater.windows import Fixed, Global, Inherited, Sliding, Window
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -66,8 +67,23 @@ class EmittedPanes(Operated):
         it has rows left by then: run it to its end without ``flush``, then once more with ``flush`` and
         without the limit. The times of a clock of `Ticks` say which batch is the last; they need neither.
         """
-        flat = FlatRows.of(self.schema, STRUCTURES, UNBOUNDED, WORDS)
-        return self.finished(self.schema, PaneReader(self.schema), flat, flush=flush)
+        return self.finished(self.schema, PaneReader(self.schema), self.flat, flush=flush)
+
+    @property
+    def flat(self) -> FlatRows | None:
+        """How the rows of panes leave as plain columns; None if a value is nested."""
+        sizes = {window.size if isinstance(window, Fixed | Sliding) else None for window in self.windows}
+        size = sizes.pop()
+        lengths = {} if size is None or sizes else {"window_end": ("window_start", size)}
+        return FlatRows.of(self.schema, STRUCTURES, UNBOUNDED, self._words, lengths)
+
+    @property
+    def _words(self) -> Mapping[str, Words]:
+        """What panes can say of themselves; where nothing fires twice, they all have one number."""
+        options = self.host.options
+        chosen = any(name in options for name in ("trigger", "allowed_lateness", "on_time", "closing"))
+        is_once = isinstance(options["window"], Fixed | Sliding) and not chosen
+        return {**WORDS, **NUMBERS} if is_once else WORDS
 
     def upsert_to(
         self,

@@ -2,8 +2,9 @@
 
 The last operator of a query need not pack its rows into a payload that another Python process unpacks:
 columns of numbers and texts go to the JVM as they are, and it makes the structures of them. Nested values
-would be taken apart row by row on that way, so rows that have some travel as payloads. Columns that can hold
-only a few words travel as one number: a word would be copied four times on its way, in every row.
+would be taken apart row by row on that way, so rows that have some travel as payloads. Every column costs in
+every row, four times on its way: those that can hold only a few words travel as one number, and those that
+another one tells are made of it where they arrive.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ _CONTROL: Final = StructType([StructField("bucket", IntegerType()), StructField(
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
-_PACKED: Final = "packed"
+_PACKED: Final = "bucket"
+"""A row has no need for the number of its bucket, which a report has: there it is the words, packed."""
 
-Words = tuple[str, ...] | tuple[bool, ...]
-"""All that a column can hold besides null."""
+Words = tuple[str, ...] | tuple[bool, ...] | tuple[int, ...]
+"""All that a column can hold besides null; integers count from 0."""
 
 _NO_WORDS: Final[Mapping[str, Words]] = {}
+_NO_LENGTHS: Final[Mapping[str, tuple[str, int]]] = {}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,13 @@ class FlatColumn:
     kind: DataType
     words: Words = ()
     """What it can hold, if it is one of those that travel together."""
+    after: tuple[str, int] | None = None
+    """The column that it follows, and by how much, if it need not travel."""
+
+    @property
+    def travels(self) -> bool:
+        """Whether it is a column by itself on the way."""
+        return not self.words and self.after is None
 
     @property
     def sent(self) -> DataType:
@@ -93,12 +103,14 @@ class FlatRows:
         structures: Mapping[str, Mapping[str, str]],
         nothing: Mapping[str, int] = _NOTHING,
         words: Mapping[str, Words] = _NO_WORDS,
+        lengths: Mapping[str, tuple[str, int]] = _NO_LENGTHS,
     ) -> FlatRows | None:
         """For rows of this schema; None if a column is nested.
 
         ``structures`` are the columns that are made of several, by the name of each field in the schema
         and in the operator; ``nothing`` are values that stand for none, by column; ``words`` are the fields
-        of structures that hold only a few different values.
+        of structures that hold only a few different values, ``lengths`` those that follow another one,
+        and by how much.
         """
         columns: list[FlatColumn] = []
         for field in schema:
@@ -106,10 +118,9 @@ class FlatRows:
             if made is None:
                 columns.append(FlatColumn(field.name, field.dataType))
             elif isinstance(field.dataType, StructType):
-                columns += [
-                    FlatColumn(made[inner.name], inner.dataType, words.get(made[inner.name], ()))
-                    for inner in field.dataType
-                ]
+                for inner in field.dataType:
+                    name = made[inner.name]
+                    columns.append(FlatColumn(name, inner.dataType, words.get(name, ()), lengths.get(name)))
         if any(column.kind not in _PLAIN for column in columns):
             return None
         return cls(schema, tuple(columns), tuple(nothing.items()))
@@ -120,10 +131,9 @@ class FlatRows:
         fields = [
             StructField(numbered(place), column.sent)
             for place, column in enumerate(self.columns)
-            if not column.words
+            if column.travels
         ]
-        packed = [StructField(_PACKED, IntegerType())] if any(column.words for column in self.columns) else []
-        return StructType([*_CONTROL.fields, *fields, *packed])
+        return StructType([*_CONTROL.fields, *fields])
 
     def frames(self, bucket: int, report: str, rows: pl.DataFrame | None) -> Iterator[pd.DataFrame]:
         """The report of a bucket, and the rows that it emits, as Spark's stateful operators take them."""
@@ -133,9 +143,9 @@ class FlatRows:
             named = {
                 numbered(place): _sent(rows[column.name], column)
                 for place, column in enumerate(self.columns)
-                if column.name in rows.columns and not column.words
+                if column.name in rows.columns and column.travels
             }
-            if _PACKED in target.names:
+            if any(column.words for column in self.columns):
                 named[_PACKED] = rows.select(self._packed(rows.columns)).to_series().to_arrow()
             yield _pandas(target, rows.height, named)
         # Last, because Spark copies what it has observed so far with every row that follows.
@@ -162,6 +172,10 @@ class FlatRows:
             digit = sql.expr(f"{_PACKED} div {self._base(place)} % {len(made.words) + 1}")
             words = sql.array(sql.lit(None).cast(made.kind), *map(sql.lit, made.words))
             return sql.element_at(words, (digit + 1).cast("int"))
+        if made.after is not None:
+            name, length = made.after
+            place = next(place for place, column in enumerate(self.columns) if column.name == name)
+            return sql.timestamp_micros(sql.col(f"`{numbered(place)}`") + length)
         column = sql.col(f"`{numbered(place)}`")
         return sql.timestamp_micros(column) if isinstance(made.kind, TimestampType) else column
 
@@ -182,6 +196,8 @@ def _digit(column: FlatColumn) -> pl.Expr:
     word = pl.col(column.name)
     if isinstance(column.kind, StringType):
         word = word.cast(pl.Enum([str(word) for word in column.words])).to_physical()
+    elif isinstance(column.kind, LongType):
+        word = word.replace_strict([None, *column.words], [None, *column.words])
     return (word.cast(pl.Int32) + 1).fill_null(0)
 
 

@@ -62,6 +62,8 @@ WORDS: Final[Mapping[str, Words]] = {
     "kind": (PANE_KIND, LATE_KIND, INVALID_KIND),
 }
 """All that these fields of a pane can hold."""
+NUMBERS: Final[Mapping[str, Words]] = {"index": (0,), "on_time_index": (0,)}
+"""And these, if there is but one pane of each window."""
 UNBOUNDED: Final = {"window_start": BEGINNING_OF_TIME, "window_end": END_OF_TIME}
 """The bounds of a window that has none: null says so better than a year that nothing can show."""
 

@@ -35,6 +35,16 @@ _CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_FILE_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+_ELSEWHERE: Final = (
+    "MASTER",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_HOME",
+    "SPARK_REMOTE",
+)
+"""Where somebody else may have said on which machines Spark runs."""
 _FEW_ROWS: Final = 10_000
 """What Spark hands over at a time unless told otherwise, which is too few."""
 _TASKS_A_CORE: Final = 4
@@ -92,6 +102,9 @@ def session(
     if remote is not None:
         builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
+    if remote is None and _will_be_local(master or chosen.get("spark.master")):
+        # Rows and calls to the state store pass through them in less time than through the network's.
+        chosen.setdefault(_FILE_SOCKETS, "true")
     for name, value in chosen.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
@@ -209,6 +222,18 @@ def _is_this_interpreter(path: Path) -> bool:
     # The interpreters of two virtual environments may be one file; the folder tells what they can import.
     mine = Path(sys.executable)
     return path.parent.samefile(mine.parent) and path.samefile(mine)
+
+
+def _will_be_local(master: str | None) -> bool:
+    """Whether it is certain that a session will have its workers on this machine, which has Unix' sockets.
+
+    On a cluster, the folders of workers may have names that are too long for such a socket.
+    """
+    if os.name != "posix":
+        return False
+    if master is None:
+        return not any(name in os.environ for name in _ELSEWHERE)
+    return master.startswith("local")
 
 
 def _is_local(spark: SparkSession) -> bool:
