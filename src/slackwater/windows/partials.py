@@ -101,7 +101,7 @@ class SlicePartials:
         """
         keys = self.rules.key_columns
         merged: list[pl.DataFrame] = []
-        together: list[pl.DataFrame] = []
+        together: list[tuple[WindowBounds, pl.DataFrame]] = []
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
             frames = [
@@ -110,16 +110,16 @@ class SlicePartials:
                 for blob in state.slices[part].blobs
             ]
             if self.counts_steps:
-                together += [frame.with_columns(bounds) for frame in frames]
+                together += [(window, frame) for frame in frames]
             elif len(frames) == 1:
                 merged.append(frames[0].with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _WORTH_APART:
                 grouped = stack(frames).group_by(keys).agg(self.rules.merge_partials())
                 merged.append(grouped.with_columns(bounds))
             else:
-                together += [frame.with_columns(bounds) for frame in frames]
+                together += [(window, frame) for frame in frames]
         if together:
-            several = stack(together)
+            several = _in_windows(together)
             if before is not None:
                 several = match(several, before, self.rules.row_columns, "inner")
                 several = several.filter(pl.col(SEQUENCE) > pl.col(FIRED))
@@ -178,3 +178,12 @@ class SlicePartials:
             state.delete(blob.name)
         entry.blobs.clear()
         self._push(state, entry, frame, level)
+
+
+def _in_windows(frames: Sequence[tuple[WindowBounds, pl.DataFrame]]) -> pl.DataFrame:
+    """Frames below each other, with the bounds of the window that each is of."""
+    heights = pl.Series([frame.height for _, frame in frames], dtype=pl.UInt32)
+    kinds = {START: pl.Int64(), END: pl.Int64()}
+    bounds = pl.DataFrame([window for window, _ in frames], kinds, orient="row")
+    repeated = bounds.select(pl.all().repeat_by(heights).explode())
+    return stack(frame for _, frame in frames).with_columns(repeated)

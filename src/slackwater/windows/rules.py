@@ -236,5 +236,8 @@ def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     several = list(frames)
     if len(several) == 1:
         return several[0]
-    columns = several[0].columns
-    return pl.concat([frame.select(columns) for frame in several], how="vertical_relaxed", rechunk=False)
+    schema = several[0].schema
+    if all(frame.schema == schema for frame in several):  # which also says that columns are in one order
+        return pl.concat(several, rechunk=False)
+    ordered = [frame.select(schema.names()) for frame in several]
+    return pl.concat(ordered, how="vertical_relaxed", rechunk=False)
