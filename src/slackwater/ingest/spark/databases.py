@@ -28,8 +28,8 @@ from slackwater.ingest.spark.sqlite_types import found_types, typed
 
 _WAITING: Final = "PRAGMA busy_timeout = 60000"
 """SQLite fails at once where another process writes, unless it is told how long to wait."""
-_COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(2 << 20)}
-"""What PostgreSQL streams by COPY comes in batches that stay in the caches of a processor."""
+_COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
+"""What PostgreSQL streams by COPY comes in batches so large that handling each costs little."""
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
