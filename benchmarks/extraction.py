@@ -2,8 +2,9 @@
 
 Two things are timed: rows that Spark reads and throws away, and a unit of a job that goes into Parquet files,
 as `slackwater ingest` runs it. Both ways read the same range in the same parts, on the same session. Before
-anything is timed, both have to give the same rows. Without the JDBC driver of PostgreSQL (`scripts/jdbc.sh`)
-there is nothing to compare with.
+anything is timed, both have to give the same rows. What the processes of Spark take of the processors is told
+as well: the server, which works for both alike, is on a machine of its own elsewhere. Without the JDBC driver
+of PostgreSQL (`scripts/jdbc.sh`) there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.processes import cpu_of_spark
 from benchmarks.report import Report
 from slackwater._database import database
 from slackwater.ingest import WHOLE, WorkUnit, parse_job
@@ -84,13 +87,22 @@ def _all_rows(amount: Written) -> None:
     assert amount.rows == ROWS, amount
 
 
-def _best(work: Callable[[], None]) -> float:
-    seconds = []
+@dataclass(frozen=True, order=True, slots=True)
+class Cost:
+    """What it took to read all rows."""
+
+    seconds: float
+    cpu: float
+    """Seconds of a processor, of the processes of Spark alone."""
+
+
+def _best(work: Callable[[], None]) -> Cost:
+    costs = []
     for _ in range(RUNS):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), cpu_of_spark()
         work()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+        costs.append(Cost(time.perf_counter() - began, cpu_of_spark() - cpu))
+    return min(costs)
 
 
 def _check(frames: list[DataFrame]) -> None:
@@ -101,8 +113,8 @@ def _check(frames: list[DataFrame]) -> None:
     assert sums[0][0][0] == ROWS
 
 
-def _measure(spark: SparkSession, server: Server, url: str, folder: Path) -> dict[str, tuple[float, float]]:
-    """Seconds by ADBC and by JDBC, for what is done with the rows."""
+def _measure(spark: SparkSession, server: Server, url: str, folder: Path) -> dict[str, tuple[Cost, Cost]]:
+    """The costs by ADBC and by JDBC, for what is done with the rows."""
 
     def read(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -128,8 +140,16 @@ def run(report: Report) -> None:
         "Extraction from PostgreSQL",
         f"{ROWS:,} rows of six columns, {PARTS} parts, a server and Spark (`local[2]`) on the same machine; "
         f"rows a second of wall time, best of {RUNS}. Both ways gave the same rows. JDBC writes Parquet by "
-        "`write.parquet`.",
-        ["", "ADBC, rows/s", "Spark's JDBC reader, rows/s", "ratio"],
+        "`write.parquet`. CPU is that of the JVM and its workers, without the server.",
+        [
+            "",
+            "ADBC, rows/s",
+            "Spark's JDBC reader, rows/s",
+            "ratio",
+            "ADBC, rows per CPU second",
+            "JDBC, rows per CPU second",
+            "ratio",
+        ],
     )
     if not Path(driver).is_file():
         section.verdict("no JDBC driver of PostgreSQL: nothing to compare with")
@@ -151,7 +171,12 @@ def run(report: Report) -> None:
     finally:
         spark.stop()
     for what, (adbc, jdbc) in measured.items():
-        section.row(what, round(ROWS / adbc), round(ROWS / jdbc), f"{jdbc / adbc:.1f}")
-        met = "met" if jdbc / adbc >= AIM else "MISSED"
-        section.verdict(f"{what}: {jdbc / adbc:.1f} times as fast as JDBC (aim: {AIM:.0f} times): {met}")
+        ratio, less = jdbc.seconds / adbc.seconds, jdbc.cpu / adbc.cpu
+        rates = [round(ROWS / value) for value in (adbc.seconds, jdbc.seconds, adbc.cpu, jdbc.cpu)]
+        section.row(what, *rates[:2], f"{ratio:.1f}", *rates[2:], f"{less:.1f}")
+        met = "met" if ratio >= AIM else "MISSED"
+        section.verdict(
+            f"{what}: {ratio:.1f} times as fast as JDBC (aim: {AIM:.0f} times): {met}; "
+            f"{less:.1f} times the rows for the same CPU"
+        )
     report.show(section)

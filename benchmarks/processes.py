@@ -93,12 +93,30 @@ class _Process:
                 return int(line.split()[1]) * 1024
         return 0
 
+    def cpu(self) -> float:
+        """The seconds of a processor that it has taken so far."""
+        told = _text(self.number, "stat").rpartition(")")[2].split()
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK") if told else 0.0
+
     def forget_peak(self) -> None:
         """Begin again with what it holds now, where the system lets us."""
         try:
             (_PROCESSES / str(self.number) / "clear_refs").write_text("5", encoding="ascii")
         except OSError:
             return
+
+
+def cpu_of_spark() -> float:
+    """The seconds of a processor that the JVM and the workers of this process have taken so far.
+
+    >>> cpu_of_spark() >= 0
+    True
+    """
+    return sum(
+        process.cpu()
+        for process in _started_by(os.getpid())
+        if process.name == "java" or process.name.startswith("python")
+    )
 
 
 def _started_by(ancestor: int) -> Iterator[_Process]:
