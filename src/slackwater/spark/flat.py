@@ -9,7 +9,7 @@ another one tells are made of it where they arrive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -135,24 +135,35 @@ class FlatRows:
         ]
         return StructType([*_CONTROL.fields, *fields])
 
-    def frames(self, bucket: int, report: str, rows: pl.DataFrame | None) -> Iterator[pd.DataFrame]:
-        """The report of a bucket, and the rows that it emits, as Spark's stateful operators take them."""
-        target = to_arrow_schema(self.sent)
-        if rows is not None:
-            rows = rows.with_columns(without(name, value) for name, value in self.nothing)
-            named = {
-                numbered(place): _sent(rows[column.name], column)
-                for place, column in enumerate(self.columns)
-                if column.name in rows.columns and column.travels
-            }
-            if any(column.words for column in self.columns):
-                named[_PACKED] = rows.select(self._packed(rows.columns)).to_series().to_arrow()
-            yield _pandas(target, rows.height, named)
+    def frame(self, bucket: int, report: str, rows: pl.DataFrame | None) -> pd.DataFrame:
+        """The rows that a bucket emits, and its report, as Spark's stateful operators take them."""
+        count = 0 if rows is None else rows.height
+        made = {} if rows is None else self._made(rows)
         # Last, because Spark copies what it has observed so far with every row that follows.
-        yield _pandas(target, 1, {"bucket": pa.array([bucket], pa.int32()), "report": pa.array([report])})
+        last = {"bucket": pa.array([bucket], pa.int32()), "report": pa.array([report])}
+        columns: dict[str, pd.api.extensions.ExtensionArray] = {}
+        for field in to_arrow_schema(self.sent):
+            name, kind = field.name, field.type
+            parts = [
+                made[name] if name in made else pa.nulls(count, kind),
+                last[name] if name in last else pa.nulls(1, kind),
+            ]
+            columns[name] = pd.arrays.ArrowExtensionArray(pa.concat_arrays(parts))
+        return pd.DataFrame(columns)
+
+    def _made(self, rows: pl.DataFrame) -> dict[str, pa.Array]:
+        rows = rows.with_columns(without(name, value) for name, value in self.nothing)
+        made = {
+            numbered(place): _sent(rows[column.name], column)
+            for place, column in enumerate(self.columns)
+            if column.name in rows.columns and column.travels
+        }
+        if any(column.words for column in self.columns):
+            made[_PACKED] = rows.select(self._packed(rows.columns)).to_series().to_arrow()
+        return made
 
     def rows(self, emitted: DataFrame) -> DataFrame:
-        """The rows that a user sees, from what `frames` gave."""
+        """The rows that a user sees, from what `frame` gave."""
         places = iter(range(len(self.columns)))
         made: list[Column] = []
         is_row = sql.col("report").isNull()
@@ -206,17 +217,6 @@ def _sent(values: pl.Series, column: FlatColumn) -> pa.Array:
         values = values.dt.epoch("us")
     array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     return array.cast(to_arrow_schema(StructType([StructField("sent", column.sent)])).field(0).type)
-
-
-def _pandas(target: pa.Schema, height: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
-    """A frame over Arrow columns; what is not given is null."""
-    arrays = {
-        field.name: columns[field.name] if field.name in columns else pa.nulls(height, field.type)
-        for field in target
-    }
-    return pd.DataFrame(
-        {name: pd.arrays.ArrowExtensionArray(pa.chunked_array([array])) for name, array in arrays.items()}
-    )
 
 
 def without(name: str, value: int) -> pl.Expr:

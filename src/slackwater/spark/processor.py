@@ -82,7 +82,7 @@ class BucketProcessor(StatefulProcessor):
         self._state.updateValue(_SMALL, (output.state,))
         report = msgspec.json.encode(output.report).decode()
         if self._flat is not None:
-            yield from self._flat.frames(int(bucket), report, output.rows)
+            yield self._flat.frame(int(bucket), report, output.rows)
             return
         yield pd.DataFrame(
             {

@@ -19,6 +19,8 @@ _ROWS_AT_ONCE = 4_000_000
 """So many partials are combined at a time when many windows are due."""
 _WORTH_APART = 10_000
 """From so many rows on, a slice or window is grouped by itself, which needs only the keys."""
+_FEW_SLICES = 8
+"""Up to so many slices, their rows are picked one slice after the other."""
 
 
 class SlicePartials:
@@ -48,7 +50,7 @@ class SlicePartials:
         if frame.height <= slices * _WORTH_APART:
             return frame.group_by(*columns, *keys).agg(aggregations)
         grouped: list[pl.DataFrame] = []
-        for place, part in frame.partition_by(columns, as_dict=True, include_key=False).items():
+        for place, part in _apart(frame, columns):
             bounds = [
                 pl.lit(value, pl.Int64()).alias(name) for name, value in zip(columns, place, strict=True)
             ]
@@ -178,6 +180,20 @@ class SlicePartials:
             state.delete(blob.name)
         entry.blobs.clear()
         self._push(state, entry, frame, level)
+
+
+def _apart(frame: pl.DataFrame, columns: Sequence[str]) -> Iterable[tuple[tuple[int, ...], pl.DataFrame]]:
+    """The rows of each slice, without the columns that tell slices apart."""
+    places = frame.select(columns).unique()
+    if places.height > _FEW_SLICES:
+        return frame.partition_by(columns, as_dict=True, include_key=False).items()
+    # To pick the rows of a few slices takes a third of the time of parting all at once.
+    return ((place, _picked(frame, columns, place)) for place in sorted(places.rows()))
+
+
+def _picked(frame: pl.DataFrame, columns: Sequence[str], place: tuple[int, ...]) -> pl.DataFrame:
+    same = (pl.col(name) == value for name, value in zip(columns, place, strict=True))
+    return frame.filter(*same).drop(columns)
 
 
 def _in_windows(frames: Sequence[tuple[WindowBounds, pl.DataFrame]]) -> pl.DataFrame:
