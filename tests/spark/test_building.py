@@ -25,6 +25,7 @@ from slackwater.spark.session import (
     WORKER_PYTHON,
     SlowSession,
     check_session,
+    runs_here,
     session,
     settings,
 )
@@ -320,6 +321,20 @@ def test_checkpoints_on_a_local_disk_start_no_other_programs(spark: SparkSession
 
 def test_workers_on_this_machine_are_reached_by_sockets_of_its_file_system(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
+
+
+@pytest.mark.parametrize(
+    "name", ["PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"]
+)
+def test_where_somebody_else_may_have_named_a_cluster_nothing_is_certain(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for variable in ("SPARK_HOME", "PYSPARK_GATEWAY_PORT"):  # whatever those who test have set
+        monkeypatch.delenv(variable, raising=False)
+    assert runs_here(None)
+    monkeypatch.setenv(name, "x")
+    assert not runs_here(None)
+    assert runs_here("local[*]")
 
 
 def test_the_way_of_checkpoints_that_somebody_chose_stays(spark: SparkSession) -> None:

@@ -102,7 +102,7 @@ def session(
     if remote is not None:
         builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
-    if remote is None and _will_be_local(master or chosen.get("spark.master")):
+    if remote is None and runs_here(master or chosen.get("spark.master")):
         # Rows and calls to the state store pass through them in less time than through the network's.
         chosen.setdefault(_FILE_SOCKETS, "true")
     for name, value in chosen.items():
@@ -116,6 +116,21 @@ def session(
         spark.conf.set(_CHECKPOINTS, _BY_FILE_SYSTEM)
     check_session(spark)
     return spark
+
+
+def runs_here(master: str | None) -> bool:
+    """Whether it is certain that a session will have its workers on this machine, which has Unix' sockets.
+
+    On a cluster, the folders of workers may have names that are too long for such a socket.
+
+    >>> runs_here("local[2]"), runs_here("spark://there:7077")
+    (True, False)
+    """
+    if os.name != "posix":
+        return False
+    if master is None:
+        return not any(name in os.environ for name in _ELSEWHERE)
+    return master.startswith("local")
 
 
 class SlowSession(UserWarning):
@@ -222,18 +237,6 @@ def _is_this_interpreter(path: Path) -> bool:
     # The interpreters of two virtual environments may be one file; the folder tells what they can import.
     mine = Path(sys.executable)
     return path.parent.samefile(mine.parent) and path.samefile(mine)
-
-
-def _will_be_local(master: str | None) -> bool:
-    """Whether it is certain that a session will have its workers on this machine, which has Unix' sockets.
-
-    On a cluster, the folders of workers may have names that are too long for such a socket.
-    """
-    if os.name != "posix":
-        return False
-    if master is None:
-        return not any(name in os.environ for name in _ELSEWHERE)
-    return master.startswith("local")
 
 
 def _is_local(spark: SparkSession) -> bool:
