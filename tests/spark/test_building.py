@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -335,6 +336,21 @@ def test_where_somebody_else_may_have_named_a_cluster_nothing_is_certain(
     monkeypatch.setenv(name, "x")
     assert not runs_here(None)
     assert runs_here("local[*]")
+
+
+def test_a_temporary_folder_with_a_long_name_does_not_keep_spark_from_starting(tmp_path: Path) -> None:
+    """A socket of the file system may have a name of 108 bytes, in a folder that somebody may have moved."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    code = (
+        "import sys; from slackwater.spark.session import session; from pyspark.sql import functions as F\n"
+        'moved = {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={sys.argv[1]}"}\n'
+        'spark = session(master="local[1]", config={"spark.ui.enabled": "false", **moved})\n'
+        'print(spark.range(3).select(F.udf(lambda n: n + 1, "long")("id")).collect()[2][0])\n'
+        "spark.stop()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["3"], done.stderr
 
 
 def test_the_way_of_checkpoints_that_somebody_chose_stays(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -102,7 +102,7 @@ def session(
     if remote is not None:
         builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
-    if remote is None and runs_here(master or chosen.get("spark.master")):
+    if remote is None and runs_here(master or chosen.get("spark.master")) and not _moved(chosen.values()):
         # Rows and calls to the state store pass through them in less time than through the network's.
         chosen.setdefault(_FILE_SOCKETS, "true")
     for name, value in chosen.items():
@@ -131,6 +131,12 @@ def runs_here(master: str | None) -> bool:
     if master is None:
         return not any(name in os.environ for name in _ELSEWHERE)
     return master.startswith("local")
+
+
+def _moved(options: Iterable[str]) -> bool:
+    """Whether the JVM may have its sockets in another folder than usual, whose name may be too long."""
+    given = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    return any("java.io.tmpdir" in text for text in (*options, *given))
 
 
 class SlowSession(UserWarning):
