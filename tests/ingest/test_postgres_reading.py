@@ -148,3 +148,12 @@ def test_rows_come_in_batches_and_reading_may_stop_at_any(url: str) -> None:
     sizes = [batch.num_rows for batch in reading.read(reading.parts[0], reading.schema())]
     assert sum(sizes) == ROWS
     assert max(sizes) < ROWS
+
+
+def test_an_error_after_some_rows_comes_after_them(url: str) -> None:
+    statement = Statement(("SELECT id, repeat('x', 1000) AS note, 1 / (45000 - id) AS one FROM tides",))
+    reading = Reading(url, "postgresql", "UTC", "UTC", None, (Part(statement, 0, 1),))
+    came: list[int] = []
+    with pytest.raises(OSError, match="division by zero"):
+        came.extend(batch.num_rows for batch in reading.read(reading.parts[0], reading.schema()))
+    assert 0 < sum(came) <= 45_000

@@ -37,7 +37,7 @@ def read(number: int) -> Iterator[pa.RecordBatch]:
 @pytest.fixture
 def rows(spark: SparkSession) -> Rows:
     parts = Parts(3, SCHEMA, read)
-    return Rows(parts.frame(spark).withColumn("way", F.lit("by Spark")), parts)
+    return Rows.of(parts.frame(spark).withColumn("way", F.lit("by Spark")), parts)
 
 
 def shipped(rows: Rows, folder: Path) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def test_what_spark_does_not_change_is_read_by_the_tasks_that_put_it_aside(
     rows: Rows, tmp_path: Path
 ) -> None:
     marked = rows.marked({"site": "o'7", "none": None, "low": 0}).without(["pair"])
-    wanted = {"late": pa.int16(), **dict(reversed(marked.columns.items()))}
+    wanted = {"late": pa.int16(), **dict(reversed(list(marked.columns.items())))}
     found = shipped(marked.fitted(wanted), tmp_path)
     assert [(row["id"], row["way"]) for row in found] == [(number, "read by the task") for number in range(3)]
     assert list(found[0]) == ["late", "low", "none", "site", "a.b", "price", "at", "way", "id"]
@@ -79,9 +79,52 @@ def test_what_has_another_type_goes_by_way_of_spark(
     ]
 
 
+def test_numbers_that_are_near_to_each_other_are_read_by_spark_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    edges = [
+        0,
+        1,
+        -1,
+        *(sign * (2**bits - 1) for bits in (7, 15, 31, 63) for sign in (1, -1)),
+        -(2**63),
+        None,
+    ]
+    kinds = {"small": 8, "short": 16, "whole": 32, "long": 64}
+    fitting = {
+        name: [each if each is None or -(2 ** (bits - 1)) <= each < 2 ** (bits - 1) else 7 for each in edges]
+        for name, bits in kinds.items()
+    }
+    counted = list(range(100_000))
+    arrays = {
+        name: pa.array(counted_in(bits, counted) + fitting[name], f"int{bits}")
+        for name, bits in kinds.items()
+    }
+    arrays["at"] = pa.array(
+        [DAY + each for each in counted] + [None] * len(edges), pa.timestamp("us", tz="UTC")
+    )
+    arrays["day"] = pa.array([each % 20_000 for each in counted] + [None] * len(edges), pa.date32())
+    batch = pa.record_batch(arrays)
+    write_parquet(tmp_path / "a.parquet", batch.slice(0, 50_000), iter([batch.slice(50_000)]))
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        group = file.metadata.row_group(0)
+        packed = {
+            group.column(place).path_in_schema
+            for place in range(group.num_columns)
+            if "DELTA_BINARY_PACKED" in group.column(place).encodings
+        }
+    assert packed == {"short", "whole", "long", "at", "day"}  # few values of a byte repeat
+    found = spark.read.parquet(str(tmp_path / "a.parquet")).toArrow()
+    assert found.cast(batch.schema).equals(pa.Table.from_batches([batch]))
+
+
+def counted_in(bits: int, numbers: list[int]) -> list[int]:
+    return [number % 2 ** (bits - 1) for number in numbers]
+
+
 def test_both_ways_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
     parts = Parts(3, SCHEMA, read)
-    both = [Rows(parts.frame(spark), parts), Rows(parts.frame(spark))]
+    both = [Rows.of_parts(spark, parts), Rows.of(parts.frame(spark))]
     marks: dict[str, str | int | None] = {"site": None, "way": "given", "low": 5}
     ways = [one.marked(marks) for one in both]
     found = [shipped(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]

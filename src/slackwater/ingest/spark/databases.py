@@ -8,6 +8,7 @@ which is most of the time that a small job takes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ class Reading:
                 ahead = self._ask_sqlite(cursor, part.statement, schema)
             else:
                 ahead = self._ask_postgresql(cursor, part.statement)
-            for batch in cursor.fetch_record_batch():
+            for batch in _read_ahead(cursor.fetch_record_batch()):
                 yield self._shaped(batch.slice(ahead), part, schema)
                 ahead = 0
 
@@ -130,6 +131,19 @@ class Reading:
         return shaped if keep is None or pc.all(keep).as_py() else shaped.filter(keep)
 
 
+def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches, of which the next one is read while something is done with each.
+
+    >>> list(_read_ahead(iter("abcd")))
+    ['a', 'b', 'c', 'd']
+    """
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = other.submit(next, batches, None)
+            yield batch
+
+
 @contextmanager
 def connected(address: str, backend: str) -> Iterator[Any]:
     """A connection by ADBC; what is not committed is undone.
@@ -168,11 +182,11 @@ def read_database(spark: SparkSession, reading: Reading) -> Rows:
     def read(number: int) -> Iterator[pa.RecordBatch]:
         return reading.read(reading.parts[number], found)
 
-    parts = Parts(len(reading.parts), found, read)
-    frame = parts.frame(spark)
-    for name in unknown:  # nothing but nulls: they go into a column of any type
-        frame = frame.withColumn(name, F.lit(None))
-    return Rows(frame, parts)
+    rows = Rows.of_parts(spark, Parts(len(reading.parts), found, read))
+    if not unknown:
+        return rows
+    nothing = {name: F.lit(None) for name in unknown}  # nothing but nulls: they go into a column of any type
+    return rows.changed(rows.frame.withColumns(nothing))
 
 
 def check_times(address: str, table: str, column: str) -> None:

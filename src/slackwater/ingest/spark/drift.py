@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.spark.arrow import plain_type
@@ -132,7 +133,12 @@ def columns_of(frame: DataFrame) -> dict[str, pa.DataType]:
     >>> columns_of(spark.range(1))
     {'id': DataType(int64)}
     """
-    return {one.name: one.type for one in to_arrow_schema(frame.schema, timezone="UTC")}
+    return columns_in(frame.schema)
+
+
+def columns_in(schema: StructType) -> dict[str, pa.DataType]:
+    """The same of its schema."""
+    return {one.name: one.type for one in to_arrow_schema(schema, timezone="UTC")}
 
 
 def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:

@@ -109,22 +109,21 @@ class Extraction:
         rows = self._read_source(work, low, afterwards)
         if rows is None:
             return None
-        frame, columns = rows.frame, self._settings.schema_columns
+        at, columns = self._settings.time_column, self._settings.schema_columns
+        if columns is None and rows.parts is not None:
+            return rows  # what tasks read by themselves lies within the range already
+        frame = rows.frame
         if columns is not None:
             frame = frame.select(*(F.col(f"`{one.name}`").cast(one.type).alias(one.name) for one in columns))
-            rows = Rows(frame)
-        at = self._settings.time_column
         if at is None:
-            return rows
+            return Rows.of(frame)
         if at not in frame.columns:
             known = ", ".join(frame.columns)
             raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
         time = F.col(f"`{at}`").cast("timestamp")
         micros = F.unix_micros(time)
-        if rows.parts is None:
-            frame = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows"))
-        # what tasks read by themselves lies within the range already
-        return replace(rows, frame=frame.withColumn(at, time).where((micros >= low) & (micros < work.high)))
+        timed = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows")).withColumn(at, time)
+        return Rows.of(timed.where((micros >= low) & (micros < work.high)))
 
     # ---- sources
 
@@ -137,13 +136,13 @@ class Extraction:
             frame = read_http(self._spark, reading, columns, at, afterwards)
         else:
             frame = self._read_files(work, low)
-        return None if frame is None else Rows(frame)
+        return None if frame is None else Rows.of(frame)
 
     def _read_sql(self, work: WorkUnit, low: int) -> Rows:
         settings = self._settings
         assert settings.source_url is not None  # noqa: S101 - it was checked
         if settings.source_url.get_secret_value().startswith(PREFIX):
-            return Rows(read_jdbc(self._spark, jdbc_reading(self._job, work, low)))
+            return Rows.of(read_jdbc(self._spark, jdbc_reading(self._job, work, low)))
         url = database(settings.source_url.get_secret_value())
         check_file(url)
         address, backend = address_of(url), url.get_backend_name()

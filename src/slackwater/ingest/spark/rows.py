@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from slackwater.ingest.spark.arrow import INSTANTS, in_utc
-from slackwater.ingest.spark.drift import Columns, columns_of, fitted
+from slackwater.ingest.spark.drift import Columns, columns_in, columns_of, fitted
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -54,36 +55,62 @@ class Parts:
 
 @dataclass(frozen=True)
 class Rows:
-    """A frame, and the parts of which it consists, if tasks can read them as well."""
+    """A frame, which is made when it is asked for, and the parts that it has, if tasks can read them.
 
-    frame: DataFrame
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> Rows.of(spark.range(1)).columns
+    {'id': DataType(int64)}
+    """
+
+    spark: SparkSession
+    columns: Columns
+    make: Callable[[], DataFrame]
     parts: Parts | None = None
     constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """The columns of the frame that no part has, with the value that they have in all rows."""
 
-    @property
-    def columns(self) -> dict[str, pa.DataType]:
-        """The columns of the frame."""
-        return columns_of(self.frame)
+    @classmethod
+    def of(cls, frame: DataFrame, parts: Parts | None = None) -> Rows:
+        """The rows of a frame."""
+        return cls(frame.sparkSession, columns_of(frame), lambda: frame, parts)
+
+    @classmethod
+    def of_parts(cls, spark: SparkSession, parts: Parts) -> Rows:
+        """The rows of all parts, of which a frame is made only if Spark has something to do with them."""
+        return cls(spark, columns_in(from_arrow_schema(parts.schema)), lambda: parts.frame(spark), parts)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """All of it, by way of Spark."""
+        return self.make()
+
+    def changed(self, frame: DataFrame) -> Rows:
+        """What Spark made of the rows."""
+        return replace(self, columns=columns_of(frame), make=lambda: frame)
 
     def without(self, names: Iterable[str]) -> Rows:
-        """The rows without some columns.
+        """The rows without some columns, of which there need not be any.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-        >>> Rows(spark.range(1)).marked({"site": "7"}).without(["id"]).columns
+        >>> Rows.of(spark.range(1)).marked({"site": "7"}).without(["id"]).columns
         {'site': DataType(string)}
         """
-        return replace(self, frame=self.frame.drop(*names))
+        chosen = {name.lower() for name in names}  # to Spark, capital letters are the same
+        there = [name for name in self.columns if name.lower() in chosen]
+        return self.changed(self.frame.drop(*there)) if there else self
 
     def marked(self, marks: Mapping[str, str | int | None]) -> Rows:
         """The rows with columns by which they are known: a text, or an instant.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-        >>> Rows(spark.range(1)).marked({"site": "7"}).frame.collect()
+        >>> Rows.of(spark.range(1)).marked({"site": "7"}).frame.collect()
         [Row(id=0, site='7')]
         """
+        if not marks:
+            return self
         frame = self.frame
         for name, value in marks.items():
             text = F.lit(value).cast("string")
@@ -94,19 +121,21 @@ class Rows:
             name: pa.scalar(value, INSTANTS if isinstance(value, int) else pa.string())
             for name, value in marks.items()
         }
-        return replace(self, frame=frame, constants={**self.constants, **new})
+        return replace(self.changed(frame), constants={**self.constants, **new})
 
     def fitted(self, wanted: Columns) -> Rows:
         """The rows with the columns that are wanted, in their types; those that there are not are null.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-        >>> Rows(spark.range(1)).fitted({"id": pa.string(), "name": pa.string()}).frame.collect()
+        >>> Rows.of(spark.range(1)).fitted({"id": pa.string(), "name": pa.string()}).frame.collect()
         [Row(id='0', name=None)]
         """
         found = self.columns
+        if list(found.items()) == list(wanted.items()):
+            return self
         missing = {name: pa.scalar(None, kind) for name, kind in wanted.items() if name not in found}
-        return replace(self, frame=fitted(self.frame, wanted), constants={**self.constants, **missing})
+        return replace(self.changed(fitted(self.frame, wanted)), constants={**self.constants, **missing})
 
     def in_tasks(self) -> tuple[DataFrame, Callable[[Batches], Batches]]:
         """A frame for ``mapInArrow``, and what makes these rows of the batches that a task is given."""
@@ -119,7 +148,7 @@ class Rows:
                 for batch in parts.batches(numbers):
                     yield _shaped(batch, kinds, constants)
 
-            return parts.numbers(self.frame.sparkSession), read
+            return parts.numbers(self.spark), read
 
         def given(batches: Batches) -> Batches:
             for batch in batches:
@@ -133,8 +162,8 @@ class Rows:
         read = {one.name: one.type for one in parts.schema}
         known = {**read, **{name: value.type for name, value in self.constants.items()}}
         return all(
-            one.name in known and from_arrow_type(known[one.name]) == one.dataType
-            for one in self.frame.schema
+            name in known and from_arrow_type(known[name]) == from_arrow_type(kind)
+            for name, kind in self.columns.items()
         )
 
 

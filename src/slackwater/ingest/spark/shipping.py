@@ -111,7 +111,7 @@ def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: st
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> def put_aside(batches, place):
     ...     return sum(batch.num_rows for batch in batches) * 8, None
-    >>> sum(one.rows for one in ship(Rows(spark.range(5)), put_aside, None, "UTC"))
+    >>> sum(one.rows for one in ship(Rows.of(spark.range(5)), put_aside, None, "UTC"))
     5
     """
     told_schema, told_text = _TOLD, _TOLD_AS_TEXT

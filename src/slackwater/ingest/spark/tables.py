@@ -13,13 +13,13 @@ import io
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, types
+from pyarrow.types import is_nested
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.errors import InvalidArgument
@@ -56,7 +56,7 @@ class TableTarget:
         self._clear()
         if rows is None:
             return self._emptied(where, approve)
-        whole = replace(rows, frame=_flat(rows.frame)).marked(marks_of(where, self.time_column))
+        whole = _flat(rows).marked(marks_of(where, self.time_column))
         absent = [name for name in self.key if name not in whole.columns]
         if absent:
             known = ", ".join(whole.columns)
@@ -287,13 +287,10 @@ class TableTarget:
         cursor.execute(f"DELETE FROM {quoted(self.table)} WHERE {' AND '.join(conditions)}", values)  # noqa: S608 - quoted names
 
 
-def _flat(frame: DataFrame) -> DataFrame:
+def _flat(rows: Rows) -> Rows:
     """Nested columns as JSON."""
-    nested = (types.ArrayType, types.MapType, types.StructType)
-    for one in frame.schema.fields:
-        if isinstance(one.dataType, nested):
-            frame = frame.withColumn(one.name, F.to_json(F.col(f"`{one.name}`")))
-    return frame
+    nested = {name: F.to_json(F.col(f"`{name}`")) for name, kind in rows.columns.items() if is_nested(kind)}
+    return rows.changed(rows.frame.withColumns(nested)) if nested else rows
 
 
 def _bound(at: int, backend: str) -> Parameter:
