@@ -1,13 +1,56 @@
-"""Files of rows that are put aside: many small batches make few row groups, and every row is there once."""
+"""Files of rows that are put aside: few row groups, columns as small as they can be, every row there once."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis.strategies import booleans, integers, lists, none, one_of
 
 from slackwater.ingest.spark.aside import write_parquet
+
+
+def encodings(path: Path) -> dict[str, set[str]]:
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        columns = [group.column(place) for place in range(group.num_columns)]
+    return {column.path_in_schema: set(column.encodings) for column in columns}
+
+
+@given(lists(one_of(none(), integers(-(2**63), 2**63 - 1)), min_size=1), booleans())
+def test_whatever_the_numbers_are_they_come_back(numbers: list[int | None], sorted_: bool) -> None:
+    if sorted_:
+        numbers.sort(key=lambda number: (number is None, number or 0))
+    batch = pa.record_batch(
+        {"number": pa.array(numbers, pa.int64()), "at": pa.array(numbers, pa.timestamp("us"))}
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "a")
+        write_parquet(path, batch, iter([batch]))
+        assert pq.read_table(path).equals(pa.Table.from_batches([batch, batch]))
+
+
+def test_a_column_is_written_as_its_first_rows_suggest(tmp_path: Path) -> None:
+    count = 20_000
+    far = random.Random(1)
+    columns = {
+        "counted": pa.array(range(count)),
+        "repeated": pa.array([number % 5 for number in range(count)]),
+        "far": pa.array([far.randrange(-(2**63), 2**63) for _ in range(count)]),
+        "text": pa.array([str(number) for number in range(count)]),
+        "nothing": pa.nulls(count, pa.int64()),
+    }
+    write_parquet(tmp_path / "a", pa.record_batch(columns), iter([]))
+    found = encodings(tmp_path / "a")
+    assert "DELTA_BINARY_PACKED" in found["counted"]
+    assert "RLE_DICTIONARY" in found["repeated"]
+    for name in ("far", "text"):
+        assert found[name] == {"PLAIN", "RLE"}
+    assert pq.read_table(tmp_path / "a").equals(pa.table(columns))
 
 
 def test_small_batches_share_a_row_group(tmp_path: Path) -> None:

@@ -195,7 +195,8 @@ def _text(value: Any) -> str:
 
 def _keep_parquet(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
     schema = pa.schema(list(columns.items()))
-    with pq.ParquetFile(old) as file, pq.ParquetWriter(new, schema, compression="zstd") as writer:
+
+    def kept(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         for batch in file.iter_batches():
             if time_column is not None:
                 times = instants(batch.column(time_column), "UTC", time_column).cast(INSTANTS)
@@ -205,7 +206,12 @@ def _keep_parquet(old: Path, new: Path, time_column: str | None, where: Slice, c
                 batch.column(one.name) if one.name in has else pa.nulls(batch.num_rows, one.type)
                 for one in schema
             ]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    with pq.ParquetFile(old) as file:
+        batches = kept(file)
+        write_parquet(new, next(batches, pa.RecordBatch.from_pylist([], schema)), batches)
 
 
 def _keep_json(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
