@@ -1,10 +1,11 @@
 """Rows a second out of PostgreSQL: by ADBC, as jobs read it, against Spark's own JDBC reader.
 
 Two things are timed: rows that Spark reads and throws away, and a unit of a job that goes into Parquet files,
-as `slackwater ingest` runs it. Both ways read the same range in the same parts, on the same session. Before
-anything is timed, both have to give the same rows. What the processes of Spark take of the processors is told
-as well: the server, which works for both alike, is on a machine of its own elsewhere. Without the JDBC driver
-of PostgreSQL (`scripts/jdbc.sh`) there is nothing to compare with.
+as `slackwater ingest` runs it; each with one connection, as both ways do unless they are told otherwise, and
+with as many as there are processors. Both ways read the same range in the same parts, on the same session.
+Before anything is timed, both have to give the same rows. What the processes of Spark take of the processors
+is told as well: the server, which works for both alike, is on its own machine elsewhere. Without the JDBC
+driver of PostgreSQL (`scripts/jdbc.sh`) there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from slackwater.time import SECOND, instant
 from tests.spark.postgres import PASSWORD, Server, running_server
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5_000_000"))
-PARTS = 2
+CONNECTIONS = {1: "one connection", 2: "two connections"}
 RUNS = 3
 AIM = 2.0
-READ, UNIT = "read into Spark", "a unit of a job, into Parquet"
+READ, UNIT = "read into Spark", "a unit of a job into Parquet"
 START = instant("2024-01-01T00:00:00Z")
 END = START + ROWS * SECOND
 _FILL = """
@@ -50,8 +51,8 @@ ANALYZE orders;
 """
 
 
-def _by_adbc(spark: SparkSession, url: str) -> DataFrame:
-    cuts = [START + (END - START) * number // PARTS for number in range(PARTS + 1)]
+def _by_adbc(spark: SparkSession, url: str, count: int) -> DataFrame:
+    cuts = [START + (END - START) * number // count for number in range(count + 1)]
     parts = tuple(
         Part(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
         for low, high in pairwise(cuts)
@@ -60,20 +61,20 @@ def _by_adbc(spark: SparkSession, url: str) -> DataFrame:
     return read_database(spark, Reading(address, "postgresql", "UTC", "UTC", "sold", parts)).frame
 
 
-def _by_jdbc(spark: SparkSession, server: Server) -> DataFrame:
+def _by_jdbc(spark: SparkSession, server: Server, count: int) -> DataFrame:
     keys = {
         "ms.source.url": f"jdbc:postgresql://127.0.0.1:{server.port}/bench", "ms.source.table": "orders",
         "ms.source.jdbc.user": "tester", "ms.source.jdbc.password": PASSWORD, "ms.time.column": "sold",
-        "ms.source.jdbc.driver": "org.postgresql.Driver", "ms.source.partitions": PARTS,
+        "ms.source.jdbc.driver": "org.postgresql.Driver", "ms.source.partitions": count,
     }  # fmt: skip
     return read_jdbc(spark, jdbc_reading(parse_job(keys), WorkUnit(START, END, WHOLE, START), START))
 
 
-def _unit(spark: SparkSession, url: str, folder: Path) -> Callable[[], None]:
+def _unit(spark: SparkSession, url: str, folder: Path, count: int) -> Callable[[], None]:
     """A unit of a job from PostgreSQL into Parquet files."""
     keys = {
         "ms.source.type": "sql", "ms.source.url": url, "ms.source.table": "orders", "ms.time.column": "sold",
-        "ms.source.partitions": PARTS, "ms.target.type": "parquet", "ms.target.path": str(folder),
+        "ms.source.partitions": count, "ms.target.type": "parquet", "ms.target.path": str(folder),
     }  # fmt: skip
     extraction = Extraction(parse_job(keys), spark)
     return lambda: _all_rows(extraction(WorkUnit(START, END, WHOLE, START), _approve))
@@ -113,23 +114,28 @@ def _check(frames: list[DataFrame]) -> None:
     assert sums[0][0][0] == ROWS
 
 
-def _measure(spark: SparkSession, server: Server, url: str, folder: Path) -> dict[str, tuple[Cost, Cost]]:
-    """The costs by ADBC and by JDBC, for what is done with the rows."""
+def _measure(
+    spark: SparkSession, server: Server, url: str, folder: Path, count: int
+) -> dict[str, tuple[Cost, Cost]]:
+    """The costs by ADBC and by JDBC with so many connections, for what is done with the rows."""
 
     def read(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
     def into_parquet() -> None:
-        _by_jdbc(spark, server).write.mode("overwrite").parquet(str(folder / "jdbc"))
+        _by_jdbc(spark, server, count).write.mode("overwrite").parquet(str(folder / "jdbc"))
 
-    unit = _unit(spark, url, folder / "adbc")
+    unit = _unit(spark, url, folder / "adbc", count)
     unit()
     into_parquet()
-    _check([_by_adbc(spark, url), _by_jdbc(spark, server)])
+    _check([_by_adbc(spark, url, count), _by_jdbc(spark, server, count)])
     _check([spark.read.parquet(str(path)) for path in (folder / "adbc" / "rows", folder / "jdbc")])
     return {
-        READ: (_best(lambda: read(_by_adbc(spark, url))), _best(lambda: read(_by_jdbc(spark, server)))),
-        UNIT: (_best(unit), _best(into_parquet)),
+        f"{READ}, {CONNECTIONS[count]}": (
+            _best(lambda: read(_by_adbc(spark, url, count))),
+            _best(lambda: read(_by_jdbc(spark, server, count))),
+        ),
+        f"{UNIT}, {CONNECTIONS[count]}": (_best(unit), _best(into_parquet)),
     }
 
 
@@ -138,9 +144,11 @@ def run(report: Report) -> None:
     driver = os.environ.get("POSTGRES_JDBC", "")
     section = report.section(
         "Extraction from PostgreSQL",
-        f"{ROWS:,} rows of six columns, {PARTS} parts, a server and Spark (`local[2]`) on the same machine; "
-        f"rows a second of wall time, best of {RUNS}. Both ways gave the same rows. JDBC writes Parquet by "
-        "`write.parquet`. CPU is that of the JVM and its workers, without the server.",
+        f"{ROWS:,} rows of six columns, a server and Spark (`local[2]`) on the same machine; rows a second "
+        f"of wall time, best of {RUNS}. Both ways gave the same rows; JDBC writes by `write.parquet`. "
+        "One connection is what both take unless they are told otherwise; two are as many as there are "
+        "processors, which the server needs as well. CPU is that of the JVM and its workers, without the "
+        "server.",
         [
             "",
             "ADBC, rows/s",
@@ -167,7 +175,11 @@ def run(report: Report) -> None:
             url = server.create_database("bench")
             with psycopg.connect(url) as connection:
                 connection.execute(_FILL.format(rows=ROWS).encode())
-            measured = _measure(spark, server, url, Path(folder))
+            measured = {
+                what: costs
+                for count in CONNECTIONS
+                for what, costs in _measure(spark, server, url, Path(folder), count).items()
+            }
     finally:
         spark.stop()
     for what, (adbc, jdbc) in measured.items():
