@@ -54,6 +54,10 @@ class Folder:
     not_built: Counter[str] = field(default_factory=Counter)
 
 
+_TIME = "tag:yaml.org,2002:timestamp"
+"""Dates stay as they are written, as in a job file."""
+
+
 class _Strict(yaml.constructor.SafeConstructor):
     """YAML in which a key written twice is an error; PyYAML would keep the last one in silence."""
 
@@ -70,8 +74,14 @@ class _StrictLoader(_Strict, yaml.SafeLoader):
     """Reads every case file, ten times as slowly as the other."""
 
 
+_StrictLoader.add_constructor(_TIME, lambda _, node: node.value)
+
+
 class _QuickLoader(_Strict, yaml.CSafeLoader):
     """Reads what libyaml reads, which refuses a colon within a plain word, as in ``[a:b]``."""
+
+
+_QuickLoader.add_constructor(_TIME, lambda _, node: node.value)
 
 
 def load_folder(folder: Path) -> Folder:

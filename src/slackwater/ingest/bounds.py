@@ -17,6 +17,9 @@ from slackwater.time import HOUR, MINUTE
 
 Form = Literal["day", "hour", "minute"]
 
+_LONGEST: Final = 1440 * 366 * 9999
+"""Minutes: whatever is now, it is not so long since the year 1."""
+
 _DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATETIME: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?(\S+)?", re.ASCII
@@ -52,6 +55,11 @@ class Ago:
     form: Form
     place: tzinfo | None = None
 
+    def __str__(self) -> str:
+        hours = "" if self.form == "day" else f"T{self.hours}H"
+        minutes = f"{self.minutes}M" if self.form == "minute" else ""
+        return f"P{self.days}D{hours}{minutes}"
+
     def resolve(self, now: int, place: tzinfo, form: Form | None = None) -> int:
         """The instant; ``form`` overrides what now is floored to."""
         here = self.place or place
@@ -64,9 +72,8 @@ class Ago:
             at -= self.hours * HOUR + self.minutes * MINUTE
             local_of(at, here)
         except (OverflowError, InvalidInstant):
-            raise InvalidInstant(
-                "duration", f"P{self.days}D", "lies before the year 1", fix="write a shorter one"
-            ) from None
+            reason, fix = "lies before the year 1", "write a shorter duration"
+            raise InvalidInstant("duration", str(self), reason, fix=fix) from None
         return at
 
     def clock(self, now: int, place: tzinfo, form: Form | None = None) -> datetime:
@@ -101,7 +108,7 @@ def read_bound(text: str, *, open_end: bool = False) -> Bound:
     if duration := _DURATION.fullmatch(text):
         days, hours, minutes, name = duration.groups()
         form: Form = "day" if hours is None else "hour" if minutes is None else "minute"
-        if max(len(days), len(hours or ""), len(minutes or "")) > 9:
+        if 1440 * int(days) + 60 * int(hours or 0) + int(minutes or 0) > _LONGEST:
             raise InvalidArgument("bound", text, "lies before the year 1", fix="write a shorter duration")
         return Ago(int(days), int(hours or 0), int(minutes or 0), form, zone(name) if name else None)
     return read_fixed(text, fix=_FIX)

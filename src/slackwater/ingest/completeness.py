@@ -46,10 +46,10 @@ class Completeness:
 
 
 def _left_to_later_runs(plan: Plan) -> Iterator[int]:
-    """What this run leaves unread, and the end of what it plans."""
+    """What this run leaves to others, and the end of what it plans."""
     yield plan.end
     for skipped in plan.skipped:
-        if skipped.unread is not None:
+        if skipped.unread is not None and skipped.reason != "left-out":
             yield skipped.unread.start
     for omission in plan.omissions:
         if omission.reason == "incomplete":

@@ -54,6 +54,7 @@ def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs,
     units: list[Unit] = []
     tokens: list[dict[str, str | None]] = []
     problems: list[Problem] = []
+    unread = False
     for number, item in enumerate(inputs):
         try:
             records = _selected(item, _records(item.path, folder))
@@ -62,9 +63,10 @@ def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs,
             else:
                 tokens += records
         except _Unusable as error:
+            unread = unread or item.category == "authentication"
             problems.append(Problem(f"{_KEY}[{number}].path", repr(item.path), *error.problem))
     wants_token = any(item.category == "authentication" for item in inputs)
-    if wants_token and len(tokens) != 1 and not problems:
+    if wants_token and len(tokens) != 1 and not unread:
         found = f"{len(tokens)} records" if tokens else "no record"
         fix = "let paths and filters leave exactly one record"
         problems.append(Problem(_KEY, None, f"{found} of category authentication", fix))
@@ -114,7 +116,7 @@ def _records(path: str, folder: Path) -> list[Mapping[str, Any]]:
         for file in files:
             with store.open_input_stream(file) as stream:
                 records += _parsed(stream.read(), file)
-    except (OSError, ValueError, EOFError, csv.Error, pa.ArrowException) as error:
+    except (OSError, ValueError, EOFError, RecursionError, csv.Error, pa.ArrowException) as error:
         detail = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _Unusable(f"cannot be read: {detail}", "give Parquet, Avro, CSV or JSON lines") from None
     return records
@@ -133,7 +135,7 @@ def _parsed(data: bytes, file: str) -> Iterable[Mapping[str, Any]]:
         raise _Unusable(
             f"{Path(file).name!r} is in no known format", "give Parquet, Avro, JSON lines, or name it .csv"
         )
-    return [_object(json.loads(line)) for line in text.splitlines() if line.strip()]
+    return [_object(json.loads(line)) for line in text.split("\n") if line.strip()]
 
 
 def _from_csv(text: str) -> list[Mapping[str, Any]]:

@@ -7,13 +7,13 @@ a value, from which plans are made without asking anybody again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from slackwater.ingest.errors import InvalidJob, Problem
 from slackwater.ingest.files import read_job_file
@@ -21,9 +21,12 @@ from slackwater.ingest.inputs import Inputs, read_inputs
 from slackwater.ingest.keys import KEYS, Settings
 from slackwater.ingest.references import Secrets, resolve
 from slackwater.ingest.units import WHOLE, Unit
-from slackwater.ingest.values import nearest
+from slackwater.ingest.values import json_list, nearest
 
 _PREFIX: Final = "ms."
+_WATERMARK: Final = "ms.watermark"
+_INPUT: Final = "ms.secondary.input"
+_UNITS_TWICE: Final = ("has units, and ms.watermark has units, too", "keep one of the two")
 _LONGEST_VALUE: Final = 200
 _TAGS: Final = ("datetime", "unit")
 _NEVER_SHOWN: Final = {
@@ -53,6 +56,27 @@ class Job:
         listed = self.settings.listed_units
         found = self.inputs.units if listed is None else listed
         return (WHOLE,) if found is None else found
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that every unit has.
+
+        >>> units = [{"site": "a", "table": "t"}, {"site": "b"}]
+        >>> parse_job({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]}).fields
+        ('site',)
+        """
+        first, *others = dict.fromkeys(tuple(unit.as_dict()) for unit in self.units) or [()]
+        return tuple(name for name in first if all(name in other for other in others))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What ``{{name}}`` can stand for in every unit.
+
+        >>> parse_job({}).names
+        ('low', 'high')
+        """
+        given = ("low", "high", *self.fields, *(parameter.name for parameter in self.settings.parameters))
+        return tuple(dict.fromkeys(given))
 
     def __repr__(self) -> str:
         return f"Job(settings={self.settings!r}, units={len(self.units)})"
@@ -112,16 +136,23 @@ def parse_job(
     usable = {key: value for key, value in given.items() if key in KEYS and key not in broken}
     read, wrong_values = _validated({"ms.job.name": name, **usable}, secrets)
     problems += wrong_values
+    problems += _second_items(usable.get(_WATERMARK), secrets)
     inputs, wrong_inputs = read_inputs(read.secondary_input, folder or Path())
+    if inputs.units is not None and read.listed_units is not None:
+        shown = _shown(_INPUT, usable[_INPUT], secrets)
+        problems.append(Problem(_INPUT, shown, *_UNITS_TWICE))
     problems += [_masked(problem, secrets) for problem in wrong_inputs]
     secrets.values.update(
         (f"{{{{{name}}}}}", text)
         for name, text in inputs.authentication.items()
         if text is not None and len(text) >= _SHORTEST_SECRET
     )
+    job = Job(read, inputs, secrets)
+    if not {problem.key.split("[")[0] for problem in problems} & {_WATERMARK, _INPUT}:
+        problems += _unknown_fields(job)
     if problems:
         raise InvalidJob(problems, source=name)
-    return Job(read, inputs, secrets)
+    return job
 
 
 def _validated(given: Mapping[str, object], secrets: Secrets) -> tuple[Settings, list[Problem]]:
@@ -135,6 +166,35 @@ def _validated(given: Mapping[str, object], secrets: Secrets) -> tuple[Settings,
     rest = {key: value for key, value in given.items() if key not in wrong_keys}
     settings, more = _validated(rest, secrets)
     return settings, problems + more
+
+
+def _second_items(value: object, secrets: Secrets) -> Iterator[Problem]:
+    """There is one time axis, and one list of units."""
+    try:
+        items = json_list(value)
+    except PydanticCustomError:
+        return
+    seen = set()
+    for number, item in enumerate(items):
+        kind = item.get("type") if isinstance(item, dict) else None
+        if kind in _TAGS and kind in seen:
+            shown, fix = _shown(_WATERMARK, item, secrets), f"keep one item of type {kind}"
+            yield Problem(f"{_WATERMARK}[{number}]", shown, f"is another item of type {kind}", fix)
+        elif kind in _TAGS:
+            seen.add(kind)
+
+
+def _unknown_fields(job: Job) -> Iterator[Problem]:
+    """A parameter that stands for a field of the unit stands for it in every unit."""
+    if not job.units:
+        return
+    for number, parameter in enumerate(job.settings.parameters):
+        if parameter.type == "unit" and parameter.value not in job.fields:
+            fix = f"use one of {', '.join(job.fields)}" if job.fields else "list units that have it"
+            place = f"ms.parameters[{number}].value"
+            yield _masked(
+                Problem(place, repr(parameter.value), "is not a field of every unit", fix), job.secrets
+            )
 
 
 def _is_empty(value: object) -> bool:
@@ -192,4 +252,5 @@ def _masked(problem: Problem, secrets: Secrets) -> Problem:
     if not secrets:
         return problem
     value = None if problem.value is None else secrets.mask(problem.value)
-    return Problem(problem.key, value, secrets.mask_reason(problem.reason), secrets.mask_reason(problem.fix))
+    reason, fix = secrets.mask_reason(problem.reason), secrets.mask_reason(problem.fix)
+    return Problem(secrets.mask(problem.key), value, reason, fix)

@@ -7,11 +7,13 @@ at those before it, which is how two keys that exclude each other complain with 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.bounds import NOW, read_fixed
@@ -32,7 +34,7 @@ from slackwater.ingest.values import (
     word,
     wrong,
 )  # fmt: skip
-from slackwater.ingest.watermarks import DEFAULT_AXIS, DatetimeWatermark, Watermark, one_of_each
+from slackwater.ingest.watermarks import DEFAULT_AXIS, DatetimeWatermark, Watermark
 from slackwater.ingest.zones import zone
 from slackwater.time import DAY, END_OF_TIME
 
@@ -56,9 +58,22 @@ def _read_partitioning(value: object, place: tzinfo) -> Partitioning:
         value = read_json(text, "an object")
     if not isinstance(value, Mapping) or not value:
         raise wrong("is neither a kind of partition nor an object with sub-ranges", _PARTITION_FIX)
-    parts = tuple(_read_sub_range(str(kind), bounds) for kind, bounds in value.items())
+    parts = _read_sub_ranges(value)
     _refuse_overlaps(parts, place)
     return Partitioning(None, parts)
+
+
+def _read_sub_ranges(value: Mapping[object, object]) -> tuple[SubRange, ...]:
+    parts, problems = [], []
+    for kind, bounds in value.items():
+        try:
+            parts.append(_read_sub_range(str(kind), bounds))
+        except PydanticCustomError as error:
+            problems.append(error.context or {})
+    if problems:
+        fixes = dict.fromkeys(each["fix"] for each in problems)
+        raise wrong("; ".join(each["reason"] for each in problems), "; ".join(fixes))
+    return tuple(parts)
 
 
 def _read_sub_range(word: str, bounds: object) -> SubRange:
@@ -99,8 +114,10 @@ def _read_filters(value: object) -> dict[str, re.Pattern[str]]:
     filters = {}
     for name, expression in value.items():
         try:
-            filters[str(name)] = re.compile(expression)
-        except (re.error, TypeError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what may mean something else in a later Python
+                filters[str(name)] = re.compile(expression)
+        except (re.error, TypeError, OverflowError, RecursionError):
             raise wrong(f"{expression!r} is not a regular expression", "correct it, or escape it") from None
     return filters
 
@@ -138,7 +155,7 @@ class Settings(EndpointKeys):
     timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
         _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
     )
-    watermark: Annotated[tuple[Watermark, ...], AfterValidator(one_of_each), AsList] = Field(
+    watermark: Annotated[tuple[Watermark, ...], AsList] = Field(
         (),
         alias="ms.watermark",
         description=(
@@ -233,16 +250,6 @@ class Settings(EndpointKeys):
         if info.data.get(days) is not None:
             key = cls.model_fields[days].alias
             raise wrong(f"{key} is given, too", "keep one of the two forms")
-        return value
-
-    @field_validator("secondary_input")
-    @classmethod
-    def _units_from_one_place(
-        cls, value: tuple[SecondaryInput, ...], info: ValidationInfo
-    ) -> tuple[SecondaryInput, ...]:
-        listed = any(item.type == "unit" for item in info.data.get("watermark", ()))
-        if listed and any(item.category == "activation" for item in value):
-            raise wrong("has units, and ms.watermark has units, too", "keep one of the two")
         return value
 
     @field_validator("parameters")

@@ -26,11 +26,13 @@ from slackwater.ingest.partitions import Omission, partition
 from slackwater.ingest.units import Unit
 from slackwater.time import SECOND, Range, check_int64
 
-SkipReason = Literal["read", "cut-off", "abstinent", "parallelism"]
+SkipReason = Literal["read", "cut-off", "abstinent", "left-out", "parallelism"]
+_KEY: Final = "ms.watermark"
 SKIP_REASONS: Final[dict[SkipReason, str]] = {
     "read": "read to its end",
     "cut-off": "read to its end, and behind the overall cut-off",
     "abstinent": "within the abstinent period of its last success",
+    "left-out": "ends within the abstinent period of its last success: what is unread stays unread",
     "parallelism": "more units than ms.work.unit.parallelism.max",
 }
 """Why a unit is not run, in words."""
@@ -147,7 +149,7 @@ def plan(job: Job, history: History, now: int) -> Plan:
         raise _beyond_the_calendar(error) from None
     known = History() if settings.backfill else history
     overall = None if known.newest is None else known.newest - settings.grace
-    selection = _Selection(job, known, overall, end if isinstance(settings.axis.end, Ago) else now)
+    selection = _Selection(job, known, overall, now, end)
     for began, ended in cut.ranges:
         selection.add(began, ended)
     limit = settings.most_units
@@ -177,7 +179,7 @@ def plan(job: Job, history: History, now: int) -> Plan:
 class _Selection:
     """Goes through the partitions, oldest first, and through the units of each in their order."""
 
-    def __init__(self, job: Job, history: History, overall: int | None, reached: int) -> None:
+    def __init__(self, job: Job, history: History, overall: int | None, now: int, end: int) -> None:
         settings = job.settings
         self.units: list[WorkUnit] = []
         self.skipped: list[SkippedUnit] = []
@@ -187,8 +189,10 @@ class _Selection:
         self._grace = settings.grace
         self._shift = settings.abstinent - settings.grace
         self._waits = settings.abstinent_mode == "wait"
-        self._reached = reached
+        self._reached = end if isinstance(settings.axis.end, Ago) else now
         """How far time has come: a unit that waits waits for this, so that it does not wait for ever."""
+        self._grows = end if isinstance(settings.axis.end, Ago) else None
+        """Which end moves on from run to run."""
 
     def add(self, start: int, end: int) -> None:
         """Decide for every unit of ``[start, end)``."""
@@ -216,16 +220,29 @@ class _Selection:
     def _reason(self, end: int, high: int, *, runs: bool) -> SkipReason:
         if runs:
             return "cut-off"
-        return "abstinent" if end > high - self._grace else "read"
+        if end <= high - self._grace:
+            return "read"
+        gone = not self._waits and high < end and end != self._grows
+        return "left-out" if gone else "abstinent"
 
 
 def _axis(job: Job, now: int) -> tuple[int, int]:
     axis, place = job.settings.axis, job.settings.timezone
     form = _forced_form(job)
     try:
-        return axis.start.resolve(now, place, form), axis.end.resolve(now, place, form)
+        start = axis.start.resolve(now, place, form)
     except InvalidInstant as error:
-        raise _beyond_the_calendar(error) from None
+        raise _beyond_the_calendar(error, f"{_item(job)}.range.from") from None
+    try:
+        return start, axis.end.resolve(now, place, form)
+    except InvalidInstant as error:
+        raise _beyond_the_calendar(error, f"{_item(job)}.range.to") from None
+
+
+def _item(job: Job) -> str:
+    """Where the axis is written, if it is."""
+    items = job.settings.watermark
+    return next((f"{_KEY}[{number}]" for number, item in enumerate(items) if item.type == "datetime"), _KEY)
 
 
 def _forced_form(job: Job) -> Form | None:
@@ -234,5 +251,5 @@ def _forced_form(job: Job) -> Form | None:
     return None if job.settings.rounding == "form" or coarse else "minute"
 
 
-def _beyond_the_calendar(error: InvalidInstant) -> InvalidJob:
-    return InvalidJob([Problem("ms.watermark", repr(error.value), error.reason, error.fix or "")])
+def _beyond_the_calendar(error: InvalidInstant, key: str = _KEY) -> InvalidJob:
+    return InvalidJob([Problem(key, repr(error.value), error.reason, error.fix or "")])

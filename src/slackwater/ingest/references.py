@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_plus
 from slackwater.ingest.errors import Problem
 
 _REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
+_NESTED: Final = re.compile(r"\$\{[^{}]*\$\{")
 _ENVIRONMENT: Final = "env:"
 _WITHHELD: Final = "cannot be used (no more is said, because the value comes from the environment)"
 _SHORTEST_PIECE: Final = 3
@@ -117,15 +118,31 @@ class _Resolution:
 
     def _replaced(self, value: object, key: str, path: tuple[str, ...]) -> object:
         if isinstance(value, str):
+            if _NESTED.search(value):
+                reason, fix = "has a reference in the name of another one", "write out the name"
+                self._problems.append(Problem(key, repr(value), reason, fix))
+                return value
             whole = _REFERENCE.fullmatch(value)
             if whole:
                 return self._target(whole[1], key, value, path)
             return _REFERENCE.sub(lambda found: _as_text(self._target(found[1], key, value, path)), value)
         if isinstance(value, Mapping):
-            return {name: self._replaced(item, key, path) for name, item in value.items()}
+            return self._replaced_object(value, key, path)
         if isinstance(value, list):
             return [self._replaced(item, key, path) for item in value]
         return value
+
+    def _replaced_object(
+        self, value: Mapping[object, object], key: str, path: tuple[str, ...]
+    ) -> dict[object, object]:
+        made: dict[object, object] = {}
+        for name, item in value.items():
+            new = _as_text(self._replaced(name, key, path)) if isinstance(name, str) else name
+            if new in made:
+                fix = "let them stand for different texts"
+                self._problems.append(Problem(key, repr(name), "two names have become the same", fix))
+            made[new] = self._replaced(item, key, path)
+        return made
 
     def _target(self, name: str, key: str, value: str, path: tuple[str, ...]) -> object:
         """What a reference stands for; where it stands for nothing, the reference itself, and a problem."""

@@ -24,6 +24,8 @@ OMISSIONS: Final = {
     "incomplete": "an incomplete partition, and ms.work.unit.partial.partition is false",
 }
 """Why no partition covers a stretch of time, in words."""
+_UNREAD: Final[dict[str, Fate]] = {"parallelism": "later", "left-out": "left out"}
+"""What happens to the rest of a unit that does not run, where it does not wait."""
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
@@ -109,6 +111,6 @@ def _stretches(plan: Plan) -> Iterator[tuple[int, int, Fate]]:
     for unit in plan.skipped:
         reached = unit.start if unit.previous is None else min(max(unit.start, unit.previous), unit.end)
         yield unit.start, reached, "read"
-        yield reached, unit.end, "later" if unit.reason == "parallelism" else "waits"
+        yield reached, unit.end, _UNREAD.get(unit.reason, "waits")
     for omission in plan.omissions:
         yield omission.start, omission.end, "left out"

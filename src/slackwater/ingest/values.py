@@ -154,7 +154,7 @@ def read_json(text: str, what: str) -> Any:
         raise wrong(f"is not JSON: {detail}", f"write {what} in JSON") from None
 
 
-def json_list(value: object) -> object:
+def json_list(value: object) -> list[Any]:
     """A list, or JSON text of one.
 
     >>> json_list("[1]")

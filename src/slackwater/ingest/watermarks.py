@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
@@ -89,15 +89,3 @@ DEFAULT_AXIS: Final = DatetimeWatermark.model_validate(
     {"name": "system", "type": "datetime", "range": {"from": "2019-01-01", "to": "-"}}
 )
 """The axis of a job that names none."""
-
-
-def one_of_each(items: tuple[DatetimeWatermark | UnitWatermark, ...]) -> Any:
-    """The items, of which no two are of one type.
-
-    >>> one_of_each((DEFAULT_AXIS,)) == (DEFAULT_AXIS,)
-    True
-    """
-    for kind in ("datetime", "unit"):
-        if sum(item.type == kind for item in items) > 1:
-            raise wrong(f"has several items of type {kind}", f"keep one item of type {kind}")
-    return items

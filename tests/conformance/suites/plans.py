@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.ingest import History, Job, parse_job, plan
-from slackwater.time import format_instant, instant
+from slackwater.time import format_instant
 from tests.conformance.framework import BrokenCase, Case, Fields, equal, must_fail
-from tests.support.ingest import row
+from tests.support.ingest import moment, row
 
 FIELDS = Fields({"job"}, {"now", "timezone", "state", "files", "units", "count", "error", "runs"})
 RUN = Fields({"now"}, {"units", "count", "error", "failed"})
@@ -40,9 +40,9 @@ def run(case: Case) -> None:
             if len(each.keys() & OUTCOMES) != 1:
                 raise BrokenCase(f"run {number} has one of `units`, `count` and `error`")
             if "error" in each:
-                must_fail(each["error"], lambda each=each: _planned(keys, history, each))  # type: ignore[misc]  # mypy knows no default in a lambda
+                must_fail(each["error"], lambda each=each: _planned(keys, history, each, timezone))  # type: ignore[misc]  # mypy knows no default in a lambda
                 continue
-            planned = _planned(keys, history, each)
+            planned = _planned(keys, history, each, timezone)
             where = f"run {number} of {len(runs)}"
             if "count" in each:
                 equal(f"{where}: count", each["count"], len(planned))
@@ -60,11 +60,11 @@ def run(case: Case) -> None:
 
 
 def _planned(
-    keys: Mapping[str, Any], history: History, each: Mapping[str, Any]
+    keys: Mapping[str, Any], history: History, each: Mapping[str, Any], timezone: str
 ) -> list[tuple[int, int, int, str]]:
     """Start of the partition, low, high and key of every unit; the job is read anew for every run."""
     job: Job = parse_job(keys, environment={})
-    units = plan(job, history, instant(str(each["now"]))).units
+    units = plan(job, history, moment(each["now"], timezone)).units
     return [(work.start, work.low, work.high, work.unit.key) for work in units]
 
 

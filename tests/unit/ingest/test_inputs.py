@@ -134,6 +134,7 @@ def test_exactly_one_record_authenticates(tmp_path: Path, text: str, item: dict[
         ("a", b'{"id": 1}\n[1]', {}, "no object"),
         ("a", b'{"id": 1}\n{"id"', {}, "cannot be read"),
         ("a", b'{"id": [1]}', {}, "is a list"),
+        ("a", b'{"id": ' + b"[" * 200_000, {}, "cannot be read"),
         ("a", b'{"id": 1}', {"fields": ["idd"]}, "no field 'idd'; use one of id"),
         ("a", b'{"id": 1}', {"filters": {"idd": "1"}}, "no field 'idd'"),
         ("a", b"PAR1 and no more", {}, "cannot be read"),
@@ -160,6 +161,37 @@ def test_fields_that_are_not_asked_for_may_hold_anything(tmp_path: Path) -> None
     assert ids(job(tmp_path, {"path": "a", "fields": ["id"]})) == ["1"]
 
 
+def test_a_line_ends_where_json_lines_end(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"id": "a\u2028b"}\r\n{"id": "c\x85d"}\n', encoding="utf-8", newline="")
+    assert ids(job(tmp_path, {"path": "a"})) == ["a\u2028b", "c\x85d"]
+
+
+@pytest.mark.parametrize("pattern", ["[[a]", "[a&&b]"])
+def test_an_expression_of_which_python_warns_is_taken(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "a").write_text('{"id": "a"}', encoding="utf-8")
+    assert ids(job(tmp_path, {"path": "a", "filters": {"id": pattern}})) == ["a"]
+
+
+def test_one_mistake_does_not_hide_others(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("", encoding="utf-8")
+    token = {"path": "t", "category": "authentication"}
+    listed = {"name": "id", "type": "unit", "units": "a"}
+    broken = {"name": "s", "type": "datetime", "range": {"from": "2020-02-30", "to": "-"}}
+    with pytest.raises(InvalidJob) as caught:
+        job(tmp_path, {"path": "nowhere"}, token, **{"ms.watermark": [listed]})
+    assert [problem.key for problem in caught.value.problems] == [
+        "ms.secondary.input", "ms.secondary.input[0].path", "ms.secondary.input",
+    ]  # fmt: skip
+    with pytest.raises(InvalidJob) as caught:
+        job(tmp_path, {"path": "nowhere"}, **{"ms.watermark": [broken, listed, broken, listed]})
+    assert [problem.key for problem in caught.value.problems] == [
+        "ms.watermark[0].range.from", "ms.watermark[2].range.from", "ms.watermark[2]", "ms.watermark[3]",
+        "ms.secondary.input[0].path",
+    ]  # fmt: skip
+    with pytest.raises(InvalidJob, match=r"'lovely' is not .*; 'quarterly' is not"):
+        parse_job({"ms.work.unit.partition": {"lovely": ["2020-01-01", "-"], "quarterly": []}})
+
+
 def test_units_come_from_one_place(tmp_path: Path) -> None:
     as_json_lines(tmp_path / "ids")
     listed = [{"name": "id", "type": "unit", "units": "a"}]
@@ -177,6 +209,7 @@ def test_units_come_from_one_place(tmp_path: Path) -> None:
         {"path": "a", "filters": ["x"]},
         {"path": "a", "filters": {"x": "("}},
         {"path": "a", "filters": {"x": 1}},
+        {"path": "a", "filters": {"x": "a{99999999999999999999}"}},
         {"path": "a", "category": "other"},
         {"path": "a", "paht": "b"},
         "a",

@@ -131,6 +131,17 @@ def test_a_reference_may_stand_for_a_whole_value() -> None:
     assert [str(unit) for unit in job.units] == ["id=a", "id=b"]
 
 
+def test_a_reference_may_stand_in_a_name() -> None:
+    job = parse_job(
+        {
+            "ms.work.unit.partition": {"${kind}": ["2019-01-01", "-"]}, "kind": "daily", "field": "site",
+            "ms.watermark": [{"name": "id", "type": "unit", "units": [{"${field}": "a"}]}],
+        }
+    )  # fmt: skip
+    assert [part.kind for part in job.settings.partition.parts] == ["daily"]
+    assert [str(unit) for unit in job.units] == ["site=a"]
+
+
 def test_what_comes_from_the_environment_is_not_read_for_references() -> None:
     assert parse_job({"ms.job.name": "${env:A}"}, environment={"A": "${b}"}).settings.name == "${b}"
 
@@ -144,6 +155,9 @@ def test_what_comes_from_the_environment_is_not_read_for_references() -> None:
         {"ms.job.name": "${ms.job.name}"},
         {"ms.job.name": "${a}", "a": "x${b}", "b": "${a}"},
         {"ms.job.name": "x", "unused": "${nothing}"},
+        {"ms.job.name": "${a${b}}", "a1": "x", "b": "1"},
+        {"ms.watermark": [{"name": "id", "type": "unit", "units": [{"${nothing}": "a"}]}]},
+        {"ms.watermark": [{"name": "id", "type": "unit", "units": [{"${a}": "a", "b": "b"}]}], "a": "b"},
     ],
 )
 def test_an_unknown_or_circular_reference_is_an_error(keys: dict[str, Any]) -> None:

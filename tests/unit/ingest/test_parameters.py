@@ -19,7 +19,9 @@ LOW, HIGH = instant("2020-01-31T22:05:09.123456Z"), instant("2020-02-01T00:00:00
 def values(
     *parameters: dict[str, Any], timezone: str = "UTC", unit: dict[str, Any] | None = None
 ) -> dict[str, str]:
-    job = parse_job({"ms.parameters": list(parameters), "ms.timezone": timezone}, environment={})
+    units = [] if unit is None else [{"name": "id", "type": "unit", "units": [unit]}]
+    keys = {"ms.parameters": list(parameters), "ms.timezone": timezone, "ms.watermark": units}
+    job = parse_job(keys, environment={})
     return parameter_values(job.settings.parameters, LOW, HIGH, unit_of(unit or {}), job.settings.timezone)
 
 
@@ -77,6 +79,8 @@ def test_low_high_and_the_unit_are_always_there() -> None:
         {"name": "x", "type": "watermark", "value": "low", "timezone": "Mars"},
         {"name": "x", "type": "watermark", "value": "low", "watermark": "other"},
         {"name": "x", "type": "session"},
+        {"name": "x", "type": ["watermark"], "value": "low"},
+        {"name": "x", "type": {}, "value": "low"},
         {"name": "x", "value": "a", "vlaue": "b"},
     ],
 )
@@ -90,9 +94,23 @@ def test_a_name_is_given_once() -> None:
         values({"name": "x", "value": "1"}, {"name": "x", "value": "2"})
 
 
-def test_a_field_that_the_unit_has_not() -> None:
-    with pytest.raises(InvalidArgument, match="not a field of the unit"):
-        values({"name": "x", "type": "unit", "value": "idd"}, unit={"id": "a"})
+@pytest.mark.parametrize(
+    ("units", "fix"),
+    [
+        ([], "list units that have it"),
+        ([{"id": "a"}], "use one of id"),
+        ([{"id": "a", "idd": "b"}, {"id": "c"}], "use one of id"),
+    ],
+)
+def test_a_field_that_some_unit_has_not_is_told_with_all_other_problems(
+    units: list[dict[str, str]], fix: str
+) -> None:
+    watermark = [{"name": "id", "type": "unit", "units": units}] if units else []
+    parameters = [{"name": "w", "value": 1}, {"name": "x", "type": "unit", "value": "idd"}]
+    with pytest.raises(InvalidJob) as caught:
+        parse_job({"ms.watermark": watermark, "ms.parameters": parameters, "ms.backfill": "x"})
+    assert [problem.key for problem in caught.value.problems] == ["ms.backfill", "ms.parameters[1].value"]
+    assert caught.value.problems[1].fix == fix
 
 
 def test_filling_in_quotes_values_and_leaves_the_rest() -> None:

@@ -55,13 +55,46 @@ def test_each_unit_that_does_not_run_says_why() -> None:
     assert [(unit.unit.key, format_instant(unit.start)[:10], unit.reason) for unit in shown.skipped] == [
         (A, "2020-01-01", "read"),
         (B, "2020-01-01", "read"),
-        (A, "2020-01-08", "abstinent"),
+        (A, "2020-01-08", "left-out"),
         (B, "2020-01-08", "read"),
         (B, "2020-01-15", "abstinent"),
     ]
     [work] = shown.units
     assert (work.unit.key, format_instant(work.low)[:10]) == (A, "2020-01-18")
     assert shown.overall == at("2020-01-19")
+
+
+def test_a_bound_beyond_the_calendar_is_named() -> None:
+    for bounds, place in (
+        ({"from": "P800000DT5H", "to": "-"}, "from"),
+        ({"from": "2020-01-01", "to": "P800000D"}, "to"),
+    ):
+        axis = {"name": "system", "type": "datetime", "range": bounds}
+        job = parse_job({"ms.watermark": [{"name": "id", "type": "unit", "units": "a"}, axis]})
+        with pytest.raises(InvalidJob) as caught:
+            plan(job, History(), at("2020-01-01"))
+        [problem] = caught.value.problems
+        assert (problem.key, problem.value) == (f"ms.watermark[1].range.{place}", repr(bounds[place]))
+
+
+@pytest.mark.parametrize(
+    ("mode", "to", "expected"),
+    [("reduce", "P0D", "left-out"), ("reduce", "2020-02-01", "left-out"), ("wait", "2020-02-01", None)],
+)
+def test_what_the_abstinent_period_leaves_out_for_ever_waits_for_nothing(
+    mode: str, to: str, expected: str | None
+) -> None:
+    axis = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": to}}
+    keys = {
+        "ms.watermark": [axis], "ms.work.unit.partition": "monthly", "ms.abstinent.period.days": 2,
+        "ms.abstinent.mode": mode,
+    }  # fmt: skip
+    shown = plan(parse_job(keys), History([(at("2020-01-01"), "{}", at("2020-01-31"))]), at("2020-06-10"))
+    reasons = [unit.reason for unit in shown.skipped]
+    assert reasons == ([] if expected is None else [expected])
+    assert len(shown.units) == (5 if to == "P0D" else 0 if mode == "reduce" else 1)
+    left_out = [stretch for stretch in stretches(shown) if stretch[2] == "left out"]
+    assert left_out == ([] if expected is None else [(at("2020-01-31"), at("2020-02-01"), "left out")])
 
 
 def test_a_unit_behind_the_overall_cut_off_says_so() -> None:

@@ -81,7 +81,7 @@ def http_problems(job: Job) -> list[Problem]:
     asked = template.names()
     token = job.inputs.authentication
     if job.units:
-        known = {**_values(job, WorkUnit(0, 0, job.units[0], 0), 0, 0)}
+        known = dict.fromkeys([*token, *job.names])
         fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
         problems += [
             Problem(key, repr(name), "nothing is called so", fix)

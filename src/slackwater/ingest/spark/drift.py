@@ -125,19 +125,13 @@ def _said(new: list[str], missing: list[str], changed: list[str]) -> str:
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in told.items() if names)
 
 
-def columns_of(frame: DataFrame) -> dict[str, pa.DataType]:
-    """The columns of a frame.
+def columns_of(schema: StructType) -> dict[str, pa.DataType]:
+    """The columns of a schema of Spark.
 
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> columns_of(spark.range(1))
+    >>> from pyspark.sql.types import LongType
+    >>> columns_of(StructType().add("id", LongType()))
     {'id': DataType(int64)}
     """
-    return columns_in(frame.schema)
-
-
-def columns_in(schema: StructType) -> dict[str, pa.DataType]:
-    """The same of its schema."""
     return {one.name: one.type for one in to_arrow_schema(schema, timezone="UTC")}
 
 
@@ -149,7 +143,7 @@ def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
     >>> fitted(spark.range(1), {"id": pa.string(), "name": pa.string()}).collect()
     [Row(id='0', name=None)]
     """
-    found = columns_of(frame)
+    found = columns_of(frame.schema)
     chosen = []
     for name, kind in wanted.items():
         column = F.col(f"`{name}`") if name in found else F.lit(None)

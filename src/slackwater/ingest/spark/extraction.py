@@ -279,10 +279,9 @@ def _source_problems(job: Job) -> list[Problem]:
         except InvalidArgument as error:
             problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
     text = settings.source_query if kind == "sql" else settings.source_path
-    known = parameter_values(settings.parameters, 0, 0, job.units[0], settings.timezone) if job.units else {}
-    unknown = sorted(names_in(text or "") - known.keys()) if job.units else []
+    unknown = sorted(names_in(text or "") - set(job.names)) if job.units else []
     key = "ms.source.query" if kind == "sql" else "ms.source.path"
-    fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
+    fix = f"use one of {', '.join(job.names)}, or add it to ms.parameters"
     return problems + [Problem(key, repr(name), "nothing is called so", fix) for name in unknown]
 
 

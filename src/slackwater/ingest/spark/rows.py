@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from slackwater.ingest.spark.arrow import INSTANTS, in_utc
-from slackwater.ingest.spark.drift import Columns, columns_in, columns_of, fitted
+from slackwater.ingest.spark.drift import Columns, columns_of, fitted
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -73,12 +73,12 @@ class Rows:
     @classmethod
     def of(cls, frame: DataFrame, parts: Parts | None = None) -> Rows:
         """The rows of a frame."""
-        return cls(frame.sparkSession, columns_of(frame), lambda: frame, parts)
+        return cls(frame.sparkSession, columns_of(frame.schema), lambda: frame, parts)
 
     @classmethod
     def of_parts(cls, spark: SparkSession, parts: Parts) -> Rows:
         """The rows of all parts, of which a frame is made only if Spark has something to do with them."""
-        return cls(spark, columns_in(from_arrow_schema(parts.schema)), lambda: parts.frame(spark), parts)
+        return cls(spark, columns_of(from_arrow_schema(parts.schema)), lambda: parts.frame(spark), parts)
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -87,7 +87,7 @@ class Rows:
 
     def changed(self, frame: DataFrame) -> Rows:
         """What Spark made of the rows."""
-        return replace(self, columns=columns_of(frame), make=lambda: frame)
+        return replace(self, columns=columns_of(frame.schema), make=lambda: frame)
 
     def without(self, names: Iterable[str]) -> Rows:
         """The rows without some columns, of which there need not be any.
