@@ -145,3 +145,64 @@ def test_a_folder_of_another_file_system_is_refused_as_a_target() -> None:
 def test_a_file_system_that_spark_does_not_have_is_told(spark: SparkSession, tmp_path: Path) -> None:
     report = run(spark, tmp_path, "2020-01-02T01:00:00Z", source_path="nosuch://h/in/*.json")
     assert 'No FileSystem for scheme "nosuch"' in str(report.outcomes[0].error)
+
+
+@pytest.mark.parametrize("path", ["in/*.json", "in/{{day}}/*", "in/a.json", "in/**/a.json"])
+def test_a_folder_that_is_not_there_is_not_an_empty_one(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
+    day = {"name": "day", "type": "watermark", "value": "low", "pattern": "yyyyMMdd"}
+    keys = {"source_path": f"{tmp_path}/{path}", "parameters": [day]}
+    (failed,) = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys).outcomes
+    assert "is not there; correct it" in str(failed.error)
+    (tmp_path / "in").mkdir()
+    (there,) = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys).outcomes
+    if path == "in/a.json":
+        assert "is not there; correct it" in str(there.error)
+    else:
+        assert (there.rows, there.error) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("csv", "id,n\n1,abc\n"), ("csv", "id,n\n1,99999999999\n"), ("csv", "id,n\n1\n"),
+        ("json", '{"id": 1, "n": "abc"}\n'), ("json", '{"id": 1, "n": 1\n'),
+    ],
+)  # fmt: skip
+def test_a_value_that_does_not_fit_fails_its_unit(
+    spark: SparkSession, tmp_path: Path, form: str, text: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / f"in/a.{form}").write_text(text, encoding="utf-8")
+    schema = [{"name": "id", "type": "int"}, {"name": "n", "type": "int"}]
+    keys = {"source_path": f"{tmp_path}/in/*", "source_format": form, "schema": schema}
+    (failed,) = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys).outcomes
+    assert failed.error is not None
+    lenient = {**keys, "source_options": {"MODE": "PERMISSIVE"}}
+    assert run(spark, tmp_path, "2020-01-03T01:00:00Z", **lenient).succeeded
+
+
+def test_what_is_written_as_csv_is_read_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    texts = ['a"b', "c,\\", '"q"', "line\nbreak", "\\", "plain"]
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)]
+    (tmp_path / "in/a.json").write_text("\n".join(lines), encoding="utf-8")
+    schema = [{"name": "id", "type": "int"}, {"name": "text", "type": "string"}]
+    now = "2020-01-03T01:00:00Z"
+    assert run(
+        spark,
+        tmp_path,
+        now,
+        source_path=f"{tmp_path}/in/*",
+        schema=schema,
+        target_type="csv",
+        job_name="there",
+    ).succeeded
+    back = {
+        "source_path": f"{tmp_path}/copied/rows/*.csv", "source_format": "csv", "schema": schema,
+        "source_options": {"multiLine": True}, "target_path": str(tmp_path / "back"), "job_name": "back",
+    }  # fmt: skip
+    assert run(spark, tmp_path, now, **back).succeeded
+    found = spark.read.parquet(str(tmp_path / "back/rows")).collect()
+    assert {row.id: row.text for row in found} == dict(enumerate(texts))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from slackwater.time import DAY, HOUR
+from slackwater.ingest.running import Report
+from slackwater.time import DAY, HOUR, to_datetime
 from tests.ingest.copying import AXIS, ROWS, START, add, execute, from_orders, orders, run
 from tests.spark.postgres import Server
 
@@ -212,3 +215,143 @@ def test_units_are_written_apart_into_delta(spark: SparkSession, tmp_path: Path)
         assert run(spark, tmp_path, DAYS[4], {**keys, "ms.backfill": True}, time_column=None).succeeded
     rows = DeltaTable(tmp_path / "copied").to_pyarrow_table().select(["id", "name"]).to_pylist()
     assert sorted((row["id"], row["name"]) for row in rows) == [(1, "o'1"), (2, "o'2")]
+
+
+def test_a_row_without_a_time_gives_way_to_one_with_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/copied.db"
+    orders(url)
+    execute(url, "CREATE TABLE copied (id BIGINT, at TEXT, name TEXT)")
+    execute(url, "INSERT INTO copied VALUES (0, NULL, 'old'), (99, NULL, 'stays')")
+    merging = {"target_mode": "merge", "target_key": ["id"]}
+    assert run(spark, tmp_path, DAYS[2], from_orders(url, **place_of("sql", tmp_path), **merging)).succeeded
+    rows = rows_of(spark, "sql", tmp_path)
+    assert (rows[0]["name"], rows[99]["name"], len(rows)) == ("o'0", "stays", 6)
+
+
+@pytest.mark.postgres
+def test_times_without_a_zone_in_a_table_are_on_the_clocks_of_the_job(
+    spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    url = server.create_database(f"clocks_{time.monotonic_ns()}")
+    orders(url)
+    execute(url, "CREATE TABLE copied (id BIGINT, at TIMESTAMP, name TEXT)")
+    keys = from_orders(
+        url, target_type="sql", target_url=url, target_table="copied", timezone="Asia/Tokyo",
+        schema_drift="ignore", work_unit_partition="daily", backfill=True,
+    )  # fmt: skip
+    for _ in range(2):
+        assert run(spark, tmp_path, DAYS[6], keys).succeeded
+    found = execute(url, "SELECT id, at - INTERVAL '9 hours' FROM copied ORDER BY id")
+    assert [(number, moment.isoformat()) for number, moment in found] == [
+        (number, to_datetime(at).replace(tzinfo=None).isoformat()) for number, at, _ in ROWS
+    ]
+
+
+def test_spark_reads_back_what_a_unit_is_called(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    names = ["é", "日本", "a/b=c%41 d", "x#\"'*?:\\{[]^", "plain"]
+    keys = from_orders(source, **place_of("parquet", tmp_path))
+    keys["ms.watermark"] = [AXIS, {"name": "site", "type": "unit", "units": names}]
+    keys["ms.source.query"] = "SELECT id, at FROM orders WHERE {{site}} = {{site}} AND at >= {{low}}"
+    del keys["ms.source.table"]
+    assert run(spark, tmp_path, DAYS[2], keys).succeeded
+    found = spark.read.parquet(f"{tmp_path}/copied").groupBy("site").count().collect()
+    assert {row.site: row["count"] for row in found} == dict.fromkeys(names, 5)
+
+
+def test_several_jobs_may_write_to_one_folder_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+
+    def job(number: int) -> Report:
+        axis = {**AXIS, "range": {"from": f"2020-01-0{number}", "to": f"2020-01-0{number + 1}"}}
+        keys = from_orders(source, **place_of("parquet", tmp_path), job_name=f"job{number}")
+        hourly = {"ms.watermark": [axis], "ms.work.unit.partition": "hourly"}
+        (tmp_path / str(number)).mkdir()
+        return run(spark, tmp_path / str(number), DAYS[9], {**keys, **hourly})
+
+    with ThreadPoolExecutor(3) as pool:
+        reports = list(pool.map(job, (1, 2, 3)))
+    assert [(report.succeeded, len(report.outcomes)) for report in reports] == [(True, 24)] * 3
+    assert [row[0] for row in listed(spark, "parquet", tmp_path)] == list(range(15))
+
+
+def test_rows_that_somebody_removed_are_missed(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    keys = from_orders(source, **place_of("parquet", tmp_path))
+    assert run(spark, tmp_path, DAYS[2], keys).succeeded
+    shutil.rmtree(tmp_path / "copied" / "_versions")
+    (failed,) = run(spark, tmp_path, DAYS[3], keys).outcomes
+    assert "which is gone; remove it, and set ms.backfill" in str(failed.error)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"), [("nope", "is not read; there are id, at, name"), ("id", "holds no times: int64")]
+)
+def test_a_watermark_column_that_tells_no_time_is_named(
+    spark: SparkSession, tmp_path: Path, column: str, said: str
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    keys = from_orders(source, **place_of("parquet", tmp_path), watermark_column=column)
+    (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
+    assert f"ms.watermark.column = '{column}': {said}" in str(failed.error)
+
+
+def test_a_column_of_the_schema_that_is_not_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    schema = [
+        {"name": "ID", "type": "int"},
+        {"name": "at", "type": "timestamp"},
+        {"name": "a`b", "type": "int"},
+    ]
+    keys = from_orders(source, **place_of("parquet", tmp_path), schema=schema)
+    (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
+    assert "ms.schema = 'a`b': is not read; there are id, at, name" in str(failed.error)
+
+
+def test_a_column_that_is_called_almost_like_a_field_of_the_units_is_not_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    keys = from_orders(source, **place_of("parquet", tmp_path))
+    keys["ms.watermark"] = [AXIS, {"name": "Name", "type": "unit", "units": "a"}]
+    keys["ms.source.query"] = "SELECT * FROM orders WHERE {{Name}} = 'a' AND at >= {{low}}"
+    del keys["ms.source.table"]
+    (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
+    assert "ms.watermark = 'name': is a column, and to Spark the same name as the field 'Name'" in str(
+        failed.error
+    )
+
+
+def test_a_unit_that_fails_has_not_changed_the_columns_and_a_long_text_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    orders(source)
+    add(source, [(99, START + HOUR, "x" * 200_000)])
+    keys = from_orders(source, **place_of("csv", tmp_path), grace_period="PT5H")
+    assert run(spark, tmp_path, DAYS[2], keys).succeeded
+    kept = tmp_path / "copied" / "rows"
+    (file,) = kept.glob("*.csv")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("2020-01-01", "no date at all"), encoding="utf-8")
+    execute(source, "ALTER TABLE orders ADD COLUMN more TEXT DEFAULT 'm'")
+    (failed,) = run(spark, tmp_path, DAYS[3], {**keys, "ms.schema.drift": "add"}).outcomes
+    assert failed.error is not None
+    file.write_text(text, encoding="utf-8")
+    execute(source, "ALTER TABLE orders DROP COLUMN more")
+    assert run(spark, tmp_path, DAYS[3], keys).succeeded
+    assert [row[0] for row in csv_rows(kept)] == [*range(10), 99]
+
+
+def csv_rows(folder: Path) -> list[tuple[int, int]]:
+    found = []
+    for file in folder.glob("*.csv"):
+        with file.open(encoding="utf-8", newline="") as opened:
+            found += [(int(row["id"]), len(row["name"])) for row in csv.DictReader(opened)]
+    return sorted(found)

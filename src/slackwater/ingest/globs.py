@@ -60,6 +60,18 @@ def root_of(pattern: str) -> str:
     return "/".join(parts[: parts.index(_ALL_FOLDERS)]) or ("/" if pattern.startswith("/") else ".")
 
 
+def home_of(template: str) -> str:
+    """What of a path is the same for every unit and has no pattern in it: a folder, or the path itself.
+
+    >>> home_of("/in/{{day}}/*.csv"), home_of("s3a://bucket/in/a*.csv"), home_of("/in/a.csv")
+    ('/in', 's3a://bucket/in', '/in/a.csv')
+    """
+    wild = _WILD.search(template)
+    if wild is None:
+        return template
+    return template[: wild.start()].rpartition("/")[0] or ("/" if template.startswith("/") else ".")
+
+
 def expression_of(pattern: str) -> re.Pattern[str]:
     """What matches the files of a pattern, by their paths within the file system.
 

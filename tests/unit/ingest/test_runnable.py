@@ -53,3 +53,21 @@ def test_a_folder_is_no_address() -> None:
 def test_only_tables_are_merged() -> None:
     told = refused(target_type="delta", target_path="out", target_mode="merge")
     assert "ms.target.mode = 'merge': needs a table and a key" in told
+
+
+def test_a_field_of_the_units_has_a_name_of_its_own() -> None:
+    item = {"name": "site", "type": "unit", "units": [{"low": "a", "AT": "b"}, {"site": "c"}]}
+    told = refused(target_type="parquet", target_path="out", watermark=[item], time_column="at")
+    assert "ms.watermark = 'low': is a field of the units, and what the range is called in a query" in told
+    assert "ms.time.column = 'at': is a field of the units, too" in told
+
+
+def test_files_that_are_chosen_by_when_they_were_modified_have_no_time_column() -> None:
+    told = refused(target_type="parquet", target_path="out", source_files_by="modified", time_column="at")
+    assert "ms.time.column = 'at': files are chosen by when they were modified" in told
+
+
+def test_a_name_in_a_path_stands_for_something_in_every_unit() -> None:
+    item = {"name": "site", "type": "unit", "units": [{"site": "a"}, {"other": "b"}]}
+    told = refused(target_type="parquet", target_path="out", watermark=[item], source_path="in/{{site}}")
+    assert "ms.source.path = 'site': nothing is called so; use one of low, high" in told

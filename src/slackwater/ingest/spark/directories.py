@@ -12,6 +12,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -20,12 +21,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater._disk import synchronise
+from slackwater._disk import alone, synchronise
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.spark.arrow import INSTANTS, instants, within
 from slackwater.ingest.spark.aside import Aside, write_parquet
 from slackwater.ingest.spark.drift import Columns, Fit, fit
@@ -34,10 +35,14 @@ from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, ship
 from slackwater.time import instant
 
 _VERSIONS: Final = "_versions"
+_LOCK: Final = "_lock"
+"""Several jobs may write to one folder; they take turns."""
 _ASIDE: Final = "_aside"
 _COLUMNS: Final = "_columns"
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS: Final = "rows"
+_LONGEST_TEXT: Final = (1 << 31) - 1
+_NOT_IN_PATHS: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class DirectoryTarget:
                     told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
                 written = Written.of(told, fitting.told)
                 approve(written)
-                with self._turn:
+                with self._turn, alone(self.folder / _LOCK):
                     known = _columns_of(self.folder)
                     # where nothing was read, the types of its columns may be unknown
                     again = fit(fitting.whole, known, self.drift) if told else Fit(known or {})
@@ -81,12 +86,12 @@ class DirectoryTarget:
         home = self.folder / _VERSIONS / hashlib.sha256(where.unit.key.encode()).hexdigest()[:32]
         version = home / uuid.uuid4().hex
         version.mkdir(parents=True)
-        _write_columns(self.folder, columns, aside)
         _write_columns(version, columns, aside)
         self._keep_others(old, version, where, columns)
         for one in told:
             name = f"{_stem(where)}-{one.place}.{self.format}"
             (aside / name).rename(version / name)
+        _write_columns(self.folder, columns, aside)
         _set_link(self._seen(where), version, aside)
         for folder in home.iterdir():  # the one before stays: somebody may still read it
             if folder not in (old, version):
@@ -94,12 +99,17 @@ class DirectoryTarget:
 
     def _shown(self, where: Slice) -> Path | None:
         seen = self._seen(where)
-        return seen.resolve() if seen.is_symlink() else None
+        if not seen.is_symlink():
+            return None
+        if not seen.exists():
+            reason, fix = f"links to {seen.readlink()}, which is gone", "remove it, and set ms.backfill"
+            raise InvalidArgument("ms.target.path", str(seen), reason, fix=fix)
+        return seen.resolve()
 
     def _seen(self, where: Slice) -> Path:
         """The folder that a reader sees: named after the unit, as Spark names partitions."""
         parts = [
-            f"{quote(name, safe=' ')}={_NO_VALUE if value is None else quote(value, safe=' ')}"
+            f"{_in_path(name)}={_NO_VALUE if value is None else _in_path(value)}"
             for name, value in where.unit.as_dict().items()
         ]
         return self.folder.joinpath(*parts or [_ROWS])
@@ -135,6 +145,11 @@ class DirectoryTarget:
             elif self.time_column is not None and not (where.low <= low and high <= where.high):
                 target = version / f"{start}_{low}_{high}_-{uuid.uuid4().hex}.{self.format}"
                 _KEEPERS[self.format](file, target, self.time_column, where, columns)
+
+
+def _in_path(text: str) -> str:
+    """A part of the name of a folder, as Spark writes and reads it."""
+    return _NOT_IN_PATHS.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def _stem(where: Slice) -> str:
@@ -223,6 +238,7 @@ def _keep_json(old: Path, new: Path, time_column: str | None, where: Slice, colu
 
 
 def _keep_csv(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
+    csv.field_size_limit(_LONGEST_TEXT)
     with (
         old.open(encoding="utf-8", newline="") as source,
         new.open("w", encoding="utf-8", newline="") as target,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
@@ -135,6 +135,15 @@ def columns_of(schema: StructType) -> dict[str, pa.DataType]:
     return {one.name: one.type for one in to_arrow_schema(schema, timezone="UTC")}
 
 
+def column(name: str) -> Column:
+    """The column of a frame that is called so, with whatever is in its name.
+
+    >>> column("a.`b`")
+    Column<'`a.``b```'>
+    """
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
 def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
     """The columns that are ``wanted``, in their types; those that the frame has not are null.
 
@@ -146,7 +155,7 @@ def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
     found = columns_of(frame.schema)
     chosen = []
     for name, kind in wanted.items():
-        column = F.col(f"`{name}`") if name in found else F.lit(None)
+        value = column(name) if name in found else F.lit(None)
         same = found.get(name) == kind
-        chosen.append(column if same else column.cast(from_arrow_type(kind)).alias(name))
+        chosen.append(value if same else value.cast(from_arrow_type(kind)).alias(name))
     return frame.select(*chosen)

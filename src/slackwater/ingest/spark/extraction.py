@@ -19,7 +19,7 @@ from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.completeness import Completeness
 from slackwater.ingest.errors import InvalidJob, Problem
-from slackwater.ingest.globs import escaped, local_folder
+from slackwater.ingest.globs import escaped, home_of, local_folder
 from slackwater.ingest.http.jobs import http_problems, reading_of
 from slackwater.ingest.job import Job
 from slackwater.ingest.parameters import fill_in, names_in, parameter_values
@@ -38,12 +38,14 @@ from slackwater.ingest.spark.appending import StreamTarget
 from slackwater.ingest.spark.databases import Part, Reading, check_file, check_times, read_database
 from slackwater.ingest.spark.delta import DeltaTarget
 from slackwater.ingest.spark.directories import DirectoryTarget
+from slackwater.ingest.spark.drift import column
 from slackwater.ingest.spark.files import DateInPath, files_of, read_files
 from slackwater.ingest.spark.http import read_http
 from slackwater.ingest.spark.jdbc import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
 from slackwater.ingest.spark.rows import Rows
 from slackwater.ingest.spark.shipping import Approve, Slice, Target, Written
 from slackwater.ingest.spark.tables import TableTarget
+from slackwater.ingest.units import Unit
 from slackwater.streams.catalog import scope_and_name
 
 _NEEDED: Final = {
@@ -51,6 +53,7 @@ _NEEDED: Final = {
     "files": ("source_path", "source_format"),
     "http": ("source_url",),
 }
+_RANGE: Final = ("low", "high")
 _FOLDERS: Final = ("parquet", "json", "csv")
 _TARGETS: Final = {
     "sql": ("target_url", "target_table"),
@@ -109,18 +112,25 @@ class Extraction:
         rows = self._read_source(work, low, afterwards)
         if rows is None:
             return None
+        _check_names(rows, work.unit)
         at, columns = self._settings.time_column, self._settings.schema_columns
         if columns is None and rows.parts is not None:
             return rows  # what tasks read by themselves lies within the range already
         frame = rows.frame
         if columns is not None:
-            frame = frame.select(*(F.col(f"`{one.name}`").cast(one.type).alias(one.name) for one in columns))
+            there = {name.lower() for name in frame.columns}  # to Spark, capital letters are the same
+            absent = [one.name for one in columns if one.name.lower() not in there]
+            if absent:
+                known = ", ".join(frame.columns)
+                raise InvalidArgument("ms.schema", absent[0], "is not read", fix=f"there are {known}")
+            casts = (column(one.name).cast(one.type).alias(one.name) for one in columns)
+            frame = frame.select(*casts)
         if at is None:
             return Rows.of(frame)
         if at not in frame.columns:
             known = ", ".join(frame.columns)
             raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
-        time = F.col(f"`{at}`").cast("timestamp")
+        time = column(at).cast("timestamp")
         micros = F.unix_micros(time)
         timed = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows")).withColumn(at, time)
         return Rows.of(timed.where((micros >= low) & (micros < work.high)))
@@ -182,7 +192,8 @@ class Extraction:
             by=settings.source_files_by,
             pattern=settings.source_files_pattern,
             place=settings.timezone,
-            overlapping=settings.time_column is not None and settings.source_files_by == "path",
+            overlapping=settings.time_column is not None,
+            home=home_of(str(settings.source_path)),
             options=settings.source_options,
         )
         columns = settings.schema_columns
@@ -229,6 +240,16 @@ class Extraction:
         )
 
 
+def _check_names(rows: Rows, unit: Unit) -> None:
+    """The value of a unit stands in the place of a column of its name; another column must not go with it."""
+    fields = {name.lower(): name for name in unit.as_dict()}
+    for name in rows.columns:
+        field = fields.get(name.lower(), name)
+        if field != name:
+            reason = f"is a column, and to Spark the same name as the field {field!r} of the units"
+            raise InvalidArgument("ms.watermark", name, reason, fix="give one of them another name")
+
+
 def check_runnable(job: Job) -> None:
     """Refuse a job whose keys do not say all that a run needs, with everything that is missing at once.
 
@@ -240,7 +261,7 @@ def check_runnable(job: Job) -> None:
       ms.source.table: is missing; name a table, or write ms.source.query
       ms.target.path: is missing; a parquet target needs it
     """
-    problems = [*_source_problems(job), *_target_problems(job)]
+    problems = [*_source_problems(job), *_target_problems(job), *_unit_problems(job)]
     if problems:
         raise InvalidJob(problems, source=job.settings.name)
 
@@ -273,16 +294,42 @@ def _source_problems(job: Job) -> list[Problem]:
         if settings.source_query is None and units:
             fix = f"write ms.source.query, with {{{{{min(units)}}}}}"
             problems.append(Problem("ms.source.table", None, "does not tell units apart", fix))
-    elif settings.source_files_pattern is not None:
-        try:
-            DateInPath(settings.source_files_pattern)
-        except InvalidArgument as error:
-            problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
+    else:
+        problems += _file_problems(job)
     text = settings.source_query if kind == "sql" else settings.source_path
     unknown = sorted(names_in(text or "") - set(job.names)) if job.units else []
     key = "ms.source.query" if kind == "sql" else "ms.source.path"
     fix = f"use one of {', '.join(job.names)}, or add it to ms.parameters"
     return problems + [Problem(key, repr(name), "nothing is called so", fix) for name in unknown]
+
+
+def _file_problems(job: Job) -> list[Problem]:
+    settings = job.settings
+    problems = []
+    if settings.source_files_pattern is not None:
+        try:
+            DateInPath(settings.source_files_pattern)
+        except InvalidArgument as error:
+            problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
+    if settings.source_files_by == "modified" and settings.time_column is not None:
+        reason = "files are chosen by when they were modified, and rows of another time would be lost"
+        fix = "leave it out: all rows of a file belong to the range in which it was modified"
+        problems.append(Problem("ms.time.column", repr(settings.time_column), reason, fix))
+    return problems
+
+
+def _unit_problems(job: Job) -> list[Problem]:
+    """A field of a unit is a column of the target and a name in a query, so it has a name of its own."""
+    at = job.settings.time_column
+    problems = []
+    for name in sorted({name for unit in job.units for name, _ in unit.values}):
+        if name in _RANGE:
+            reason = "is a field of the units, and what the range is called in a query"
+            problems.append(Problem("ms.watermark", repr(name), reason, "give the field another name"))
+        if at is not None and name.lower() == at.lower():
+            reason = "is a field of the units, too"
+            problems.append(Problem("ms.time.column", repr(at), reason, "give one of them another name"))
+    return problems
 
 
 def _target_problems(job: Job) -> list[Problem]:

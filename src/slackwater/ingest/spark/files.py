@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.globs import escaped, expression_of, inside, root_of
@@ -24,6 +24,12 @@ _STEPS: Final = {
     "H": timedelta(hours=1),
     "m": timedelta(minutes=1),
 }
+_CHECKED: Final[dict[str, dict[str, str]]] = {
+    # columns go by their names: a file whose names are others, or in another order, is refused
+    "csv": {"header": "true", "enforceschema": "false", "mode": "FAILFAST", "escape": '"'},
+    "json": {"mode": "FAILFAST"},
+}
+"""How files are read unless ``ms.source.options`` says otherwise: a value that does not fit is no null."""
 
 
 class DateInPath:
@@ -89,13 +95,15 @@ def files_of(
     pattern: str | None,
     place: tzinfo,
     overlapping: bool,
+    home: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """The files of a path, with ``*`` in it, that belong to ``[low, high)``, in the order of their names.
 
     A date in a path belongs where it begins; if rows are looked at themselves (``overlapping``), wherever it
     reaches. Without a pattern the path alone says which files are meant. Spark lists them, so the path may be
-    on any file system that it reads; names that begin with ``_`` or ``.`` are hidden, as Spark has it.
+    on any file system that it reads; names that begin with ``_`` or ``.`` are hidden, as Spark has it. It is
+    no error that there is no file, unless ``home`` is not there either.
 
     >>> from slackwater.ingest.zones import zone
     >>> from slackwater.spark.session import session
@@ -111,11 +119,11 @@ def files_of(
         reader = reader.option("timeZone", "UTC").option("modifiedAfter", _wall(low - 1))
         reader = reader.option("modifiedBefore", _wall(high))
     try:
-        found = reader.load(root_of(path)).inputFiles()
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        return []
+        if not (found := _listed(reader, root_of(path))):
+            if found is None and home is not None and _listed(reader, home) is None:
+                fix = "correct it, or make the folder if nothing was ever put there"
+                raise InvalidArgument("ms.source.path", home, "is not there", fix=fix)
+            return []
     except Py4JJavaError as error:
         reason = f"cannot be listed: {error.java_exception.getMessage()}"
         fix = "check the path, and what Spark's configuration says of its file system"
@@ -134,6 +142,16 @@ def files_of(
     return [name for name in names if belongs(name)]
 
 
+def _listed(reader: DataFrameReader, path: str) -> list[str] | None:
+    """The files of a path; None if there is no such path."""
+    try:
+        return list(reader.load(path).inputFiles())
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return None
+
+
 def _wall(at: int) -> str:
     return to_datetime(at).replace(tzinfo=None).isoformat(timespec="microseconds")
 
@@ -141,7 +159,7 @@ def _wall(at: int) -> str:
 def read_files(
     spark: SparkSession, names: list[str], form: str, options: dict[str, Any], columns: str | None
 ) -> DataFrame | None:
-    """A frame of files; None if there are none.
+    """A frame of files; None if there are none. What cannot be read as it should be is an error, and no null.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -150,9 +168,8 @@ def read_files(
     """
     if not names:
         return None
-    reader = spark.read.format(form).options(**{name: str(value) for name, value in options.items()})
-    if form == "csv":
-        # columns go by their names: a file whose names are others, or in another order, is refused
-        checked = {"header": "true", "enforceSchema": "false"}
-        reader = reader.options(**{name: text for name, text in checked.items() if name not in options})
+    given = {name: str(value) for name, value in options.items()}
+    known = {name.lower() for name in given}
+    checked = {name: text for name, text in _CHECKED.get(form, {}).items() if name not in known}
+    reader = spark.read.format(form).options(**checked, **given)
     return (reader if columns is None else reader.schema(columns)).load([escaped(name) for name in names])

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import time_value
 from slackwater.ingest.spark.arrow import INSTANTS, instants
 from slackwater.ingest.spark.rows import Batches, Rows
@@ -21,6 +22,7 @@ from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"
 """The column that tells partitions apart where no time column does."""
+_COLUMN: Final = "ms.watermark.column"
 _TOLD: Final = pa.schema(
     [
         ("place", pa.string()), ("rows", pa.int64()), ("size", pa.int64()),
@@ -114,6 +116,9 @@ def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: st
     >>> sum(one.rows for one in ship(Rows.of(spark.range(5)), put_aside, None, "UTC"))
     5
     """
+    if watermark_column is not None and watermark_column not in rows.columns:
+        known = ", ".join(rows.columns)
+        raise InvalidArgument(_COLUMN, watermark_column, "is not read", fix=f"there are {known}")
     told_schema, told_text = _TOLD, _TOLD_AS_TEXT
     frame, rows_of = rows.in_tasks()
 
@@ -126,8 +131,7 @@ def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: st
                 if batch.num_rows:
                     count += batch.num_rows
                     if watermark_column is not None:
-                        seen = instants(batch.column(watermark_column), zone, watermark_column)
-                        newest = pc.max(seen).cast(INSTANTS).cast(pa.int64()).as_py()
+                        newest = _newest(batch, watermark_column, zone)
                         highest = max((each for each in (highest, newest) if each is not None), default=None)
                     yield batch
 
@@ -139,3 +143,12 @@ def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: st
             yield pa.RecordBatch.from_arrays(columns, schema=told_schema)
 
     return [Told(*row) for row in frame.mapInArrow(work, told_text).collect()]
+
+
+def _newest(batch: pa.RecordBatch, column: str, zone: str) -> int | None:
+    try:
+        seen = instants(batch.column(column), zone, column)
+    except InvalidArgument as error:
+        raise InvalidArgument(_COLUMN, column, error.reason, fix=error.fix) from None
+    newest: int | None = pc.max(seen).cast(INSTANTS).cast(pa.int64()).as_py()
+    return newest

@@ -23,15 +23,21 @@ from pyarrow.types import is_nested
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Parameter, place_holder, quoted, quoted_part, time_value
+from slackwater.ingest.queries import place_holder, posix_zone, quoted, quoted_part, time_value
 from slackwater.ingest.spark.database_types import column_type, is_foreign, taken
 from slackwater.ingest.spark.databases import connected
-from slackwater.ingest.spark.drift import Columns, fit
+from slackwater.ingest.spark.drift import Columns, column, fit
 from slackwater.ingest.spark.rows import Rows
 from slackwater.ingest.spark.shipping import Approve, Slice, Told, Written, marks_of, ship
+from slackwater.ingest.zones import zone
+from slackwater.time import format_instant
 
 _STAGED: Final = "slackwater_ingest_"
 _ROW: Final = "slackwater_row"
+_TO_THE_MICROSECOND: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,9 @@ class TableTarget:
     def _swap(self, told: Sequence[tuple[str, Told]], columns: Columns, where: Slice) -> bool:
         """Put what tasks have put aside in place of a slice; False if it does not fit any more."""
         with self._turn, connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+            if self.backend == "postgresql":  # where times without a zone are on the clocks of the job
+                cursor.execute("SELECT set_config('TimeZone', $1, true)", [posix_zone(zone(self.zone))])
+                cursor.fetchall()
             declared = self._declared(cursor)
             if not declared and not columns:
                 return True
@@ -242,7 +251,7 @@ class TableTarget:
         target, names = quoted(self.table), ", ".join(map(quoted_part, columns))
         same = " AND ".join(f"new.{quoted_part(name)} = old.{quoted_part(name)}" for name in self.key)
         at = None if self.time_column is None else quoted_part(self.time_column)
-        newer = "" if at is None else f" AND new.{at} >= old.{at}"
+        newer = "" if at is None else f" AND (old.{at} IS NULL OR new.{at} >= old.{at})"
         cursor.execute(
             f"DELETE FROM {target} AS old WHERE EXISTS (SELECT 1 FROM ({rows}) AS new WHERE {same}{newer})"  # noqa: S608 - quoted names
         )
@@ -269,11 +278,11 @@ class TableTarget:
 
     def _delete_slice(self, cursor: Any, where: Slice) -> None:
         conditions: list[str] = []
-        values: list[Parameter] = []
+        values: list[str] = []
 
-        def condition(column: str, comparison: str, value: Parameter) -> None:
+        def condition(column: str, comparison: str, value: str, wanted: str = "{}") -> None:
             values.append(value)
-            place = place_holder(len(values), self.backend)
+            place = wanted.format(place_holder(len(values), self.backend))
             conditions.append(f"{quoted_part(column)} {comparison} {place}")
 
         for name, value in marks_of(where, self.time_column).items():
@@ -282,22 +291,27 @@ class TableTarget:
             else:
                 condition(name, "=", value)
         if self.time_column is not None:
-            condition(self.time_column, ">=", _bound(where.low, self.backend))
-            condition(self.time_column, "<", _bound(where.high, self.backend))
+            for comparison, at in ((">=", where.low), ("<", where.high)):
+                condition(self.time_column, comparison, *_bound(at, self.backend))
         cursor.execute(f"DELETE FROM {quoted(self.table)} WHERE {' AND '.join(conditions)}", values)  # noqa: S608 - quoted names
 
 
 def _flat(rows: Rows) -> Rows:
     """Nested columns as JSON."""
-    nested = {name: F.to_json(F.col(f"`{name}`")) for name, kind in rows.columns.items() if is_nested(kind)}
+    nested = {
+        name: F.to_json(column(name), _TO_THE_MICROSECOND)
+        for name, kind in rows.columns.items()
+        if is_nested(kind)
+    }
     return rows.changed(rows.frame.withColumns(nested)) if nested else rows
 
 
-def _bound(at: int, backend: str) -> Parameter:
+def _bound(at: int, backend: str) -> tuple[str, str]:
+    """A time as text, and what makes a time of it. With a time itself, the driver sets all clocks to UTC."""
     if backend == "postgresql":
-        return time_value(at, backend)
+        return format_instant(at), "CAST({} AS TIMESTAMPTZ)"
     text = str(time_value(at, backend))
-    return text if "." in text else f"{text}.000000"
+    return text if "." in text else f"{text}.000000", "{}"
 
 
 def _packed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> tuple[int, bytes]:
