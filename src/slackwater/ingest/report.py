@@ -28,6 +28,25 @@ _UNREAD: Final[dict[str, Fate]] = {"parallelism": "later", "left-out": "left out
 """What happens to the rest of a unit that does not run, where it does not wait."""
 
 
+def warnings_of(plan: Plan) -> list[str]:
+    """What a plan does as it was told, and probably should not.
+
+    >>> from slackwater.ingest import WHOLE, WorkUnit
+    >>> from slackwater.ingest.planner import SkippedUnit
+    >>> again, new = WorkUnit(0, 10, WHOLE, 5, 10, 5), SkippedUnit(10, 20, WHOLE, None, None, "parallelism")
+    >>> print(*warnings_of(Plan("j", "system", 20, 0, 20, [again], [new], (), 5)))
+    the run has room for nothing but what was read before, and units with something new (1) wait for ever; \
+raise ms.work.unit.parallelism.max, or shorten the grace period
+    """
+    waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]
+    if not waiting or any(work.previous is None or work.previous < work.end for work in plan.units):
+        return []
+    return [
+        "the run has room for nothing but what was read before, and units with something new "
+        f"({len(waiting)}) wait for ever; raise ms.work.unit.parallelism.max, or shorten the grace period"
+    ]
+
+
 def plan_as_json(plan: Plan) -> dict[str, Any]:
     """Everything a plan says, with times as ISO 8601.
 
@@ -54,6 +73,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
             }
             for each in plan.omissions
         ],
+        "warnings": warnings_of(plan),
     }
 
 
