@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from deltalake import DeltaTable
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 from slackwater.ingest import parse_job
 from slackwater.ingest.running import run_job
 from slackwater.ingest.spark.extraction import Extraction
+from slackwater.ingest.zones import instant_of, zone
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, instant
 from tests.ingest.copying import AXIS, ROWS, START, add, execute, orders, run
@@ -24,14 +27,17 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/source.db"
-    else:
-        server: Server = request.getfixturevalue("server")
-        url = server.create_database(f"source_{time.monotonic_ns()}")
-    orders(url)
-    return url
+        return f"sqlite:///{tmp_path}/source.db"
+    server: Server = request.getfixturevalue("server")
+    return server.create_database(f"source_{time.monotonic_ns()}")
+
+
+@pytest.fixture
+def source(database: str) -> str:
+    orders(database)
+    return database
 
 
 def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
@@ -45,6 +51,61 @@ def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
     if target == "json":
         return sorted(json.loads(line)["id"] for text in texts for line in text.splitlines())
     return sorted(int(row["id"]) for text in texts for row in csv.DictReader(text.splitlines()))
+
+
+CHANGES = {
+    "autumn": ("Europe/Berlin", "2020-10-25T00:00:00", "2020-10-25T06:00:00", "hourly"),
+    "an end in the hour that comes twice": (
+        "Europe/Berlin", "2020-10-25T00:00:00", "2020-10-25T02:30:00", "hourly",
+    ),
+    "spring": ("Europe/Berlin", "2020-03-29T00:00:00", "2020-03-29T06:00:00", "hourly"),
+    "half an hour": ("Australia/Lord_Howe", "2020-04-05T00:00:00", "2020-04-05T04:00:00", "hourly"),
+    "days of autumn": ("Europe/Berlin", "2020-10-24T00:00:00", "2020-10-27T00:00:00", "daily"),
+    "days of spring, at midnight": ("Asia/Beirut", "2020-03-28T00:00:00", "2020-03-31T00:00:00", "daily"),
+    "days in winter": ("Europe/Berlin", "2020-01-01T00:00:00", "2020-01-04T00:00:00", "daily"),
+}  # fmt: skip
+"""Where clocks change, or do not, and a range around that, cut into partitions."""
+QUERY = "SELECT * FROM o WHERE at >= {{low}} AND at < {{high}}"
+
+
+def clocks(url: str, kind: str, place: ZoneInfo, begin: datetime) -> list[datetime]:
+    """A table of what a clock shows, every 15 minutes from a day before a time to four days behind it."""
+    execute(url, f"CREATE TABLE o (id BIGINT, at {kind})")
+    wall = [begin + timedelta(minutes=15 * number) for number in range(-96, 4 * 96)]
+    shown = [at.replace(tzinfo=place) if kind == "TIMESTAMPTZ" else at for at in wall]
+    execute(url, "INSERT INTO o VALUES (?, ?)", [(number, str(at)) for number, at in enumerate(shown)])
+    return wall
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "reads", [{"ms.source.table": "o"}, {"ms.source.query": QUERY}], ids=["table", "query"]
+)
+@pytest.mark.parametrize(
+    ("database", "kind"),
+    [
+        ("sqlite", "TEXT"),
+        pytest.param("postgresql", "TIMESTAMP", marks=pytest.mark.postgres),
+        pytest.param("postgresql", "TIMESTAMPTZ", marks=pytest.mark.postgres),
+    ],
+    indirect=["database"],
+)
+def test_no_row_is_lost_or_read_twice_where_clocks_change(
+    spark: SparkSession, tmp_path: Path, database: str, kind: str, reads: dict[str, str], change: str
+) -> None:
+    place, begin, end, partition = CHANGES[change]
+    wall = clocks(database, kind, ZoneInfo(place), datetime.fromisoformat(begin))
+    low, high = (instant_of(datetime.fromisoformat(text), zone(place)) for text in (begin, end))
+    axis = {"name": "system", "type": "datetime", "range": {"from": begin, "to": end}}
+    keys = {
+        "ms.watermark": [axis], "ms.timezone": place, "ms.work.unit.partition": partition, **reads,
+        "ms.source.type": "sql", "ms.source.url": database, "ms.source.partitions": 3,
+        "ms.target.type": "csv", "ms.target.path": f"{tmp_path}/copied",
+    }  # fmt: skip
+    report = run(spark, tmp_path, "2020-12-01T00:00:00Z", keys)
+    assert report.succeeded, report.outcomes
+    wanted = [number for number, at in enumerate(wall) if low <= instant_of(at, zone(place)) < high]
+    assert numbers(spark, "csv", tmp_path / "copied") == wanted
 
 
 @pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv", "delta"])

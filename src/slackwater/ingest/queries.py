@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 from sqlalchemy.engine import URL
 
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.zones import change_near, local_of
 from slackwater.time import DAY, to_datetime
 
 Parameter = str | datetime
@@ -107,14 +108,29 @@ def place_holder(number: int, backend: str) -> str:
     return f"${number}" if backend == "postgresql" else "?"
 
 
-def time_value(at: int, backend: str) -> Parameter:
+def time_value(at: int, backend: str, place: tzinfo = UTC) -> Parameter:
     """A time as a parameter: SQLite has no type for it, and compares the text that it writes itself.
 
-    >>> time_value(0, "sqlite")
-    '1970-01-01 00:00:00'
+    >>> from slackwater.ingest.zones import zone
+    >>> time_value(0, "sqlite"), time_value(0, "sqlite", zone("Europe/Berlin"))
+    ('1970-01-01 00:00:00', '1970-01-01 01:00:00')
     """
-    moment = to_datetime(at)
-    return moment if backend == "postgresql" else moment.replace(tzinfo=None).isoformat(" ")
+    return to_datetime(at) if backend == "postgresql" else local_of(at, place).isoformat(" ")
+
+
+def widened(low: int, high: int, place: tzinfo) -> tuple[int, int]:
+    """A range with as much before and behind it as clocks change there, for who looks at the rows afterwards.
+
+    Of an hour that comes twice, a database takes the second, or compares what the clock shows; here it is
+    the first. Without the rows beside the range some of them would be in no range at all.
+
+    >>> from slackwater.ingest.zones import zone
+    >>> from slackwater.time import HOUR, format_instant, instant
+    >>> low = instant("2020-10-25T00:00:00Z")
+    >>> [format_instant(at) for at in widened(low, low + 9 * HOUR, zone("Europe/Berlin"))]
+    ['2020-10-24T23:00:00Z', '2020-10-25T09:00:00Z']
+    """
+    return low - change_near(low, place), high + change_near(high, place)
 
 
 def bind(query: str, values: Mapping[str, Parameter]) -> Statement:

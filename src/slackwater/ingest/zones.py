@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from slackwater._text import EPOCH
 from slackwater.errors import InvalidArgument
-from slackwater.time import to_datetime
+from slackwater.time import DAY, to_datetime
 
 _OFFSET: Final = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*", re.ASCII)
@@ -79,6 +79,27 @@ def local_of(at: int, place: tzinfo) -> datetime:
     datetime.datetime(1970, 1, 1, 5, 30)
     """
     return to_datetime(at).astimezone(place).replace(tzinfo=None)
+
+
+def change_near(at: int, place: tzinfo) -> int:
+    """By how much clocks change so near to ``at`` that a time on them may be before it or after it; else 0.
+
+    >>> from slackwater.time import HOUR, instant
+    >>> berlin = zone("Europe/Berlin")
+    >>> change_near(instant("2020-10-25T00:30:00Z"), berlin) // HOUR  # half an hour before they change
+    1
+    >>> change_near(instant("2020-10-24T22:00:00Z"), berlin)  # midnight of that day
+    0
+    """
+    if place.utcoffset(None) is not None:
+        return 0  # they never change
+    offsets = [_offset_at(when, place) for when in (at - DAY, at, at + DAY)]
+    change = max(offsets) - min(offsets)
+    return 0 if _offset_at(at - change, place) == _offset_at(at + change, place) else change
+
+
+def _offset_at(at: int, place: tzinfo) -> int:
+    return (to_datetime(at).astimezone(place).utcoffset() or timedelta()) // _MICRO
 
 
 def floor_to(at: int, place: tzinfo, form: str) -> int:

@@ -32,6 +32,7 @@ from slackwater.ingest.queries import (
     posix_zone,
     range_of_table,
     time_value,
+    widened,
     zone_name,
 )
 from slackwater.ingest.spark.appending import StreamTarget
@@ -171,13 +172,18 @@ class Extraction:
 
     def _statement(self, work: WorkUnit, low: int, high: int, backend: str) -> Statement:
         settings = self._settings
+        first, last = low, high
+        if settings.time_column is not None:  # so that the rows beside the range are left out again
+            first, last = widened(low, high, settings.timezone)
         if settings.source_query is None:
             table = str(settings.source_table)
-            return range_of_table(table, settings.time_column, low, high, backend)
+            return range_of_table(table, settings.time_column, first, last, backend)
         texts = parameter_values(settings.parameters, low, high, work.unit, settings.timezone)
         named = {parameter.name for parameter in settings.parameters}
         times: dict[str, Parameter] = {
-            name: time_value(at, backend) for name, at in (("low", low), ("high", high)) if name not in named
+            name: time_value(at, backend, settings.timezone)
+            for name, at in (("low", first), ("high", last))
+            if name not in named
         }
         return bind(settings.source_query, {**texts, **times})
 
