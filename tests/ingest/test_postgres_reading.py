@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from adbc_driver_manager import Error
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Parameter, Statement, bind, range_of_table, time_value
 from slackwater.ingest.spark.databases import Part, Reading, connected
 from slackwater.time import DAY, HOUR, instant
@@ -114,8 +114,14 @@ def test_whatever_gives_rows_can_be_read(url: str, text: str) -> None:
 
 def test_a_parameter_in_a_comment_is_nothing_and_in_a_text_is_refused(url: str) -> None:
     assert streamed(url, bind("SELECT 1 AS one -- {{a}} ", values(a="\n2"))).to_pylist() == [{"one": 1}]
-    with pytest.raises(Error, match="syntax error"):
+    with pytest.raises(InvalidArgument, match="is in quotes"):
         streamed(url, bind("SELECT 'of {{a}} '", values(a="7")))
+
+
+@pytest.mark.parametrize("end", [";", " ; \n", "; -- all;", "; /* all\nof it */ ;", " -- all"])
+def test_a_query_may_end_as_people_end_it(url: str, end: str) -> None:
+    statement = bind(f"SELECT id FROM tides WHERE name = {{{{a}}}} AND id < 9{end}", values(a="o'7"))  # noqa: S608 - of this test
+    assert streamed(url, statement).to_pylist() == [{"id": 7}]
 
 
 def plan(url: str, statement: Statement) -> str:

@@ -22,7 +22,23 @@ from slackwater.time import DAY, to_datetime
 
 Parameter = str | datetime
 
-_NAME: Final = re.compile(r"(['\"]?)\{\{\s*([^{}]*?)\s*\}\}(['\"]?)")
+_NAME: Final = re.compile(r"(\{\{[^{}]*\}\})")
+_COMMENT: Final = r"--[^\n]*(?:\n|\Z)|/\*(?:(?!\*/).)*\*/"
+_PIECE: Final = re.compile(
+    rf"""
+      (?P<quoted>
+          \b[eE]'(?:[^'\\]|\\.|'')*'        # a text of PostgreSQL with backslashes
+        | '(?:[^']|'')*'                     # a text
+        | "(?:[^"]|"")*"                     # a name
+        | `[^`]*`                            # a name of SQLite
+        | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$  # a text of PostgreSQL
+      )
+    | (?P<comment>{_COMMENT})
+    | (?P<end>;(?=(?:[\s;]|{_COMMENT})*\Z))  # with nothing behind it
+    | \{{\{{\s*(?P<name>[^{{}}]*?)\s*\}}\}}
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -134,9 +150,9 @@ def widened(low: int, high: int, place: tzinfo) -> tuple[int, int]:
 
 
 def bind(query: str, values: Mapping[str, Parameter]) -> Statement:
-    """A query with every ``{{name}}`` as a parameter.
+    """A query with every ``{{name}}`` as a parameter, without the semicolon at its end.
 
-    >>> bind("SELECT * FROM t WHERE a = {{id}} AND b = {{id}}", {"id": "7"}).text("postgresql")
+    >>> bind("SELECT * FROM t WHERE a = {{id}} AND b = {{id}};", {"id": "7"}).text("postgresql")
     'SELECT * FROM t WHERE a = $1 AND b = $2'
     >>> bind("SELECT '{{id}}'", {"id": "7"})
     Traceback (most recent call last):
@@ -146,17 +162,30 @@ leave the quotes out
     pieces: list[str] = []
     parameters: list[Parameter] = []
     end = 0
-    for found in _NAME.finditer(query):
-        if found[1] or found[3]:
+    for found in _PIECE.finditer(query := _without_end(query)):
+        name, quoted_text = found["name"], found["quoted"]
+        if quoted_text is not None and _NAME.search(quoted_text):
             reason = "is in quotes, where it would be text"
-            raise InvalidArgument("ms.source.query", found[0], reason, fix="leave the quotes out")
-        if found[2] not in values:
+            raise InvalidArgument("ms.source.query", quoted_text, reason, fix=_unquoted(quoted_text))
+        if name is None:
+            continue
+        if name not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument("ms.source.query", found[2], "nothing is called so", fix=fix)
+            raise InvalidArgument("ms.source.query", name, "nothing is called so", fix=fix)
         pieces.append(query[end : found.start()])
-        parameters.append(values[found[2]])
+        parameters.append(values[name])
         end = found.end()
     return Statement((*pieces, query[end:]), tuple(parameters))
+
+
+def _without_end(query: str) -> str:
+    return _PIECE.sub(lambda found: "" if found["end"] else found[0], query)
+
+
+def _unquoted(text: str) -> str:
+    """How to write a text with a parameter in it."""
+    parts = [part if _NAME.match(part) else f"'{part}'" for part in _NAME.split(text[1:-1]) if part]
+    return f"write {' || '.join(parts)}" if text[0] == "'" and len(parts) > 1 else "leave the quotes out"
 
 
 def range_of_table(table: str, time_column: str | None, low: int, high: int, backend: str) -> Statement:

@@ -55,7 +55,7 @@ def found_types(
     {'a': DataType(string), 'b': DataType(null)}
     """
     given = list(statements)
-    cursor.execute(f"SELECT * FROM ({given[0].text('sqlite')}) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
+    cursor.execute(f"SELECT * FROM ({given[0].text('sqlite')}\n) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
     names = cursor.fetch_arrow_table().column_names
     seen: dict[str, set[str]] = {name: set() for name in names}
     for statement in given:
@@ -68,7 +68,7 @@ def _look(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping
     tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
     tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
     asked = ", ".join(f"MAX({test.format(quoted_part(name))})" for name in names for test in tests.values())
-    cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
+    cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
     (answers,) = cursor.fetchall()
     for place, answer in enumerate(answers):
         if answer:
@@ -88,17 +88,17 @@ def _type_of(name: str, seen: set[str], declared: str) -> pa.DataType:
 
 
 def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> str:
-    """The text of a statement with one type in each column, and one row before its rows that shows the types.
+    r"""The text of a statement with one type in each column, and one row before it that shows the types.
 
-    The driver takes the types of a column from the first rows.
+    The driver takes the types of a column from the first rows. The last line may be a comment.
 
     >>> typed(Statement(("SELECT a FROM t",)), {"a": pa.float64()})
-    'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t) AS given'
+    'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t\n) AS given'
     """
     first = ", ".join(f"{_FIRST[kind]} AS {quoted_part(name)}" for name, kind in columns.items())
     rows = ", ".join(_as(quoted_part(name), kind) for name, kind in columns.items())
     given = statement.text("sqlite")
-    return f"SELECT {first} UNION ALL SELECT {rows} FROM ({given}) AS given"  # noqa: S608 - the job's own query
+    return f"SELECT {first} UNION ALL SELECT {rows} FROM ({given}\n) AS given"  # noqa: S608 - the job's own query
 
 
 def _as(name: str, kind: pa.DataType) -> str:
