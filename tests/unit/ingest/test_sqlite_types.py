@@ -12,7 +12,7 @@ import pytest
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import range_of_table
-from slackwater.ingest.spark.databases import Part, Reading
+from slackwater.ingest.spark.databases import Part, Reading, check_times
 
 MANY = 70_000
 """More than the driver looks at before it decides."""
@@ -66,3 +66,38 @@ def test_what_the_table_declares_counts_where_the_rows_say_less(tmp_path: Path) 
 def test_whole_numbers_that_no_fraction_holds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="holds whole numbers beyond 2\\^53"):
         read(tmp_path, "a NUMERIC", [(2**53 + 1,), (0.5,)])
+
+
+def check(folder: Path, *times: Any) -> None:
+    with closing(sqlite3.connect(folder / "a.db")) as database, database:
+        database.execute("CREATE TABLE t (at)")
+        database.executemany("INSERT INTO t VALUES (?)", [(at,) for at in times])
+    check_times(f"{folder}/a.db", "t", "at")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "2020/01/02 10:00:00",
+        "02.01.2020",
+        "20200102",
+        "2020-1-2 10:00:00",
+        "Jan 2 2020",
+        "",
+        7,
+        0.5,
+        b"2020\xff",
+    ],
+)
+@pytest.mark.parametrize("beside", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "beside"])
+def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, beside: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidArgument, match="^ms.time.column = 'at': holds .*, not times"):
+        check(tmp_path, *beside, other)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(), (None,), ("2020-01-01",), ("2020-01-01T10:00:00Z", None), ("0001-01-01", "9999-12-31 23:59")],
+)
+def test_times_that_begin_with_a_date_are_taken(tmp_path: Path, times: tuple[Any, ...]) -> None:
+    check(tmp_path, *times)

@@ -7,6 +7,7 @@ which is most of the time that a small job takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ _WAITING: Final = "PRAGMA busy_timeout = 60000"
 """SQLite fails at once where another process writes, unless it is told how long to wait."""
 _COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
 """What PostgreSQL streams by COPY comes in batches so large that handling each costs little."""
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -190,10 +192,10 @@ def read_database(spark: SparkSession, reading: Reading) -> Rows:
 
 
 def check_times(address: str, table: str, column: str) -> None:
-    """Refuse a table of SQLite whose times are numbers: none of them would lie in any range of texts.
+    """Refuse a table of SQLite whose times are no texts that begin with a date: no range would have them.
 
-    SQLite puts numbers before texts, so the smallest value tells whether there are any, and an index on
-    the column finds it at once.
+    SQLite puts numbers before texts and bytes behind them, so the smallest value and the largest tell whether
+    there are any, and an index on the column finds both at once.
 
     >>> import sqlite3
     >>> from tempfile import TemporaryDirectory
@@ -206,17 +208,31 @@ def check_times(address: str, table: str, column: str) -> None:
     slackwater.errors.InvalidArgument: ms.time.column = 'at': holds numbers, not times as text; \
 read it by ms.source.query, with datetime(at, 'unixepoch') AS at
     """
-    text = f"SELECT typeof(min({quoted_part(column)})) FROM {quoted(table)}"  # noqa: S608 - quoted names
+    for kind, value in _extremes(address, table, column):
+        if kind in ("integer", "real"):
+            reason = "holds numbers, not times as text"
+            fix = f"read it by ms.source.query, with datetime({column}, 'unixepoch') AS {column}"
+            raise InvalidArgument("ms.time.column", column, reason, fix=fix)
+        if kind == "blob" or (kind == "text" and not _DATE.match(value)):
+            reason = f"holds {'bytes' if kind == 'blob' else repr(value)}, not times like 2020-01-31 10:00:00"
+            fix = "let ms.source.query write them so"
+            raise InvalidArgument("ms.time.column", column, reason, fix=fix)
+
+
+def _extremes(address: str, table: str, column: str) -> list[tuple[str, str]]:
+    """The type and the text of the smallest value of a column and of the largest; none if it is not there."""
+    name, place = quoted_part(column), quoted(table)
+    shown = "SELECT typeof(value), CASE typeof(value) WHEN 'text' THEN value ELSE '' END"
+    asked = [
+        f"{shown} FROM (SELECT {choose}({name}) AS value FROM {place})"  # noqa: S608 - quoted names
+        for choose in ("min", "max")
+    ]
     with connected(address, "sqlite") as connection, connection.cursor() as cursor:
-        cursor.execute(text)
-        ((kind,),) = cursor.fetchall()
-    if kind in ("integer", "real"):
-        raise InvalidArgument(
-            "ms.time.column",
-            column,
-            "holds numbers, not times as text",
-            fix=f"read it by ms.source.query, with datetime({column}, 'unixepoch') AS {column}",
-        )
+        cursor.execute(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608 - a quoted name
+        if column not in cursor.fetch_arrow_table().column_names:
+            return []  # SQLite would take its name for a text
+        cursor.execute(" UNION ALL ".join(asked))
+        return list(cursor.fetchall())
 
 
 def check_file(url: URL) -> None:
