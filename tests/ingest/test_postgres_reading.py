@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Parameter, Statement, bind, range_of_table, time_value
-from slackwater.ingest.spark.databases import Part, Reading, connected
+from slackwater.ingest.spark.databases import Part, Reading, connected, read_database
 from slackwater.time import DAY, HOUR, instant
 from tests.spark.postgres import Server
 
@@ -22,6 +23,11 @@ ROWS = 50_000
 NUMBER = "6f7b6a3e-0a4f-4a57-9c39-0a8f6b1b2c3d"
 _FILL = """
 CREATE TYPE mood AS ENUM ('calm', 'wild');
+CREATE TYPE pair AS (a int, b text);
+CREATE TYPE visit AS (a int, b inet);
+CREATE TYPE sale AS (a int, b money);
+CREATE DOMAIN small AS int;
+CREATE DOMAIN coins AS money;
 CREATE TABLE tides AS SELECT
     n AS id, to_timestamp(1577836800 + n * 60) AS at, to_timestamp(1577836800 + n * 60)::timestamp AS local,
     (to_timestamp(1577836800 + n * 60) AT TIME ZONE 'UTC')::date AS day, 'o''' || n % 1000 AS name,
@@ -122,6 +128,76 @@ def test_a_parameter_in_a_comment_is_nothing_and_in_a_text_is_refused(url: str) 
 def test_a_query_may_end_as_people_end_it(url: str, end: str) -> None:
     statement = bind(f"SELECT id FROM tides WHERE name = {{{{a}}}} AND id < 9{end}", values(a="o'7"))  # noqa: S608 - of this test
     assert streamed(url, statement).to_pylist() == [{"id": 7}]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("CAST(12.34 AS money)", "money"),
+        ("ARRAY[CAST(12.34 AS money)]", "_money"),
+        ("CAST(5 AS coins)", "money"),
+        ("CAST('10.0.0.1' AS inet)", "inet"),
+        ("ARRAY[CAST('10.0.0.1' AS inet)]", "inet"),
+        ("CAST(ROW(1, '10.0.0.1') AS visit)", "inet"),
+        ("CAST(ROW(1, 12.34) AS sale)", "money"),
+        ("CAST('10:00+02' AS timetz)", "timetz"),
+        ("int4range(1, 5)", "int4range"),
+        ("B'101'", "bit"),
+        ("CAST('a b' AS tsvector)", "tsvector"),
+        ("point(1, 2)", "point"),
+    ],
+)
+def test_a_type_that_comes_as_something_else_is_refused(url: str, value: str, kind: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"ms.source.query = 'x': is of the type {kind}, ") as refused:
+        streamed(url, Statement((f"SELECT 1 AS id, {value} AS x",)))
+    assert refused.value.fix == "read it by ms.source.query, with CAST(x AS text) AS x"
+    assert streamed(url, Statement((f"SELECT CAST({value} AS text) AS x",))).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("CAST('\\x00ff' AS bytea)", b"\x00\xff"),
+        ("CAST(ROW(1, 'x') AS pair)", {"a": 1, "b": "x"}),
+        ("CAST(5 AS small)", 5),
+        ("CAST('{\"a\": 1}' AS json)", '{"a": 1}'),
+        ("CAST('wild' AS mood)", "wild"),
+        ("CAST('10:00' AS time)", "10:00:00.000000"),
+        ("ARRAY[1.5]", ["1.5"]),
+        (f"ARRAY[CAST('{NUMBER}' AS uuid)]", [NUMBER]),
+    ],
+)
+def test_other_types_are_read_as_before(url: str, value: str, read: object) -> None:
+    assert streamed(url, Statement((f"SELECT {value} AS x",))).to_pylist() == [{"x": read}]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("column", ["lasted", "ARRAY[lasted] AS lasted"])
+def test_an_interval_is_refused_where_spark_would_have_to_take_it(
+    url: str, spark: SparkSession, column: str
+) -> None:
+    statement = Statement((f"SELECT {column} FROM tides",))  # noqa: S608 - of this test
+    reading = Reading(url, "postgresql", "UTC", "UTC", None, (Part(statement, 0, 1),))
+    with pytest.raises(
+        InvalidArgument, match=r"'lasted': is of the type interval, .* CAST\(lasted AS text\)"
+    ):
+        read_database(spark, reading)
+
+
+def test_two_columns_of_one_name_are_refused(url: str) -> None:
+    statement = Statement(("SELECT a.at, b.id AS at FROM tides AS a JOIN tides AS b USING (id)",))
+    with pytest.raises(InvalidArgument, match=r"ms.source.query = 'at': is the name of two columns"):
+        streamed(url, statement)
+
+
+def test_a_time_column_that_is_not_there_is_told_with_those_that_are(url: str) -> None:
+    statement = range_of_table("tides", "sold", START, START + DAY, "postgresql")
+    part = Part(statement, START, START + DAY)
+    reading = Reading(url, "postgresql", "UTC", "UTC", "sold", (part,), "tides")
+    with pytest.raises(
+        InvalidArgument, match=r"ms.time.column = 'sold': is not read; there are id, at, local"
+    ):
+        reading.schema()
 
 
 def plan(url: str, statement: Statement) -> str:

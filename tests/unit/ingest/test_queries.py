@@ -66,3 +66,24 @@ def test_a_parameter_in_quotes_is_refused_with_what_to_write(query: str, fix: st
 )
 def test_a_parameter_behind_quotes_is_one(text: str) -> None:
     assert bind(f"SELECT {text}, {{{{a}}}}", GIVEN).parameters == ("7",)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, id FROM t",
+        "SELECT a.id, b.id FROM t AS a, t AS b",
+        "SELECT id, 1 AS ID FROM t",
+        "SELECT *, * FROM t",
+    ],
+)
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, query: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"(?i)ms.source.query = 'id': is the name of two columns; .* AS a_id"
+    ):
+        read(tmp_path, query)
+
+
+def test_a_column_may_be_called_as_sqlite_calls_the_second_of_one_name(tmp_path: Path) -> None:
+    row = {"x:1": 1, "x:2": 2}
+    assert read(tmp_path, "SELECT 1 AS 'x:1', 2 AS 'x:2'") == [row]

@@ -91,7 +91,7 @@ def check(folder: Path, *times: Any) -> None:
 )
 @pytest.mark.parametrize("beside", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "beside"])
 def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, beside: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidArgument, match="^ms.time.column = 'at': holds .*, not times"):
+    with pytest.raises(InvalidArgument, match=r"^ms.time.column = 'at': holds .*, not times"):
         check(tmp_path, *beside, other)
 
 

@@ -11,6 +11,8 @@ from slackwater.errors import InvalidArgument
 
 INSTANTS = pa.timestamp("us", tz="UTC")
 """The type of a time column after it was read, whatever it was before."""
+_IN_CENTS: Final = ("money", "_money")
+"""What the driver gives as whole numbers of the smallest coin."""
 _DIGITS: Final = 38
 """As many as a decimal of Spark has."""
 
@@ -52,6 +54,24 @@ def plain_field(given: pa.Field) -> pa.DataType:
         if 0 <= scale <= precision <= _DIGITS:
             return pa.decimal128(precision, scale)
     return plain_type(given.type)
+
+
+def foreign_type(given: pa.Field) -> str | None:
+    """The type of PostgreSQL, in a column or within it, whose values come as the server sends them.
+
+    >>> foreign_type(pa.field("price", pa.int64(), metadata={"POSTGRESQL:type": "money"}))
+    'money'
+    >>> foreign_type(pa.field("host", pa.list_(pa.opaque(pa.binary(), "inet", "PostgreSQL"))))
+    'inet'
+    """
+    kind = given.type
+    told = (given.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+    if told in _IN_CENTS:
+        return told
+    if isinstance(kind, pa.OpaqueType):
+        return str(kind.type_name) if pa.types.is_binary(kind.storage_type) else None
+    within_it = [kind.field(number) for number in range(kind.num_fields)]
+    return next((found for one in within_it if (found := foreign_type(one))), None)
 
 
 def plain_column(column: pa.Array) -> pa.Array:

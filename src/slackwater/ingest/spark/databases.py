@@ -24,7 +24,15 @@ from sqlalchemy.engine import URL
 from slackwater._database import shown
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.queries import Statement, quoted, quoted_part, setting
-from slackwater.ingest.spark.arrow import INSTANTS, instants, no_times, plain_column, plain_field, within
+from slackwater.ingest.spark.arrow import (
+    INSTANTS,
+    foreign_type,
+    instants,
+    no_times,
+    plain_column,
+    plain_field,
+    within,
+)
 from slackwater.ingest.spark.rows import Parts, Rows
 from slackwater.ingest.spark.sqlite_types import found_types, typed
 
@@ -33,6 +41,8 @@ _WAITING: Final = "PRAGMA busy_timeout = 60000"
 _COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
 """What PostgreSQL streams by COPY comes in batches so large that handling each costs little."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_SECOND: Final = re.compile(r":\d+$")
+"""What SQLite puts behind the second name of two that are the same."""
 _SQLITE_ROWS: Final = {"adbc.sqlite.query.batch_rows": "65536"}
 
 
@@ -99,19 +109,52 @@ class Reading:
             found[at] = INSTANTS
         return pa.schema(list(found.items()))
 
+    def refuse_intervals(self, schema: pa.Schema) -> None:
+        """Spark has no type for them."""
+        for one in schema:
+            kind = one.type.value_type if pa.types.is_list(one.type) else one.type
+            if pa.types.is_interval(kind):
+                raise self._unreadable(one.name, "interval")
+
     def _in_sqlite(self, cursor: Any) -> dict[str, pa.DataType]:
         declared: dict[str, str] = {}
         if self.table is not None:
             cursor.execute("SELECT name, type FROM pragma_table_info(?)", [self.table.split(".")[-1]])
             declared = dict(cursor.fetchall())
-        return found_types(cursor, (part.statement for part in self.parts), declared)
+        found = found_types(cursor, (part.statement for part in self.parts), declared)
+        self._refuse_repeated(list(found))
+        return found
 
     def _in_postgresql(self, cursor: Any) -> dict[str, pa.DataType]:
         self._set(cursor)
         statement = self.parts[0].statement
+        if self.table is not None:  # all of it: a time column that is not there is told by us
+            statement = Statement((f"SELECT * FROM {quoted(self.table)}",))  # noqa: S608 - a quoted name
         text = f"SELECT * FROM ({statement.text(self.backend)}\n) AS sample LIMIT 0"  # noqa: S608 - the job's own query
         cursor.execute(text, list(statement.parameters) or None)
-        return {one.name: plain_field(one) for one in cursor.fetch_arrow_table().schema}
+        schema = cursor.fetch_arrow_table().schema
+        self._refuse_repeated(schema.names)
+        for one in schema:
+            if (kind := foreign_type(one)) is not None:
+                raise self._unreadable(one.name, _named(cursor, kind))
+        return {one.name: plain_field(one) for one in schema}
+
+    def _refuse_repeated(self, names: Sequence[str]) -> None:
+        """Columns of one name would be taken for each other."""
+        if self.backend == "sqlite":  # where capital letters are the same, and the second is a:1
+            known = {name.lower() for name in names}
+            bases = [_SECOND.sub("", name) for name in names if _SECOND.search(name) and self.table is None]
+            repeated = [name for name in bases if name.lower() in known]
+        else:
+            repeated = [name for number, name in enumerate(names) if name in names[:number]]
+        if repeated:
+            fix = f"give one of them another name, as in SELECT a.{repeated[0]} AS a_{repeated[0]}"
+            raise InvalidArgument("ms.source.query", repeated[0], "is the name of two columns", fix=fix)
+
+    def _unreadable(self, name: str, kind: str) -> InvalidArgument:
+        key = "ms.source.query" if self.table is None else "ms.source.table"
+        fix = f"read it by ms.source.query, with CAST({name} AS text) AS {name}"
+        return InvalidArgument(key, name, f"is of the type {kind}, which cannot be read as it is", fix=fix)
 
     def _set(self, cursor: Any, texts: Sequence[str] = ()) -> None:
         """Tell PostgreSQL for this transaction where clocks stand, and the texts that a statement reads."""
@@ -131,6 +174,15 @@ class Reading:
             columns.append(column.cast(schema.field(name).type))
         shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
         return shaped if keep is None or pc.all(keep).as_py() else shaped.filter(keep)
+
+
+def _named(cursor: Any, kind: str) -> str:
+    """The name of a type, of which the driver may know the number only."""
+    number = re.fullmatch(r"unnamed<oid:(\d+)>", kind)
+    if number is None:
+        return kind
+    cursor.execute(f"SELECT format_type({number[1]}, NULL)")
+    return str(cursor.fetchone()[0])
 
 
 def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -178,6 +230,7 @@ def read_database(spark: SparkSession, reading: Reading) -> Rows:
     [Row(id=7)]
     """
     known = reading.schema()
+    reading.refuse_intervals(known)
     unknown = [one.name for one in known if pa.types.is_null(one.type)]
     found = pa.schema([(one.name, pa.string() if one.name in unknown else one.type) for one in known])
 
