@@ -108,6 +108,22 @@ def test_no_row_is_lost_or_read_twice_where_clocks_change(
     assert numbers(spark, "csv", tmp_path / "copied") == wanted
 
 
+@pytest.mark.parametrize(("place", "ends"), [("Z", "succeeded"), ("Europe/Berlin", "failed")])
+def test_texts_that_name_their_zone_are_not_compared_with_other_clocks(
+    spark: SparkSession, tmp_path: Path, place: str, ends: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/source.db"
+    execute(url, "CREATE TABLE o (id BIGINT, at TEXT)")
+    execute(url, "INSERT INTO o VALUES (0, '2020-01-02 00:00:00Z')")
+    keys = {
+        "ms.timezone": place, "ms.source.type": "sql", "ms.source.url": url, "ms.source.query": QUERY,
+        "ms.target.type": "csv", "ms.target.path": f"{tmp_path}/copied",
+    }  # fmt: skip
+    [outcome] = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys).outcomes
+    assert outcome.state == ends
+    assert ("names zones, and {{low}} and {{high}} are on" in str(outcome.error)) == (ends == "failed")
+
+
 @pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv", "delta"])
 def test_late_rows_replace_exactly_their_range(
     spark: SparkSession, tmp_path: Path, source: str, target: str

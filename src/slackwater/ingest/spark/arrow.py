@@ -13,6 +13,7 @@ INSTANTS = pa.timestamp("us", tz="UTC")
 """The type of a time column after it was read, whatever it was before."""
 _IN_CENTS: Final = ("money", "_money")
 """What the driver gives as whole numbers of the smallest coin."""
+_NAMED_ZONE: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS: Final = 38
 """As many as a decimal of Spark has."""
 
@@ -65,7 +66,7 @@ def foreign_type(given: pa.Field) -> str | None:
     'inet'
     """
     kind = given.type
-    told = (given.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+    told = str((given.metadata or {}).get(b"POSTGRESQL:type", b""), "utf-8")
     if told in _IN_CENTS:
         return told
     if isinstance(kind, pa.OpaqueType):
@@ -135,6 +136,17 @@ def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
         raise no_times(name, str(error)) from None
     placed = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
     return pc.cast(placed, INSTANTS)
+
+
+def names_zones(column: pa.Array) -> bool:
+    """Whether any of these texts is a time that names its zone.
+
+    >>> names_zones(pa.array(["2020-01-01 00:00:00", "2020-01-01"]))
+    False
+    >>> names_zones(pa.array(["2020-01-01 00:00:00", "2020-01-01T00:00:00+01:00"]))
+    True
+    """
+    return pc.any(pc.match_substring_regex(column, _NAMED_ZONE)).as_py() is True
 
 
 def no_times(name: str, reason: str) -> InvalidArgument:

@@ -28,6 +28,7 @@ from slackwater.ingest.spark.arrow import (
     INSTANTS,
     foreign_type,
     instants,
+    names_zones,
     no_times,
     plain_column,
     plain_field,
@@ -68,6 +69,8 @@ class Reading:
     parts: tuple[Part, ...]
     table: str | None = None
     """The table of which the statements are, if they are of one."""
+    on_clocks: bool = False
+    """Whether the statements compare texts with what clocks of the zone show."""
 
     def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as ``schema`` says."""
@@ -169,11 +172,19 @@ class Reading:
         for column, name in zip(batch.columns, schema.names, strict=True):
             column = plain_column(column)
             if name == self.time_column:
+                self._check_clocks(column, name)
                 column = instants(column, self.zone, name)
                 keep = within(column, part.low, part.high)
             columns.append(column.cast(schema.field(name).type))
         shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
         return shaped if keep is None or pc.all(keep).as_py() else shaped.filter(keep)
+
+    def _check_clocks(self, column: pa.Array, name: str) -> None:
+        """Texts of other clocks were compared with the wrong ones: some that are wanted may be missing."""
+        if self.on_clocks and self.zone != "UTC" and names_zones(column):
+            reason = f"names zones, and {{{{low}}}} and {{{{high}}}} are on the clocks of {self.zone}"
+            fix = "read it by ms.source.table, or compare it with times of ms.parameters"
+            raise InvalidArgument("ms.time.column", name, reason, fix=fix)
 
 
 def _named(cursor: Any, kind: str) -> str:

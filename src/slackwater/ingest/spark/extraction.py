@@ -167,7 +167,13 @@ class Extraction:
             if start < end
         )
         zones = (self._zone, posix_zone(settings.timezone))
-        reading = Reading(address, backend, *zones, settings.time_column, parts, settings.source_table)
+        named = {parameter.name for parameter in settings.parameters}
+        on_clocks = backend == "sqlite" and bool(
+            names_in(settings.source_query or "") & ({"low", "high"} - named)
+        )
+        reading = Reading(
+            address, backend, *zones, settings.time_column, parts, settings.source_table, on_clocks
+        )
         return read_database(self._spark, reading)
 
     def _statement(self, work: WorkUnit, low: int, high: int, backend: str) -> Statement:
