@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Parameter, bind
+from slackwater.ingest.queries import Parameter, bind, widened
 from slackwater.ingest.spark.databases import Part, Reading
+from slackwater.ingest.zones import instant_of, local_of, zone
+from slackwater.time import HOUR
 
 GIVEN: dict[str, Parameter] = {"a": "7"}
 
@@ -21,7 +25,10 @@ def read(folder: Path, query: str) -> list[dict[str, object]]:
         database.executescript("CREATE TABLE t (id TEXT); INSERT INTO t VALUES ('7'), ('x;y');")
     reading = Reading(f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (Part(bind(query, GIVEN), 0, 1),))
     schema = reading.schema()
-    return pa.Table.from_batches(reading.read(reading.parts[0], schema), schema).to_pylist()
+    rows: list[dict[str, object]] = pa.Table.from_batches(
+        reading.read(reading.parts[0], schema), schema
+    ).to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -87,3 +94,37 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, query: str) -> None
 def test_a_column_may_be_called_as_sqlite_calls_the_second_of_one_name(tmp_path: Path) -> None:
     row = {"x:1": 1, "x:2": 2}
     assert read(tmp_path, "SELECT 1 AS 'x:1', 2 AS 'x:2'") == [row]
+
+
+@pytest.mark.parametrize(
+    ("name", "day"),
+    [
+        ("Europe/Berlin", "2020-10-25"),
+        ("Europe/Berlin", "2020-03-29"),
+        ("Australia/Lord_Howe", "2020-04-05"),
+        ("Australia/Lord_Howe", "2020-10-04"),
+        ("Asia/Beirut", "2020-03-29"),
+        ("Pacific/Apia", "2011-12-30"),  # the day that was left out
+        ("Europe/Berlin", "2020-01-01"),
+    ],
+)
+@pytest.mark.parametrize("length", [HOUR // 4, HOUR, 24 * HOUR])
+def test_a_widened_range_has_all_rows_however_a_database_reads_clocks(
+    name: str, day: str, length: int
+) -> None:
+    place = zone(name)
+    wall = [datetime.fromisoformat(day) + timedelta(minutes=15 * number) for number in range(-192, 288)]
+    options = {"ambiguous": "earliest", "nonexistent": "latest"}
+    local = pa.array(wall, pa.timestamp("us"))
+    ours = pc.cast(pc.assume_timezone(local, name, **options), pa.int64()).to_pylist()
+    # PostgreSQL takes the second of two, and moves on what is left out
+    second = [at.replace(tzinfo=place, fold=1).timestamp() for at in wall]
+    first = [at.replace(tzinfo=place, fold=0).timestamp() for at in wall]
+    theirs = [int(max(pair) * 1_000_000) for pair in zip(first, second, strict=True)]
+    for low in range(instant_of(wall[0], place), instant_of(wall[-1], place), HOUR // 4):
+        begin, end = widened(low, low + length, place)
+        shown = local_of(begin, place), local_of(end, place)
+        for clock, at, other in zip(wall, ours, theirs, strict=True):
+            if low <= at < low + length:
+                assert begin <= other < end
+                assert shown[0] <= clock < shown[1]
