@@ -239,3 +239,23 @@ def test_an_error_after_some_rows_comes_after_them(url: str) -> None:
     with pytest.raises(OSError, match="division by zero"):
         came.extend(batch.num_rows for batch in reading.read(reading.parts[0], reading.schema()))
     assert 0 < sum(came) <= 45_000
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("text", ["infinity", "-infinity"])
+def test_infinity_is_no_time(url: str, kind: str, text: str) -> None:
+    statement = Statement((f"SELECT 1 AS id, '{text}'::{kind} AS until",))
+    with pytest.raises(InvalidArgument, match="'until': holds infinity"):
+        streamed(url, statement)
+    first = Statement((f"SELECT '4713-11-24 BC'::{kind} AS until, NULL::{kind} AS more",))
+    assert streamed(url, first).num_rows == 1
+
+
+def test_clocks_go_on_changing_after_2037(url: str) -> None:
+    texts = ["2036-07-01 12:00:00", "2037-07-01 12:00:00", "2040-07-01 12:00:00", "2040-12-01 12:00:00"]
+    rows = ", ".join(f"('{text}'::timestamp)" for text in [*texts, "12000-07-01 12:00:00"])
+    statement = Statement((f"SELECT at FROM (VALUES {rows}, (NULL)) AS clocks (at)",))  # noqa: S608 - of this test
+    part = Part(statement, START, instant("9999-01-01T00:00:00Z"))
+    reading = Reading(url, "postgresql", "Europe/Berlin", "Europe/Berlin", "at", (part,))
+    found = pa.Table.from_batches(reading.read(part, reading.schema()))
+    assert [at.hour for at in found.column("at").to_pylist()] == [10, 10, 10, 11]

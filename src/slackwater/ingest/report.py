@@ -41,10 +41,9 @@ raise ms.work.unit.parallelism.max, or shorten the grace period
     waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]
     if not waiting or any(work.previous is None or work.previous < work.end for work in plan.units):
         return []
-    return [
-        "the run has room for nothing but what was read before, and units with something new "
-        f"({len(waiting)}) wait for ever; raise ms.work.unit.parallelism.max, or shorten the grace period"
-    ]
+    told = f"units with something new ({len(waiting)}) wait for ever"
+    fix = "raise ms.work.unit.parallelism.max, or shorten the grace period"
+    return [f"the run has room for nothing but what was read before, and {told}; {fix}"]
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:

@@ -7,7 +7,7 @@ clock leaves out moves forward by what was left out, and a time that comes twice
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -15,6 +15,7 @@ from slackwater._text import EPOCH
 from slackwater.errors import InvalidArgument
 from slackwater.time import DAY, to_datetime
 
+_EARLIEST, _LATEST = ((day - EPOCH.date()).days * DAY for day in (date(1, 1, 4), date(9999, 12, 28)))
 _OFFSET: Final = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*", re.ASCII)
 _ABBREVIATIONS: Final = {
@@ -91,8 +92,8 @@ def change_near(at: int, place: tzinfo) -> int:
     >>> change_near(instant("2020-10-24T22:00:00Z"), berlin)  # midnight of that day
     0
     """
-    if place.utcoffset(None) is not None:
-        return 0  # they never change
+    if place.utcoffset(None) is not None or not _EARLIEST < at < _LATEST:
+        return 0  # they never change, or the calendar ends there
     offsets = [_offset_at(when, place) for when in (at - DAY, at, at + DAY)]
     change = max(offsets) - min(offsets)
     return 0 if _offset_at(at - change, place) == _offset_at(at + change, place) else change

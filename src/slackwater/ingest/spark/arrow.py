@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.zones import instant_of
+from slackwater.ingest.zones import zone as zone_of
+from slackwater.time import DAY
 
 INSTANTS = pa.timestamp("us", tz="UTC")
 """The type of a time column after it was read, whatever it was before."""
 _IN_CENTS: Final = ("money", "_money")
 """What the driver gives as whole numbers of the smallest coin."""
 _NAMED_ZONE: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_LAST_RULES: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))  # noqa: DTZ001 - a wall clock
+"""From here on Arrow knows no summer time."""
+_LAST_YEAR: Final = pa.scalar(datetime(9999, 1, 1), pa.timestamp("us"))  # noqa: DTZ001 - a wall clock
+_FIRST_DAY: Final = -2_440_588
+"""Day 0 of Julius Scaliger: no date of PostgreSQL lies before it, and infinity comes as if it did."""
 _DIGITS: Final = 38
 """As many as a decimal of Spark has."""
 
@@ -134,8 +143,30 @@ def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
             raise no_times(name, str(kind))
     except pa.ArrowInvalid as error:
         raise no_times(name, str(error)) from None
-    placed = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
-    return pc.cast(placed, INSTANTS)
+    placed = pc.cast(pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest"), INSTANTS)
+    late = pc.and_(pc.greater_equal(local, _LAST_RULES), pc.less(local, _LAST_YEAR))
+    if not pc.any(late).as_py():
+        return placed
+    clocks = pc.if_else(late, local, None).to_pylist()
+    there = zone_of(zone)
+    known = [None if clock is None else instant_of(clock, there) for clock in clocks]
+    return pc.if_else(
+        pc.fill_null(late, fill_value=False), pa.array(known, pa.int64()).cast(INSTANTS), placed
+    )
+
+
+def in_calendar(column: pa.Array) -> bool:
+    """Whether all times of a column are times; infinity is none, and comes as one long before any calendar.
+
+    >>> in_calendar(pa.array([0, None], pa.date32())), in_calendar(pa.array([-(2**63)], pa.timestamp("us")))
+    (True, False)
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        day = 1 if pa.types.is_date32(kind) else DAY
+        first = pc.min(column.view(f"int{kind.bit_width}")).as_py()
+        return first is None or bool(first >= _FIRST_DAY * day)
+    return True
 
 
 def names_zones(column: pa.Array) -> bool:

@@ -27,6 +27,7 @@ from slackwater.ingest.queries import Statement, quoted, quoted_part, setting
 from slackwater.ingest.spark.arrow import (
     INSTANTS,
     foreign_type,
+    in_calendar,
     instants,
     names_zones,
     no_times,
@@ -154,10 +155,15 @@ class Reading:
             fix = f"give one of them another name, as in SELECT a.{repeated[0]} AS a_{repeated[0]}"
             raise InvalidArgument("ms.source.query", repeated[0], "is the name of two columns", fix=fix)
 
+    @property
+    def _key(self) -> str:
+        return "ms.source.query" if self.table is None else "ms.source.table"
+
     def _unreadable(self, name: str, kind: str) -> InvalidArgument:
-        key = "ms.source.query" if self.table is None else "ms.source.table"
         fix = f"read it by ms.source.query, with CAST({name} AS text) AS {name}"
-        return InvalidArgument(key, name, f"is of the type {kind}, which cannot be read as it is", fix=fix)
+        return InvalidArgument(
+            self._key, name, f"is of the type {kind}, which cannot be read as it is", fix=fix
+        )
 
     def _set(self, cursor: Any, texts: Sequence[str] = ()) -> None:
         """Tell PostgreSQL for this transaction where clocks stand, and the texts that a statement reads."""
@@ -171,6 +177,10 @@ class Reading:
         keep = None
         for column, name in zip(batch.columns, schema.names, strict=True):
             column = plain_column(column)
+            if not in_calendar(column):
+                reason = "holds infinity, or a time beyond the year 294246, which Spark has not"
+                fix = f"read it by ms.source.query, with NULLIF({name}, 'infinity') AS {name}"
+                raise InvalidArgument(self._key, name, reason, fix=fix)
             if name == self.time_column:
                 self._check_clocks(column, name)
                 column = instants(column, self.zone, name)
