@@ -1,6 +1,6 @@
 """How every command speaks: tables for people, JSON for programs, one line for an error.
 
-Exit code 2 says that the command was used wrongly, 1 that it failed.
+Exit code 2 says that the command was used wrongly, 1 that it failed, 130 that it was stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from slackwater.errors import InvalidArgument, SlackwaterError
@@ -21,6 +23,10 @@ from slackwater.streams.catalog import Streams
 
 WRONG_USE = 2
 FAILED = 1
+INTERRUPTED = 130
+"""What a shell says of a command that was ended by Ctrl-C."""
+_NARROWEST = 8
+_WIDEST = 1_000_000
 
 Store = Annotated[
     str,
@@ -52,6 +58,9 @@ class Group(TyperGroup):
             # whoever read our output has read enough; what is left must not be written at the exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            complain("stopped")
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def complain(message: str) -> None:
@@ -59,9 +68,8 @@ def complain(message: str) -> None:
 
     >>> complain("nothing of this is on standard output")
     """
-    Console(stderr=True).print(
-        f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True
-    )
+    text = Text(f"error: {message}", style="red")
+    Console(stderr=True).print(text, soft_wrap=True)
 
 
 def say(message: str) -> None:
@@ -70,7 +78,7 @@ def say(message: str) -> None:
     >>> say("done")
     done
     """
-    Console().print(message, markup=False, highlight=False, soft_wrap=True)
+    Console().print(Text(message), soft_wrap=True)
 
 
 def write_json(value: object) -> None:
@@ -82,8 +90,17 @@ def write_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def show(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_json: bool) -> None:
+def show(
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    whole: Collection[str] = (),
+) -> None:
     """Rows as a table with these columns, or with all they have as JSON.
+
+    Nothing is cut: in a terminal that is too narrow cells go on in the next line, but for those of the
+    ``whole`` columns, which can always be copied. For a program each row is one line, however long.
 
     >>> show([{"name": "a", "more": 1}], ["name"], as_json=True)
     [{"name": "a", "more": 1}]
@@ -91,10 +108,17 @@ def show(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_jso
     if as_json:
         write_json(list(rows))
         return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        longest = max((len(_cell(row[column])) for row in rows), default=0)
+        narrowest = max(longest, len(column)) if column in whole else min(longest, _NARROWEST)
+        table.add_column(Text(column), overflow="fold", no_wrap=column in whole, min_width=narrowest)
     for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+        table.add_row(*(Text(_cell(row[column])) for column in columns))  # no markup: it is not our text
+    console = Console()
+    if not sys.stdout.isatty():
+        console.width = max(1, Measurement.get(console, console.options.update(width=_WIDEST), table).maximum)
+    console.print(table, soft_wrap=True)
 
 
 def _cell(value: object) -> str:
