@@ -116,6 +116,29 @@ def test_planning_imports_no_spark() -> None:
     )
 
 
+# ---- the picture
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nosuch/plan.svg", "cannot be written (No such file or directory)"),
+        ("orders.yaml/plan.svg", "cannot be written (Not a directory)"),
+        ("folder.svg", "cannot be written (Is a directory)"),
+        ("shut/plan.png", "cannot be written (Permission denied)"),
+        ("plan.gif", "has no known suffix"),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_told(job: Path, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    (tmp_path / "shut").mkdir(mode=0o500)
+    if "Permission" in said and os.access(tmp_path / "shut", os.W_OK):
+        pytest.skip("this user may write everywhere")
+    shown = invoke(job, "--now", "2020-02-03", "--plot", tmp_path / name)
+    assert (shown.exit_code, type(shown.exception)) == (2, SystemExit)
+    assert f"--plot = '{tmp_path / name}': {said}" in shown.stderr
+
+
 # ---- the state
 
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from slackwater.cli.console import AsJson, write_json
 from slackwater.errors import InvalidArgument
@@ -68,8 +69,8 @@ def plan(
         _Shown(made, Console(), read.settings.timezone, rows).show()
 
 
-def settings_of(given: list[str]) -> dict[str, str]:
-    """What ``--set`` gives, by name.
+def settings_of(given: list[str], option: str = "--set") -> dict[str, str]:
+    """What an option such as ``--set`` gives, by name.
 
     >>> settings_of(["days=3"])
     {'days': '3'}
@@ -77,7 +78,7 @@ def settings_of(given: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     for (name, equals, _), text in zip(pairs, given, strict=True):
         if not equals or not name.strip():
-            raise InvalidArgument("--set", text, "has no name or no =", fix="write --set name=value")
+            raise InvalidArgument(option, text, "has no name or no =", fix=f"write {option} name=value")
     return {name.strip(): value for name, _, value in pairs}
 
 
@@ -88,19 +89,37 @@ def now_of(text: str | None, job: Job) -> int:
     >>> now_of("1970-01-01 00:00:01", parse_job({}))
     1000000
     """
-    if text is None:
-        return now()
+    return now() if text is None else time_of(text, job, "--now")
+
+
+def time_of(text: str, job: Job, option: str) -> int:
+    """The time that an option gives, on the clocks of the job.
+
+    >>> from slackwater.ingest import parse_job
+    >>> time_of("1970-01-01 00:00:01", parse_job({}), "--since")
+    1000000
+    """
     try:
         return read_fixed(text).resolve(0, job.settings.timezone)
     except InvalidArgument as error:
-        raise InvalidArgument("--now", text, error.reason, fix=error.fix) from None
+        raise InvalidArgument(option, text, error.reason, fix=error.fix) from None
 
 
 def _draw(made: Plan, job: Job, path: Path) -> None:
     from slackwater.plot.calendar import save_calendar
+    from slackwater.plot.files import picture_file
 
     title = f"{made.job}: what a run would read"
-    save_calendar(stretches(made), path, fates=FATES, place=job.settings.timezone, title=title)
+    try:
+        picture_file(path)
+    except InvalidArgument as error:
+        raise InvalidArgument("--plot", str(path), error.reason, fix=error.fix) from None
+    try:
+        save_calendar(stretches(made), path, fates=FATES, place=job.settings.timezone, title=title)
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror or error})"
+        fix = "name a file in a folder that is there, and that you may write to"
+        raise InvalidArgument("--plot", str(path), reason, fix=fix) from None
 
 
 # ---- the tables
@@ -119,7 +138,11 @@ class _Shown:
         """Everything."""
         made, say = self._made, self._console.print
         axis = f"{escape(made.watermark)} from {self._time(made.start)} to {self._time(made.end)}"
-        say(f"[bold]{escape(made.job)}[/] at {self._time(made.now)} {self._place}, {axis}", highlight=False)
+        say(
+            f"[bold]{escape(made.job)}[/] at {self._time(made.now)} {self._place}, {axis}",
+            highlight=False,
+            emoji=False,
+        )
         say(f"overall cut-off: {self._time(made.overall) or 'none, there is no history'}\n", highlight=False)
         self._table(
             f"would run: {len(made.units)}",
@@ -155,7 +178,7 @@ class _Shown:
             side: Literal["left", "right"] = "right" if columns[number] == "#" else "left"
             table.add_column(columns[number], justify=side, overflow="fold")
         for row in rows:
-            table.add_row(*(escape(row[number]) for number in used))
+            table.add_row(*(Text(row[number]) for number in used))
         self._console.print(table if rows else f"{title}")
         if count > len(rows):
             self._console.print(f"  … and {count - len(rows)} more; --rows 0 shows all")
