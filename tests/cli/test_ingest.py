@@ -5,42 +5,116 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from typer.testing import CliRunner
+import pytest
+from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.ingest import WHOLE, WorkUnit
+from slackwater.ingest.runs import JobLease, Outcome, Run
 from slackwater.ingest.state import read_history, record_success
 from slackwater.metadata.store import open_store
 
-JOB = """
-ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}}]
+AXIS = "ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}}]"
+JOB = f"""
+{AXIS}
+ms.source.type: sql
+ms.source.url: sqlite:///source.db
+ms.source.table: orders
+ms.time.column: at
+ms.target.type: parquet
+ms.target.path: copied
+"""
+LACKING = f"""
+{AXIS}
 ms.source.type: http
 ms.target.type: sql
 """
+ERROR = "RequestFailed: GET http://[::1]/all answered 500 [/a], and " + "so on " * 30
 
 
-def job(folder: Path) -> tuple[str, str]:
-    (folder / "orders.yaml").write_text(JOB, encoding="utf-8")
+def job(folder: Path, text: str = JOB) -> tuple[str, str]:
+    (folder / "orders.yaml").write_text(text, encoding="utf-8")
     return str(folder / "orders.yaml"), f"sqlite:///{folder}/store.db"
 
 
-def test_a_job_that_cannot_be_run_says_all_that_it_lacks(tmp_path: Path) -> None:
-    file, state = job(tmp_path)
-    result = CliRunner().invoke(app, ["ingest", file, "--state", state])
+def ingest(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["ingest", *arguments])
+
+
+def a_failed_run(state: str) -> str:
+    with open_store(state) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        run.record(
+            WorkUnit(0, 10, WHOLE, 0), Outcome(0, 0, '{"a": "[/a]"}', 0, 10, "failed", 0, 0, 5, 7, ERROR)
+        )
+        run.end("failed")
+    return run.id
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_a_job_that_cannot_be_run_says_all_that_it_lacks(tmp_path: Path, options: list[str]) -> None:
+    file, state = job(tmp_path, LACKING)
+    result = ingest(file, "--state", state, *options)
     assert result.exit_code == 2
     assert "ms.source.url: is missing; a http source needs it" in result.stderr
     assert "ms.target.url: is missing" in result.stderr
     assert "ms.target.table: is missing" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
 
 
-def test_a_dry_run_shows_the_plan_and_runs_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_plan_and_changes_nothing(tmp_path: Path) -> None:
     file, state = job(tmp_path)
-    result = CliRunner().invoke(
-        app, ["ingest", file, "--state", state, "--dry-run", "--json", "--now", "2020-01-03"]
-    )
+    result = ingest(file, "--state", state, "--dry-run", "--json", "--now", "2020-01-03")
     assert [unit["high"] for unit in json.loads(result.stdout)["units"]] == ["2020-01-03T00:00:00Z"]
-    listed = CliRunner().invoke(app, ["ingest", "history", file, "--state", state, "--json"])
-    assert json.loads(listed.stdout) == []
+    failed = ingest(file, "--state", state, "--dry-run", "--only-failed")
+    assert failed.stdout == "0 units would run\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
+
+
+def test_a_dry_run_of_failures_finds_them_in_the_store(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    (tmp_path / "store.db").touch()
+    options = ("--state", state, "--dry-run", "--only-failed", "--now", "2020-01-03")
+    assert ingest(file, *options).stdout == "0 units would run\n"
+    start = 1_577_836_800_000_000
+    with open_store(state) as store, JobLease(store, "orders") as lease:
+        work = WorkUnit(start, start + 10, WHOLE, start)
+        outcome = Outcome(0, start, "{}", start, start + 10, "failed", 0, 0, 5, 7, "no answer")
+        Run(store, lease, "system").record(work, outcome)
+    assert ingest(file, *options).stdout.endswith("1 units would run\n")
+
+
+@pytest.mark.parametrize("command", ["history", "reset"])
+def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path, command: str) -> None:
+    file, state = job(tmp_path)
+    result = ingest(command, file, "--state", state)
+    assert result.exit_code == 2
+    assert f"state = '{state}': does not exist; correct it, or run the job first" in result.stderr
+    away = ingest(command, file, "--state", f"sqlite:///{tmp_path}/none/store.db")
+    assert "its folder does not exist" in away.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
+    (tmp_path / "store.db").touch()
+    assert "holds no store" in ingest(command, file, "--state", state).stderr
+
+
+def test_an_id_that_history_prints_can_be_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    file, state = job(tmp_path)
+    run = a_failed_run(state)
+    listed = ingest("history", file, "--state", state)
+    assert listed.stdout.splitlines()[1].split()[0] == run
+    shown = ingest("history", file, "--state", state, "--run", run)
+    assert "1970-01-01T00:00:00.000010Z" in shown.stdout
+    assert f": {ERROR}" in shown.stdout
+    assert '{"a": "[/a]"}' in shown.stdout
+
+
+def test_an_unknown_run_is_an_error(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    cut = a_failed_run(state)[:20]
+    result = ingest("history", file, "--state", state, "--run", cut)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--run = '{cut}': is no run of orders; give an id that" in result.stderr
 
 
 def test_a_reset_lets_the_job_read_again_from_a_time(tmp_path: Path) -> None:
@@ -48,9 +122,18 @@ def test_a_reset_lets_the_job_read_again_from_a_time(tmp_path: Path) -> None:
     with open_store(state) as store:
         work = WorkUnit(0, 20_000_000, WHOLE, 0)
         store.write(lambda connection: record_success(connection, "orders", "system", work))
-        result = CliRunner().invoke(
-            app, ["ingest", "reset", file, "--state", state, "--since", "1970-01-01T00:00:05Z"]
-        )
+        result = ingest("reset", file, "--state", state, "--since", "1970-01-01T00:00:05Z")
         assert result.stdout == "1 high watermarks forgotten or lowered\n"
         history = store.read(lambda connection: read_history(connection, "orders", "system"))
     assert list(history.rows()) == [(0, "{}", 5_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "fix"), [("--since", "foo", "'foo'"), ("--unit", "x", "write --unit name=value")]
+)
+def test_a_wrong_option_of_a_reset_is_named(tmp_path: Path, option: str, value: str, fix: str) -> None:
+    file, state = job(tmp_path)
+    result = ingest("reset", file, "--state", state, option, value)
+    assert result.exit_code == 2
+    assert f"error: {option} = '{value}': " in result.stderr
+    assert fix in result.stderr

@@ -14,18 +14,29 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from slackwater.cli.console import FAILED, AsJson, Group, say, show, write_json
-from slackwater.cli.ingest import JobFile, Now, Set, now_of, settings_of
-from slackwater.ingest import Plan, WorkUnit, load_job, unit_of
+from slackwater.cli.ingest import JobFile, Now, Set, now_of, settings_of, time_of
+from slackwater.errors import InvalidArgument
+from slackwater.ingest import History, Job, Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.report import plan_as_json
 from slackwater.ingest.running import Report, Watcher, narrowed, run_job
-from slackwater.ingest.runs import Outcome, failed_units, list_runs, outcomes_of, prune_runs, reset_history
+from slackwater.ingest.runs import (
+    Outcome,
+    existing_store,
+    failed_units,
+    find_run,
+    list_runs,
+    outcomes_of,
+    prune_runs,
+    reset_history,
+    store_exists,
+)
 from slackwater.ingest.state import read_history
-from slackwater.metadata.store import open_store
+from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import SECOND, duration, format_instant, now
 
 _RUN = "run"
-_COLUMNS = ["unit", "low", "high", "rows", "bytes", "seconds", "outcome", "error"]
+_COLUMNS = ["unit", "low", "high", "rows", "bytes", "seconds", "outcome"]
 State = Annotated[
     str,
     typer.Option(
@@ -70,29 +81,25 @@ def run(
     """Run JOB: read what is missing, and put it in place. Exit code 0 only if all units succeeded."""
     read = load_job(job, settings=settings_of(settings or []))
     moment = now_of(at, read)
-    name, watermark = read.settings.name, read.settings.axis.name
-    with open_store(state) as store:
-        if dry_run:
-            history = store.read(lambda connection: read_history(connection, name, watermark))
-            failed = failed_units(store, name, watermark) if only_failed else None
-            made = narrowed(make_plan(read, history, moment), failed=failed, most=max_units)
-            _show_plan(made, as_json=as_json)
-            return
-        from slackwater.ingest.spark.extraction import Extraction, check_runnable
-        from slackwater.ingest.spark.jdbc import jar_settings
-        from slackwater.spark.session import session
+    from slackwater.ingest.spark.extraction import Extraction, check_runnable
+    from slackwater.ingest.spark.jdbc import jar_settings
+    from slackwater.spark.session import session
 
-        check_runnable(read)
-        with ExitStack() as stack:
-            config = {"spark.ui.showConsoleProgress": "false", **jar_settings(read)}
-            spark = session("slackwater ingest", config=config)
-            stack.callback(spark.stop)
-            spark.sparkContext.setLogLevel("OFF")
-            watcher = stack.enter_context(_Progress()) if _watched(as_json=as_json) else _Lines(quiet=as_json)
-            report = run_job(
-                read, store, Extraction(read, spark),
-                now=moment, only_failed=only_failed, max_units=max_units, watcher=watcher,
-            )  # fmt: skip
+    check_runnable(read)
+    if dry_run:
+        made = _planned(read, state, moment, only_failed=only_failed)
+        _show_plan(narrowed(made, failed=None, most=max_units), as_json=as_json)
+        return
+    with open_store(state) as store, ExitStack() as stack:
+        config = {"spark.ui.showConsoleProgress": "false", **jar_settings(read)}
+        spark = session("slackwater ingest", config=config)
+        stack.callback(spark.stop)
+        spark.sparkContext.setLogLevel("OFF")
+        watcher = stack.enter_context(_Progress()) if _watched(as_json=as_json) else _Lines(quiet=as_json)
+        report = run_job(
+            read, store, Extraction(read, spark),
+            now=moment, only_failed=only_failed, max_units=max_units, watcher=watcher,
+        )  # fmt: skip
     _show_report(report, as_json=as_json)
     if not report.succeeded:
         raise typer.Exit(FAILED)
@@ -112,14 +119,14 @@ def history(
 ) -> None:
     """List the runs of JOB, the newest first, or the units of one of them."""
     name = load_job(job, settings=settings_of(settings or [])).settings.name
-    with open_store(state) as store:
+    with existing_store(state) as store:
         if prune is not None:
             gone = prune_runs(store, name, before=now() - duration(prune, name="prune"))
             say(f"{gone} runs forgotten")
             return
         if run_id is not None:
-            units = [_row(outcome) for outcome in outcomes_of(store, run_id)]
-            show(units, _columns(units), as_json=as_json)
+            _check_run(store, name, run_id)
+            _show_units([_row(outcome) for outcome in outcomes_of(store, run_id)], as_json=as_json)
             return
         rows = [
             {
@@ -129,7 +136,7 @@ def history(
             }
             for record in list_runs(store, name, limit=limit)
         ]
-    show(rows, ["id", "state", "started", "ended"], as_json=as_json)
+    show(rows, ["id", "state", "started", "ended"], as_json=as_json, whole=["id"])
 
 
 @app.command()
@@ -146,11 +153,32 @@ def reset(
 ) -> None:
     """Forget how far JOB was read, so that the next run reads it again. What was written stays."""
     read = load_job(job, settings=settings_of(settings or []))
-    key = unit_of(settings_of(unit)).key if unit else None
-    start = None if since is None else now_of(since, read)
-    with open_store(state) as store:
+    key = unit_of(settings_of(unit, "--unit")).key if unit else None
+    start = None if since is None else time_of(since, read, "--since")
+    with existing_store(state) as store:
         count = reset_history(store, read.settings.name, read.settings.axis.name, unit=key, since=start)
     say(f"{count} high watermarks forgotten or lowered")
+
+
+def _check_run(store: MetadataStore, job: str, run_id: str) -> None:
+    if find_run(store, job, run_id) is None:
+        fix = "give an id that slackwater ingest history lists, all of it"
+        raise InvalidArgument("--run", run_id, f"is no run of {job}", fix=fix)
+
+
+# ---- the store, left as it is
+
+
+def _planned(job: Job, state: str, moment: int, *, only_failed: bool) -> Plan:
+    """What a run would do: the same plan, and nothing changed. A store that is not there yet is empty."""
+    name, watermark = job.settings.name, job.settings.axis.name
+    if not store_exists(state):
+        empty = make_plan(job, History(), moment)
+        return narrowed(empty, failed=() if only_failed else None, most=None)
+    with open_store(state, upgrade=False) as store:
+        history = store.read(lambda connection: read_history(connection, name, watermark))
+        failed = failed_units(store, name, watermark) if only_failed else None
+    return narrowed(make_plan(job, history, moment), failed=failed, most=None)
 
 
 # ---- while it runs
@@ -227,9 +255,14 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    """What a table shows: what is seldom told only where there is something to tell."""
-    return [*_COLUMNS, *(name for name in ("drift", "without_time") if any(row[name] for row in rows))]
+def _show_units(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """A table, with what is seldom told only where there is something to tell, and the errors below it."""
+    more = [name for name in ("drift", "without_time") if any(row[name] for row in rows)]
+    show(rows, [*_COLUMNS, *more], as_json=as_json)
+    for row in rows:
+        if row["error"] is not None and not as_json:
+            unit = f"{row['unit']} " if row["unit"] else ""
+            say(f"{row['outcome']}: {unit}{row['low']} to {row['high']}: {row['error']}")
 
 
 def _show_report(report: Report, *, as_json: bool) -> None:
@@ -238,7 +271,7 @@ def _show_report(report: Report, *, as_json: bool) -> None:
         write_json({"run": report.run, "job": report.plan.job, "succeeded": report.succeeded, "units": rows})
         return
     if rows:
-        show(rows, _columns(rows), as_json=False)
+        _show_units(rows, as_json=False)
     done = sum(outcome.state == "succeeded" for outcome in report.outcomes)
     say(f"{done} of {len(rows)} units succeeded, {sum(row['rows'] for row in rows)} rows")
 

@@ -19,13 +19,15 @@ from typing import Final, Literal
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from slackwater._database import database, shown
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.intents import forget, intend
 from slackwater.ingest.planner import WorkUnit
 from slackwater.ingest.state import record_success
 from slackwater.metadata.leases import Lease, Leases
 from slackwater.metadata.schema import high_watermarks, leases, outcomes, runs
-from slackwater.metadata.store import MetadataStore
+from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.time import SECOND
 from slackwater.time import now as wall_clock
 
@@ -48,7 +50,7 @@ class Outcome:
     unit: str
     low: int
     high: int
-    state: Literal["succeeded", "failed"]
+    state: Literal["succeeded", "failed", "interrupted"]
     rows: int
     bytes: int
     started_at: int
@@ -231,6 +233,20 @@ def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRec
     return [RunRecord(*row) for row in found]
 
 
+def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
+    """The run of a job that has an id; None if there is none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     find_run(store, "orders", "no such run") is None
+    True
+    """
+    query = sql.select(runs).where(runs.c.job == job, runs.c.id == run)
+    found = store.read(lambda connection: connection.execute(query).first())
+    return None if found is None else RunRecord(*found)
+
+
 def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
     """The outcomes of a run, in the order of its plan.
 
@@ -248,6 +264,8 @@ def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
 def failed_units(store: MetadataStore, job: str, watermark: str) -> set[tuple[int, str]]:
     """The units whose newest outcome on record is a failure, as (start of the partition, key of the unit).
 
+    A unit that somebody stopped is as it was before.
+
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
@@ -257,10 +275,16 @@ def failed_units(store: MetadataStore, job: str, watermark: str) -> set[tuple[in
     query = (
         sql.select(outcomes.c.start, outcomes.c.unit, outcomes.c.state)
         .join(runs, runs.c.id == outcomes.c.run)
-        .where(runs.c.job == job, runs.c.watermark == watermark)
+        .where(runs.c.job == job, runs.c.watermark == watermark, outcomes.c.state != "interrupted")
         .order_by(outcomes.c.ended_at, runs.c.started_at)
     )
-    rows = store.read(lambda connection: connection.execute(query).all())
+
+    def found(connection: Connection) -> list[tuple[int, str, str]]:
+        # who only looks may look at a store in which nothing was run yet
+        there = sql.inspect(connection).has_table(outcomes.name)
+        return [(start, unit, state) for start, unit, state in connection.execute(query)] if there else []
+
+    rows = store.read(found)
     newest = {(start, unit): state for start, unit, state in rows}
     return {place for place, state in newest.items() if state == "failed"}
 
@@ -314,6 +338,42 @@ def reset_history(
 
     with JobLease(store, job) as lease:
         return store.write(work)
+
+
+# ---- stores that are left as they are
+
+
+def store_exists(url: str) -> bool:
+    """Whether there is a database at an address; a file in a folder that is not there is an error.
+
+    >>> store_exists("sqlite:////no-such-store.db")
+    False
+    """
+    address = database(url)
+    if address.get_backend_name() != "sqlite":
+        return True
+    file = Path(str(address.database))
+    if not file.parent.is_dir():
+        reason, fix = "its folder does not exist", "correct it, or make the folder"
+        raise InvalidArgument("state", shown(address), reason, fix=fix)
+    return file.exists()
+
+
+def existing_store(url: str) -> MetadataStore:
+    """The store at an address; one that no run has made yet is not made here either.
+
+    >>> existing_store("sqlite:////no-such-store.db")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: state = 'sqlite:////no-such-store.db': does not exist; correct it, \
+or run the job first
+    """
+    fix = "correct it, or run the job first"
+    if not store_exists(url):
+        raise InvalidArgument("state", shown(database(url)), "does not exist", fix=fix)
+    with open_store(url, upgrade=False) as store:
+        if store.read(schema_version) is None:
+            raise InvalidArgument("state", shown(store.url), "holds no store", fix=fix)
+    return open_store(url)
 
 
 # ---- who is alive
