@@ -6,6 +6,7 @@ others; one that is not recorded, because the process died, is simply planned ag
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Callable, Collection
@@ -24,6 +25,7 @@ from slackwater.ingest.intents import settle
 from slackwater.ingest.job import Job
 from slackwater.ingest.planner import Plan, WorkUnit, plan
 from slackwater.ingest.runs import JobLease, Outcome, Run, failed_units
+from slackwater.ingest.references import Secrets
 from slackwater.ingest.state import read_history
 from slackwater.metadata.store import MetadataStore
 from slackwater.time import SECOND
@@ -33,6 +35,14 @@ _LONGEST_ERROR: Final = 2000
 _HIDDEN: Final = ("password", "sslpassword", "passfile")
 _IN_AN_ADDRESS: Final = re.compile(r"(?i)(?:password|pwd)=([^&;]+)")
 
+_SHORTEST_SECRET: Final = 4
+_FIELD: Final = re.compile(r"\{\{\s*(.+?)\s*\}\}")
+_PARTS: Final = re.compile(r"=\"?([^;,\s\"]+)")
+"""The values in a header such as a cookie."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_JAVA_CAUSE: Final = re.compile(r"(?:Caused by)?: (.+)")
+_NAMED: Final = re.compile(r"(?:[\w$]+\.)*([\w$]+)((?:: .*)?)", re.DOTALL)
+_DETAILS: Final = ("DETAIL:", "Detail:")
 
 class Amount(Protocol):
     """What a unit wrote."""
@@ -210,7 +220,7 @@ class _Unit:
         except RunReplaced:
             raise
         except Exception as error:  # whatever it was, the other units go on
-            text = self._told(error)
+            text = told(error, self.job)
             outcome = Outcome(*place, "failed", 0, 0, started, self.clock(), text)
             self.run.record(work, outcome)
         else:
@@ -237,16 +247,81 @@ class _Unit:
             return work.high
         return work.low if amount.highest is None else min(work.high, amount.highest)
 
-    def _told(self, error: Exception) -> str:
-        """An error without secrets: what it says, or the last line of what another process said."""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        remote = [line for line in lines if "Error: " in line or line.startswith("slackwater.")]
-        text = str(error) if isinstance(error, SlackwaterError) else (remote[-1:] or lines or [""])[0]
-        settings = self.job.settings
-        for given in (settings.source_url, settings.target_url, settings.source_jdbc_password):
-            for secret in () if given is None else secrets_of(given.get_secret_value()):
-                text = text.replace(secret, "…")
-        return self.job.secrets.mask(f"{type(error).__name__}: {text}"[:_LONGEST_ERROR])
+
+# ---- what is told of an error
+
+
+def told(error: Exception, job: Job) -> str:
+    r"""What went wrong, at its innermost, without the secrets of the job.
+
+    >>> from slackwater.ingest.job import parse_job
+    >>> told(
+    ...     RuntimeError("Traceback (most recent call last):\n  File x\na.ArrowInvalid: no 5"), parse_job({})
+    ... )
+    'ArrowInvalid: 5'
+    >>> told(RuntimeError("calling o1.collect\n: a.Job: failed\nCaused by: b.NoFile: no data"), parse_job({}))
+    'NoFile: no data'
+    """
+    text, settings = _cause(error), job.settings
+    for given in (settings.source_url, settings.target_url, settings.source_jdbc_password):
+        for secret in () if given is None else secrets_of(given.get_secret_value()):
+            text = text.replace(secret, "…")
+    written = Secrets({f"(secret {number})": secret for number, secret in enumerate(_written_secrets(job))})
+    return written.mask(job.secrets.mask(text))[:_LONGEST_ERROR]  # no half of a secret is left
+
+
+def _cause(error: Exception) -> str:
+    """The innermost error, by its name without a package, and what it says in a line or two."""
+    if isinstance(error, SlackwaterError):
+        return f"{type(error).__name__}: {error}"
+    lines = str(error).splitlines()
+    remote = _last_of_python(lines) or _last_of_java(lines)
+    if remote:
+        named = _NAMED.fullmatch(remote)
+        return f"{named[1]}{named[2]}" if named else remote
+    return f"{type(error).__name__}: {_message([line for line in lines if line.strip()])}"
+
+
+def _last_of_python(lines: list[str]) -> str:
+    """What stands below the last traceback of a worker; empty if there is none."""
+    begun = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    below = lines[begun[-1] + 1 :] if begun else []
+    return _message([line for line in below if line.strip() and not line.startswith((" ", "\t"))])
+
+
+def _last_of_java(lines: list[str]) -> str:
+    """The last cause that says something; empty if there is none."""
+    causes = [
+        (found[1], lines[number + 1 : number + 2])
+        for number, line in enumerate(lines)
+        if (found := _JAVA_CAUSE.match(line.strip()))
+    ]
+    telling = [cause for cause in causes if ": " in cause[0]] or causes
+    return _message([telling[-1][0], *telling[-1][1]]) if telling else ""
+
+
+def _message(lines: list[str]) -> str:
+    """The first line; with the second, if it belongs to it."""
+    first, second = (line.strip() for line in [*lines, "", ""][:2])
+    return f"{first} {second}" if first.endswith(":") or second.startswith(_DETAILS) else first
+
+
+def _written_secrets(job: Job) -> list[str]:
+    """What the job file itself says to authenticate, as it is sent, and parts that somebody may repeat."""
+    settings, who = job.settings, job.settings.http_authentication
+    record = job.inputs.authentication
+
+    def filled(text: str) -> str:
+        return _FIELD.sub(lambda found: record.get(found[1]) or found[0], text)
+
+    texts = [filled(text) for text in (*(who.texts if who else ()), *settings.http_headers.values())]
+    if who is not None and who.method == "basic":
+        account = f"{filled(str(who.user))}:{filled(str(who.password))}"
+        texts.append(base64.b64encode(account.encode()).decode())
+    if settings.source_jdbc_password is not None:
+        texts.append(settings.source_jdbc_password.get_secret_value())
+    parts = [part for text in texts for part in (text, *_PARTS.findall(text), *text.split(" ", 2)[1:2])]
+    return [part for part in dict.fromkeys(parts) if len(part) >= _SHORTEST_SECRET]
 
 
 def secrets_of(url: str) -> list[str]:
