@@ -72,6 +72,14 @@ def complain(message: str) -> None:
     Console(stderr=True).print(text, soft_wrap=True)
 
 
+def note(message: str) -> None:
+    """One line on standard error that is no error.
+
+    >>> note("nothing of this is on standard output")
+    """
+    Console(stderr=True).print(Text(message), soft_wrap=True)
+
+
 def say(message: str) -> None:
     """One line for people.
 

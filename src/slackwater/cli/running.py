@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from slackwater.cli.console import FAILED, AsJson, Group, say, show, write_json
+from slackwater.cli.console import FAILED, INTERRUPTED, AsJson, Group, say, show, write_json
 from slackwater.cli.ingest import JobFile, Now, Set, now_of, settings_of, time_of
+from slackwater.cli.stopping import Stopping
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
@@ -90,19 +91,31 @@ def run(
         made = _planned(read, state, moment, only_failed=only_failed)
         _show_plan(narrowed(made, failed=None, most=max_units), as_json=as_json)
         return
-    with open_store(state) as store, ExitStack() as stack:
+    with open_store(state) as store, Stopping() as stopping, ExitStack() as stack:
+        _silence_spark()
         config = {"spark.ui.showConsoleProgress": "false", **jar_settings(read)}
         spark = session("slackwater ingest", config=config)
         stack.callback(spark.stop)
+        stopping.cancels(spark)
         spark.sparkContext.setLogLevel("OFF")
+        if stopping.asked.is_set():
+            raise typer.Exit(INTERRUPTED)
         watcher = stack.enter_context(_Progress()) if _watched(as_json=as_json) else _Lines(quiet=as_json)
         report = run_job(
-            read, store, Extraction(read, spark),
-            now=moment, only_failed=only_failed, max_units=max_units, watcher=watcher,
+            read, store, Extraction(read, spark), now=moment, only_failed=only_failed,
+            max_units=max_units, watcher=watcher, stop=stopping.asked,
         )  # fmt: skip
     _show_report(report, as_json=as_json)
     if not report.succeeded:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(INTERRUPTED if stopping.asked.is_set() else FAILED)
+
+
+def _silence_spark() -> None:
+    """PySpark writes values of records to standard error, and with them what a server repeats of a secret."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 @app.command()
@@ -268,12 +281,14 @@ def _show_units(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 def _show_report(report: Report, *, as_json: bool) -> None:
     rows = [_row(outcome) for outcome in report.outcomes]
     if as_json:
-        write_json({"run": report.run, "job": report.plan.job, "succeeded": report.succeeded, "units": rows})
+        told = {"run": report.run, "job": report.plan.job, "succeeded": report.succeeded}
+        write_json({**told, "not_begun": report.not_begun, "units": rows})
         return
     if rows:
         _show_units(rows, as_json=False)
     done = sum(outcome.state == "succeeded" for outcome in report.outcomes)
-    say(f"{done} of {len(rows)} units succeeded, {sum(row['rows'] for row in rows)} rows")
+    left = f"; {report.not_begun} were not begun" if report.not_begun else ""
+    say(f"{done} of {len(report.plan.units)} units succeeded, {sum(row['rows'] for row in rows)} rows{left}")
 
 
 def _show_plan(made: Plan, *, as_json: bool) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy.engine import Connection, make_url
@@ -24,8 +25,8 @@ from slackwater.ingest.errors import RunReplaced, TooFewRecords
 from slackwater.ingest.intents import settle
 from slackwater.ingest.job import Job
 from slackwater.ingest.planner import Plan, WorkUnit, plan
-from slackwater.ingest.runs import JobLease, Outcome, Run, failed_units
 from slackwater.ingest.references import Secrets
+from slackwater.ingest.runs import JobLease, Outcome, Run, failed_units
 from slackwater.ingest.state import read_history
 from slackwater.metadata.store import MetadataStore
 from slackwater.time import SECOND
@@ -34,7 +35,6 @@ from slackwater.time import now as wall_clock
 _LONGEST_ERROR: Final = 2000
 _HIDDEN: Final = ("password", "sslpassword", "passfile")
 _IN_AN_ADDRESS: Final = re.compile(r"(?i)(?:password|pwd)=([^&;]+)")
-
 _SHORTEST_SECRET: Final = 4
 _FIELD: Final = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 _PARTS: Final = re.compile(r"=\"?([^;,\s\"]+)")
@@ -43,6 +43,7 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _JAVA_CAUSE: Final = re.compile(r"(?:Caused by)?: (.+)")
 _NAMED: Final = re.compile(r"(?:[\w$]+\.)*([\w$]+)((?:: .*)?)", re.DOTALL)
 _DETAILS: Final = ("DETAIL:", "Detail:")
+
 
 class Amount(Protocol):
     """What a unit wrote."""
@@ -106,9 +107,16 @@ class Watcher:
         """A unit has an outcome, which is on record."""
 
 
+class Stopped(SlackwaterError):
+    """Somebody stopped the run before this unit was put in place."""
+
+    def __init__(self) -> None:
+        super().__init__("the run was stopped; run the job again to read it")
+
+
 @dataclass(frozen=True)
 class Report:
-    """What a run did: its plan, and an outcome for each of its units."""
+    """What a run did: its plan, and an outcome for each of its units that has begun."""
 
     run: str
     plan: Plan
@@ -117,7 +125,12 @@ class Report:
     @property
     def succeeded(self) -> bool:
         """Whether all units did."""
-        return all(outcome.state == "succeeded" for outcome in self.outcomes)
+        return not self.not_begun and all(outcome.state == "succeeded" for outcome in self.outcomes)
+
+    @property
+    def not_begun(self) -> int:
+        """How many units were not begun, because the run was stopped before."""
+        return len(self.plan.units) - len(self.outcomes)
 
 
 def run_job(
@@ -130,11 +143,12 @@ def run_job(
     max_units: int | None = None,
     watcher: Watcher | None = None,
     clock: Callable[[], int] = wall_clock,
+    stop: threading.Event | None = None,
 ) -> Report:
     """Plan a job after its history in ``store`` and run the plan; refused while another run is under way.
 
     ``only_failed`` leaves out all units but those whose newest outcome is a failure, ``max_units`` all but
-    the first so many.
+    the first so many. Once ``stop`` is set no unit begins, and none that runs is put in place.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.job import parse_job
@@ -166,11 +180,13 @@ def run_job(
         made = narrowed(made, failed=failed, most=max_units)
         hears.planned(made)
         run = Run(store, lease, watermark, clock=clock)
-        one = _Unit(job, run, extract, hears, clock, made.pacing, time.monotonic())
+        stopped = stop or threading.Event()
+        one = _Unit(job, run, extract, hears, clock, made.pacing, time.monotonic(), stopped)
         with ThreadPoolExecutor(job.settings.run_concurrency) as pool:
-            outcomes = tuple(pool.map(one, range(len(made.units)), made.units))
-        report = Report(run.id, made, outcomes)
-        run.end("succeeded" if report.succeeded else "failed")
+            outcomes = list(pool.map(one, range(len(made.units)), made.units))
+        report = Report(run.id, made, tuple(outcome for outcome in outcomes if outcome is not None))
+        was_stopped = report.not_begun or any(outcome.state == "interrupted" for outcome in report.outcomes)
+        run.end("interrupted" if was_stopped else "succeeded" if report.succeeded else "failed")
     return report
 
 
@@ -209,9 +225,11 @@ class _Unit:
     clock: Callable[[], int]
     pacing: int
     began: float
+    stop: threading.Event
 
-    def __call__(self, number: int, work: WorkUnit) -> Outcome:
-        time.sleep(max(0.0, self.began + number * self.pacing / SECOND - time.monotonic()))
+    def __call__(self, number: int, work: WorkUnit) -> Outcome | None:
+        if self.stop.wait(max(0.0, self.began + number * self.pacing / SECOND - time.monotonic())):
+            return None
         self.watcher.started(number, work)
         started = self.clock()
         place = (number, work.start, work.unit.key, work.low, work.high)
@@ -220,8 +238,9 @@ class _Unit:
         except RunReplaced:
             raise
         except Exception as error:  # whatever it was, the other units go on
+            state: Literal["interrupted", "failed"] = "interrupted" if self.stop.is_set() else "failed"
             text = told(error, self.job)
-            outcome = Outcome(*place, "failed", 0, 0, started, self.clock(), text)
+            outcome = Outcome(*place, state, 0, 0, started, self.clock(), text)
             self.run.record(work, outcome)
         else:
             read = (amount.rows, amount.bytes, started, self.clock())
@@ -236,6 +255,8 @@ class _Unit:
         wanted = self.job.settings.min_records
         if amount.rows < wanted:
             raise TooFewRecords(amount.rows, wanted)
+        if self.stop.is_set():
+            raise Stopped
         if number is None:
             self.run.check()
         else:

@@ -1,0 +1,113 @@
+"""A run that is stopped by Ctrl-C: a real process gets a real SIGINT, while units run or Spark starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slackwater.ingest.runs import list_runs, outcomes_of
+from slackwater.metadata.store import MetadataStore, open_store
+from tests.support.http_server import Api, serving
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+ROOT = Path(__file__).parents[2]
+ROWS = [{"id": day, "at": f"2020-01-0{day}T12:00:00Z"} for day in (1, 2, 3)]
+JOB = {
+    "ms.watermark": [{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}],
+    "ms.work.unit.partition": "daily",
+    "ms.run.concurrency": 1,
+    "ms.source.type": "http",
+    "ms.source.http.query": {"since": "{{low}}", "until": "{{high}}"},
+    "ms.time.column": "at",
+    "ms.target.type": "parquet",
+    "ms.target.path": "copied",
+}
+"""The first day is read at once, the second is never answered, the third waits for its turn."""
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with serving(ROWS) as running:
+        running.allowed = lambda asked: asked.query["since"] < "2020-01-02" or running.released.wait()
+        yield running
+        running.released.set()
+
+
+@contextmanager
+def ingesting(folder: Path, api: Api, *options: str) -> Iterator[subprocess.Popen[str]]:
+    keys = {**JOB, "ms.source.url": f"{api.url}/all"}
+    (folder / "orders.yaml").write_text(json.dumps(keys), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "slackwater.cli", "ingest", "orders.yaml", "--now", "2020-01-04"]
+    with subprocess.Popen(
+        [*command, *options],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_after_stopping(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it said after Spark had started, on standard output and on standard error."""
+    process.send_signal(signal.SIGINT)
+    said, complained = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in complained) == (130, False), said + complained
+    return said, complained[complained.index("stopping: ") :]
+
+
+def states(store: MetadataStore) -> list[tuple[str, list[str]]]:
+    found = list_runs(store, "orders")
+    return [(run.state, [outcome.state for outcome in outcomes_of(store, run.id)]) for run in found]
+
+
+def test_units_that_run_are_cancelled_and_on_record_and_no_other_begins(tmp_path: Path, api: Api) -> None:
+    with ingesting(tmp_path, api) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("succeeded: ")
+        while api.requests[-1].query["since"] < "2020-01-02":
+            time.sleep(0.01)
+        asked = time.monotonic()
+        said, complained = said_after_stopping(process)
+        assert time.monotonic() - asked < 15
+    assert complained.splitlines() == [
+        "stopping: no further unit begins, those that run are cancelled; Ctrl-C again ends at once"
+    ]
+    assert "interrupted: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z: " in said
+    assert said.endswith("1 of 3 units succeeded, 1 rows; 1 were not begun\n")
+    with open_store(f"sqlite:///{tmp_path}/slackwater.db") as store:
+        assert states(store) == [("interrupted", ["succeeded", "interrupted"])]
+
+
+def test_units_that_wait_for_their_turn_do_not_begin(tmp_path: Path, api: Api) -> None:
+    with ingesting(tmp_path, api, "--set", "ms.work.unit.pacing.seconds=300") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("succeeded: ")
+        said, _ = said_after_stopping(process)
+    assert said.endswith("1 of 3 units succeeded, 1 rows; 2 were not begun\n")
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_while_spark_starts_there_is_a_word_and_no_traceback(
+    tmp_path: Path, api: Api, seconds: float
+) -> None:
+    with ingesting(tmp_path, api) as process:
+        while not (tmp_path / "slackwater.db").exists():
+            time.sleep(0.01)
+        time.sleep(seconds)
+        said_after_stopping(process)
+    assert api.requests == []
