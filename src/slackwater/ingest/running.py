@@ -279,7 +279,7 @@ def told(error: Exception, job: Job) -> str:
     >>> told(
     ...     RuntimeError("Traceback (most recent call last):\n  File x\na.ArrowInvalid: no 5"), parse_job({})
     ... )
-    'ArrowInvalid: 5'
+    'ArrowInvalid: no 5'
     >>> told(RuntimeError("calling o1.collect\n: a.Job: failed\nCaused by: b.NoFile: no data"), parse_job({}))
     'NoFile: no data'
     """
