@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,26 @@ def test_a_store_that_is_not_there_is_an_error(job: Path, tmp_path: Path) -> Non
     assert shown.exit_code == 2
     assert "leave it out to plan without history" in shown.stderr
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_run_without_room_for_anything_new_is_warned_of(tmp_path: Path) -> None:
+    state = f"sqlite:///{tmp_path}/state.db"
+    job = tmp_path / "job.yaml"
+    axis = '{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}'
+    job.write_text(
+        f"ms.watermark: [{axis}]\nms.work.unit.partition: daily\nms.grace.period.days: 3\n"
+        "ms.work.unit.parallelism.max: 2\n",
+        encoding="utf-8",
+    )
+    days = [instant(f"2020-01-0{day}T00:00:00Z") for day in (1, 2, 3)]
+    units = [WorkUnit(start, end, unit_of({}), start) for start, end in pairwise(days)]
+
+    def read(connection: sql.Connection) -> None:
+        for work in units:
+            record_success(connection, "job", "system", work)
+
+    with open_store(state) as store:
+        store.write(read)
+    shown = CliRunner().invoke(app, ["plan", str(job), "--state", state, "--now", "2020-01-04"])
+    assert shown.exit_code == 0
+    assert "warning: the run has room for nothing but what was read before" in " ".join(shown.output.split())

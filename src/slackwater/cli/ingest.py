@@ -20,7 +20,7 @@ from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.bounds import read_fixed
 from slackwater.ingest.planner import SKIP_REASONS
-from slackwater.ingest.report import FATES, OMISSIONS, plan_as_json, stretches
+from slackwater.ingest.report import FATES, OMISSIONS, plan_as_json, stretches, warnings_of
 from slackwater.ingest.state import look_up_history
 from slackwater.ingest.zones import local_of
 from slackwater.time import Range, now
@@ -169,6 +169,8 @@ class _Shown:
         for each in made.omissions:
             stretch = self._range(Range(each.start, each.end))
             say(f"[yellow]left out:[/] {stretch}: {OMISSIONS[each.reason]}", highlight=False)
+        for text in warnings_of(made):
+            say(f"[yellow]warning:[/] {text}", highlight=False)
 
     def _table(self, title: str, columns: Sequence[str], rows: list[tuple[str, ...]], count: int) -> None:
         """A table without the columns in which nothing stands."""

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from slackwater.cli.console import FAILED, INTERRUPTED, AsJson, Group, say, show, write_json
+from slackwater.cli.console import FAILED, INTERRUPTED, AsJson, Group, note, say, show, write_json
 from slackwater.cli.ingest import JobFile, Now, Set, now_of, settings_of, time_of
 from slackwater.cli.stopping import Stopping
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
-from slackwater.ingest.report import plan_as_json
+from slackwater.ingest.report import plan_as_json, warnings_of
 from slackwater.ingest.running import Report, Watcher, narrowed, run_job
 from slackwater.ingest.runs import (
     Outcome,
@@ -106,6 +106,8 @@ def run(
             max_units=max_units, watcher=watcher, stop=stopping.asked,
         )  # fmt: skip
     _show_report(report, as_json=as_json)
+    for text in warnings_of(report.plan):
+        note(f"warning: {text}")
     if not report.succeeded:
         raise typer.Exit(INTERRUPTED if stopping.asked.is_set() else FAILED)
 
