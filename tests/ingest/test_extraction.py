@@ -77,16 +77,15 @@ def clocks(url: str, kind: str, place: ZoneInfo, begin: datetime) -> list[dateti
     return wall
 
 
-@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "reads", [{"ms.source.table": "o"}, {"ms.source.query": QUERY}], ids=["table", "query"]
 )
 @pytest.mark.parametrize(
-    ("database", "kind"),
+    ("database", "kind", "change"),
     [
-        ("sqlite", "TEXT"),
-        pytest.param("postgresql", "TIMESTAMP", marks=pytest.mark.postgres),
-        pytest.param("postgresql", "TIMESTAMPTZ", marks=pytest.mark.postgres),
+        *(("sqlite", "TEXT", change) for change in CHANGES),
+        *(pytest.param("postgresql", "TIMESTAMP", change, marks=pytest.mark.postgres) for change in CHANGES),
+        pytest.param("postgresql", "TIMESTAMPTZ", "autumn", marks=pytest.mark.postgres),
     ],
     indirect=["database"],
 )

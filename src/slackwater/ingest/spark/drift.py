@@ -138,8 +138,10 @@ def columns_of(schema: StructType) -> dict[str, pa.DataType]:
 def column(name: str) -> Column:
     """The column of a frame that is called so, with whatever is in its name.
 
-    >>> column("a.`b`")
-    Column<'`a.``b```'>
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark.range(1).toDF("a.`b`").select(column("a.`b`")).columns
+    ['a.`b`']
     """
     return F.col("`" + name.replace("`", "``") + "`")
 
