@@ -101,13 +101,10 @@ def test_units_that_wait_for_their_turn_do_not_begin(tmp_path: Path, api: Api) -
     assert said.endswith("1 of 3 units succeeded, 1 rows; 2 were not begun\n")
 
 
-@pytest.mark.parametrize("seconds", [1.0])
-def test_while_spark_starts_there_is_a_word_and_no_traceback(
-    tmp_path: Path, api: Api, seconds: float
-) -> None:
+def test_while_spark_starts_there_is_a_word_and_no_traceback(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api) as process:
         while not (tmp_path / "slackwater.db").exists():
             time.sleep(0.01)
-        time.sleep(seconds)
+        time.sleep(1)
         said_after_stopping(process)
     assert api.requests == []
