@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 from pathlib import Path
@@ -9,24 +10,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-PACKAGE = ROOT / "src" / "slackwater"
-SPARK = (
-    PACKAGE / "spark",
-    PACKAGE / "streams" / "spark",
-    PACKAGE / "ingest" / "spark",
-    ROOT / "tests" / "spark",
-)
+SOURCE = ROOT / "src"
+SPARK_TESTS = ROOT / "tests" / "spark"
 
 # A JVM of a test seldom lives long enough to gain from a compiler and a collector that take their time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+@functools.cache
+def uses_spark(path: Path) -> bool:
+    """Whether the examples of a module, or the tests of a folder, are about Spark."""
+    if path.is_relative_to(SPARK_TESTS):
+        return True
+    return path.is_relative_to(SOURCE) and "pyspark" in path.read_text(encoding="utf-8")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them, those that start no JVM too: with the others they are the part that takes its time."""
-    folders = {item.path.parent for item in items}
-    about_spark = {folder for folder in folders if any(folder.is_relative_to(one) for one in SPARK)}
+    """Mark the tests that belong to the Spark part, so that `make check` can leave them out."""
     for item in items:
-        if item.path.parent in about_spark:
+        if uses_spark(item.path):
             item.add_marker(pytest.mark.spark)
 
 

@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.processes import cpu_of_spark
 from benchmarks.report import Report
-from slackwater._database import database
 from slackwater.ingest import WHOLE, WorkUnit, parse_job
-from slackwater.ingest.queries import address_of, range_of_table
-from slackwater.ingest.spark.databases import Part, Reading, read_database
-from slackwater.ingest.spark.extraction import Extraction
-from slackwater.ingest.spark.jdbc import jdbc_reading, read_jdbc
-from slackwater.ingest.spark.shipping import Written
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.sources.adbc_source import Part, Reading, read_database
+from slackwater.ingest.sources.jdbc_source import jdbc_reading, read_jdbc
+from slackwater.ingest.sources.queries import address_of, range_of_table
+from slackwater.ingest.targets.replacement import Written
 from slackwater.spark.session import session
+from slackwater.sql.database import database
 from slackwater.time import SECOND, instant
 from tests.spark.postgres import PASSWORD, Server, running_server
 

@@ -20,9 +20,9 @@ from benchmarks.processes import read_batches, run_to_end, write_batch
 from benchmarks.report import Report
 from slackwater import windows
 from slackwater.progress.generator import lag
-from slackwater.spark.clock import Ticks
+from slackwater.spark.api.stream import stream
 from slackwater.spark.session import session
-from slackwater.spark.stream import stream
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 
 SIZES: Final = (1_000_000, 10_000_000, 100_000_000)

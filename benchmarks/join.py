@@ -14,8 +14,8 @@ import polars as pl
 
 from benchmarks.report import Report, timed
 from slackwater.time import END_OF_TIME, SECOND, format_duration
-from slackwater.windows.join import How, TimeBoundedJoin
-from slackwater.windows.join_operator import JoinOperator
+from slackwater.windows.engine.join_operator import JoinOperator
+from slackwater.windows.spec import How, TimeBoundedJoin
 
 SCHEMA = {"key": pl.Int64, "ts": pl.Int64, "amount": pl.Int64}
 DISORDER = SECOND

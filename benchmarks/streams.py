@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.report import Report
-from slackwater.streams.catalog import VALUE, Stream, Streams
-from slackwater.streams.controller import Controller
-from slackwater.streams.group import ReaderGroup
-from slackwater.streams.marks import MarkSettings
+from slackwater.streams.log.catalog import VALUE, Stream, Streams
+from slackwater.streams.log.reader_group import ReaderGroup
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.writer import Writer
+from slackwater.streams.time.marks import MarkSettings
 from slackwater.time import MILLISECOND, format_duration
 from tests.spark.postgres import running_server
 

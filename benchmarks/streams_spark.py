@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.report import Report
 from slackwater.spark.session import session
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.spark.format import register
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.spark.data_source import register
 
 EVENTS = int(os.environ.get("BENCH_EVENTS", "4_000_000"))
 BYTES = 100

@@ -57,22 +57,22 @@ from slackwater.time import (
 
 if TYPE_CHECKING:
     from slackwater.progress.stage import AsyncStage, Retry
-    from slackwater.spark.reading import headers, ingestion_time
-    from slackwater.spark.reports import why
+    from slackwater.spark.api.stream import stream
+    from slackwater.spark.api.stream_options import headers, ingestion_time
+    from slackwater.spark.api.upsert import upsert_once, upsert_to
+    from slackwater.spark.monitor.reports import why
+    from slackwater.spark.monitor.telemetry import telemetry
     from slackwater.spark.session import SlowSession, session
-    from slackwater.spark.stream import stream
-    from slackwater.spark.telemetry import telemetry
-    from slackwater.spark.upsert import upsert_once, upsert_to
-    from slackwater.streams.catalog import Streams
-    from slackwater.streams.controller import Controller
-    from slackwater.streams.group import ReaderGroup
-    from slackwater.streams.marks import MarkSettings, NoteResult
-    from slackwater.streams.retention import Retention
-    from slackwater.streams.scaling import ScalingPolicy
+    from slackwater.streams.log.catalog import Streams
+    from slackwater.streams.log.reader_group import ReaderGroup
+    from slackwater.streams.log.transactions import TransactionalWriter
+    from slackwater.streams.log.writer import Writer
+    from slackwater.streams.maintenance.controller import Controller
+    from slackwater.streams.maintenance.retention import Retention
+    from slackwater.streams.maintenance.scaling import ScalingPolicy
     from slackwater.streams.settings import StreamSettings
-    from slackwater.streams.spark.event_time import read_stream, stream_headers
-    from slackwater.streams.transactions import TransactionalWriter
-    from slackwater.streams.writer import Writer
+    from slackwater.streams.spark.stream_event_time import read_stream, stream_headers
+    from slackwater.streams.time.marks import MarkSettings, NoteResult
     from slackwater.windows import (
         Accumulation,
         JoinOperator,
@@ -125,26 +125,26 @@ _LATER = {
     "AsyncStage": "slackwater.progress.stage",
     "Retry": "slackwater.progress.stage",
     "SlowSession": "slackwater.spark.session",
-    "headers": "slackwater.spark.reading",
-    "ingestion_time": "slackwater.spark.reading",
+    "headers": "slackwater.spark.api.stream_options",
+    "ingestion_time": "slackwater.spark.api.stream_options",
     "session": "slackwater.spark.session",
-    "stream": "slackwater.spark.stream",
-    "telemetry": "slackwater.spark.telemetry",
-    "upsert_once": "slackwater.spark.upsert",
-    "upsert_to": "slackwater.spark.upsert",
-    "why": "slackwater.spark.reports",
-    "Controller": "slackwater.streams.controller",
-    "MarkSettings": "slackwater.streams.marks",
-    "NoteResult": "slackwater.streams.marks",
-    "ReaderGroup": "slackwater.streams.group",
-    "Retention": "slackwater.streams.retention",
-    "ScalingPolicy": "slackwater.streams.scaling",
+    "stream": "slackwater.spark.api.stream",
+    "telemetry": "slackwater.spark.monitor.telemetry",
+    "upsert_once": "slackwater.spark.api.upsert",
+    "upsert_to": "slackwater.spark.api.upsert",
+    "why": "slackwater.spark.monitor.reports",
+    "Controller": "slackwater.streams.maintenance.controller",
+    "MarkSettings": "slackwater.streams.time.marks",
+    "NoteResult": "slackwater.streams.time.marks",
+    "ReaderGroup": "slackwater.streams.log.reader_group",
+    "Retention": "slackwater.streams.maintenance.retention",
+    "ScalingPolicy": "slackwater.streams.maintenance.scaling",
     "StreamSettings": "slackwater.streams.settings",
-    "Streams": "slackwater.streams.catalog",
-    "TransactionalWriter": "slackwater.streams.transactions",
-    "Writer": "slackwater.streams.writer",
-    "read_stream": "slackwater.streams.spark.event_time",
-    "stream_headers": "slackwater.streams.spark.event_time",
+    "Streams": "slackwater.streams.log.catalog",
+    "TransactionalWriter": "slackwater.streams.log.transactions",
+    "Writer": "slackwater.streams.log.writer",
+    "read_stream": "slackwater.streams.spark.stream_event_time",
+    "stream_headers": "slackwater.streams.spark.stream_event_time",
 }
 
 

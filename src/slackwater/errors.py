@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from slackwater._text import instant_text
+from slackwater._time_text import instant_text
 
 
 def _rebuild(cls: type[SlackwaterError], message: str, state: dict[str, Any]) -> SlackwaterError:

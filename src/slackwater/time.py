@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from slackwater._text import EPOCH, HIGHEST, LOWEST, instant_text
+from slackwater._time_text import EPOCH, HIGHEST, LOWEST, instant_text
 from slackwater.errors import InvalidArgument, InvalidDuration, InvalidInstant
 
 MICROSECOND: Final = 1

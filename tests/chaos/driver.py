@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+from slackwater.spark.api.upsert import upsert_to
 from slackwater.spark.session import session
-from slackwater.spark.upsert import upsert_to
 from tests.chaos.queries import Query
 from tests.chaos.settings import QUICK, short_lived
 from tests.chaos.workload import Workload, workload

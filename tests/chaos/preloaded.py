@@ -9,8 +9,8 @@ from __future__ import annotations
 import runpy
 import sys
 
-import slackwater.spark.stream
-import slackwater.spark.upsert  # noqa: F401 - imported for those that are forked
+import slackwater.spark.api.stream
+import slackwater.spark.api.upsert  # noqa: F401 - imported for those that are forked
 
 if __name__ == "__main__":
     sys.argv[0] = "pyspark.daemon"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.ingest import WorkUnit, unit_of
-from slackwater.ingest.state import record_success
+from slackwater.ingest.ledger.progress_ledger import record_success
 from slackwater.metadata.store import open_store
 from slackwater.time import instant
 
@@ -111,7 +111,7 @@ def test_it_runs_as_a_program(job: Path) -> None:
 
 
 def test_planning_imports_no_spark() -> None:
-    program = "import sys, slackwater.cli.ingest; sys.exit(bool({'pyspark', 'py4j'} & set(sys.modules)))"
+    program = "import sys, slackwater.cli.plan; sys.exit(bool({'pyspark', 'py4j'} & set(sys.modules)))"
     subprocess.run(
         [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
     )

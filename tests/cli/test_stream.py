@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
-from slackwater.streams.catalog import Streams
+from slackwater.streams.log.catalog import Streams
 from tests.stores import new_store
 
 Command = Callable[..., Result]

@@ -11,8 +11,8 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import Report, run_job
-from slackwater.ingest.spark.extraction import Extraction
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.runner import Report, run_job
 from slackwater.metadata.store import open_store
 from slackwater.time import HOUR, instant, to_datetime
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import Plan, WorkUnit, load_job
-from slackwater.ingest.running import Approve, Watcher, run_job
-from slackwater.ingest.runs import Outcome
-from slackwater.ingest.spark.extraction import Extraction
-from slackwater.ingest.spark.shipping import Written
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.ledger.run_ledger import Outcome
+from slackwater.ingest.runner import Approve, Watcher, run_job
+from slackwater.ingest.targets.replacement import Written
 from slackwater.metadata.store import open_store
 from slackwater.spark.session import session
 from slackwater.time import instant

@@ -18,15 +18,15 @@ from typing import Any, Final
 import deltalake
 
 from slackwater.ingest import WorkUnit, parse_job
-from slackwater.ingest.running import Approve, run_job
-from slackwater.ingest.spark import directories
-from slackwater.ingest.spark.extraction import Extraction
-from slackwater.ingest.spark.shipping import Written
-from slackwater.ingest.spark.tables import TableTarget
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.runner import Approve, run_job
+from slackwater.ingest.targets import folder_target as directories
+from slackwater.ingest.targets.replacement import Written
+from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.metadata.store import open_store
 from slackwater.spark.session import session
-from slackwater.streams.catalog import Streams
-from slackwater.streams.transactions import TransactionalWriter
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.time import instant
 from tests.chaos.settings import short_lived
 from tests.ingest.copying import AXIS, from_orders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-import slackwater.ingest.spark.extraction  # noqa: F401 - imported for those that are forked
+import slackwater.ingest.extraction  # noqa: F401 - imported for those that are forked
 
 if __name__ == "__main__":
     sys.argv[0] = "pyspark.daemon"

@@ -17,7 +17,7 @@ from typing import Any, Final
 import psycopg
 import yaml
 
-from slackwater.ingest.state import read_history
+from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, SECOND, instant, to_datetime
 from tests.ingest.copying import execute

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from slackwater.ingest.runs import list_runs
+from slackwater.ingest.ledger.run_ledger import list_runs
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, HOUR, format_instant
 from tests.ingest.shops import BAD_DAYS, FAILURES, START, Shop

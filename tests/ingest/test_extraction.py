@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import run_job
-from slackwater.ingest.spark.extraction import Extraction
-from slackwater.ingest.zones import instant_of, zone
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.jobfile.zones import instant_of, zone
+from slackwater.ingest.runner import run_job
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, instant
 from tests.ingest.copying import AXIS, ROWS, START, add, execute, orders, run

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import InvalidJob, parse_job
-from slackwater.ingest.running import Report, run_job
-from slackwater.ingest.runs import outcomes_of
-from slackwater.ingest.spark.extraction import Extraction, check_runnable
+from slackwater.ingest.extraction import Extraction, check_runnable
+from slackwater.ingest.ledger.run_ledger import outcomes_of
+from slackwater.ingest.runner import Report, run_job
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, instant
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import Report, run_job
-from slackwater.ingest.spark.extraction import Extraction
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.runner import Report, run_job
 from slackwater.metadata.store import open_store
 from slackwater.time import instant
 from tests.support.http_server import Api, hung_up, serving, status

@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import run_job
-from slackwater.ingest.spark.extraction import Extraction
-from slackwater.ingest.state import look_up_history
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.ledger.progress_ledger import look_up_history
+from slackwater.ingest.runner import run_job
 from slackwater.metadata.store import open_store
-from slackwater.streams.catalog import Streams
-from slackwater.streams.scanning import scan
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.scan import scan
 from slackwater.time import instant
 from tests.ingest.copying import ROWS, execute, orders
 from tests.ingest.killed import POINTS, TARGETS, job_of

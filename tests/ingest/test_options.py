@@ -17,8 +17,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import WorkUnit
-from slackwater.ingest.running import Watcher
-from slackwater.ingest.state import look_up_history
+from slackwater.ingest.ledger.progress_ledger import look_up_history
+from slackwater.ingest.runner import Watcher
 from slackwater.time import DAY, HOUR, format_instant
 from tests.ingest.copying import AXIS, ROWS, START, execute, from_orders, orders, run
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Parameter, Statement, bind, range_of_table, time_value
-from slackwater.ingest.spark.databases import Part, Reading, connected, read_database
+from slackwater.ingest.sources.adbc_source import Part, Reading, connected, read_database
+from slackwater.ingest.sources.queries import Parameter, Statement, bind, range_of_table, time_value
 from slackwater.time import DAY, HOUR, instant
 from tests.spark.postgres import Server
 

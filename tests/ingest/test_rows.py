@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from slackwater.ingest.spark.aside import write_parquet
-from slackwater.ingest.spark.rows import Parts, Rows
-from slackwater.ingest.spark.shipping import ship
+from slackwater.ingest.sources.extracted_rows import Parts, Rows
+from slackwater.ingest.targets.replacement import ship
+from slackwater.ingest.targets.staging import write_parquet
 from slackwater.time import DAY
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.ingest.runs import list_runs, outcomes_of
+from slackwater.ingest.ledger.run_ledger import list_runs, outcomes_of
 from slackwater.metadata.store import MetadataStore, open_store
 from tests.support.http_server import Api, serving
 

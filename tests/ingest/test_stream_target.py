@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 import slackwater as sw
 from slackwater.ingest import WorkUnit
-from slackwater.ingest.running import Watcher
-from slackwater.ingest.runs import Outcome, reset_history
+from slackwater.ingest.ledger.run_ledger import Outcome, reset_history
+from slackwater.ingest.runner import Watcher
 from slackwater.metadata.store import open_store
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.notes import writer_marks
-from slackwater.streams.scanning import scan
-from slackwater.streams.spark.event_time import read_stream
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.scan import scan
+from slackwater.streams.spark.stream_event_time import read_stream
+from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND, format_instant, frame_floor, instant
 from slackwater.time import now as wall_clock
 from tests.ingest.copying import AXIS, ROWS, START, execute, from_orders, orders, run

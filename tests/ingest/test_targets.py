@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from slackwater.ingest.running import Report
+from slackwater.ingest.runner import Report
 from slackwater.time import DAY, HOUR, to_datetime
 from tests.ingest.copying import AXIS, ROWS, START, add, execute, from_orders, orders, run
 from tests.spark.postgres import Server

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.running import run_job
+from slackwater.ingest.runner import run_job
 from slackwater.metadata.store import open_store
 from tests.support.http_server import serving
 

@@ -12,10 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection, Engine
 
-from slackwater._database import database, engine_of
 from slackwater.errors import UnknownSchemaVersion
-from slackwater.metadata import migrations, schema
+from slackwater.metadata import migrations
+from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import open_store, schema_version
+from slackwater.sql.database import database, engine_of
 
 LEASE = {"name": "bucket 7", "owner": "a", "expires_at": 2**62, "version": 3}
 

@@ -9,18 +9,26 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.ingest import WHOLE, WorkUnit
-from slackwater.ingest.errors import AlreadyRunning, RunReplaced
-from slackwater.ingest.runs import JobLease, Outcome, Run, failed_units, list_runs, outcomes_of, prune_runs
-from slackwater.ingest.state import read_history
-from slackwater.metadata.schema import leases
+from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.ledger.progress_ledger import read_history
+from slackwater.ingest.ledger.run_ledger import (
+    JobLease,
+    Outcome,
+    Run,
+    failed_units,
+    list_runs,
+    outcomes_of,
+    prune_runs,
+)
 from slackwater.metadata.store import MetadataStore, open_store
+from slackwater.metadata.store_schema import leases
 
 WORK = WorkUnit(0, 10, WHOLE, 0)
 GOOD = Outcome(0, 0, WHOLE.key, 0, 10, "succeeded", 3, 120, 5, 7)
 BAD = Outcome(0, 0, WHOLE.key, 0, 10, "failed", 0, 0, 5, 7, "no answer")
 HOLD = """
 import sys, time
-from slackwater.ingest.runs import JobLease, Run
+from slackwater.ingest.ledger.run_ledger import JobLease, Run
 from slackwater.metadata.store import open_store
 store = open_store(sys.argv[1])
 Run(store, JobLease(store, "orders"), "system")

@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, StoreUnavailable
 from slackwater.metadata.leases import Leases
-from slackwater.metadata.schema import leases
 from slackwater.metadata.store import open_store
+from slackwater.metadata.store_schema import leases
 from tests.spark.postgres import PASSWORD, Server
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from slackwater.errors import WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows.join import How, TimeBoundedJoin
+from slackwater.windows.spec import How, TimeBoundedJoin
 
 Side = Literal["left", "right"]
 Key = tuple[object, ...]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slackwater.streams.positions import Position
-from slackwater.streams.segments import KEY_SPACE, Epochs, Segment
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.segments import KEY_SPACE, Epochs, Segment
 
 POINTS: Sequence[int] = [KEY_SPACE // 8 * step for step in range(8)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.streams.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.marks import Mark, MarkSettings, NoteResult, WriterMark, judge_cycle, judge_note
-from slackwater.streams.positions import Position, highest
-from slackwater.streams.segments import Epochs
-from slackwater.streams.time_windows import TimeWindow, newest_passed
+from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.log.positions import Position, highest
+from slackwater.streams.log.segments import Epochs
+from slackwater.streams.time.marks import Mark, MarkSettings, NoteResult, WriterMark, judge_cycle, judge_note
+from slackwater.streams.time.time_windows import TimeWindow, newest_passed
 from slackwater.time import SECOND
 from tests.model.streams import POINTS, cut_model, places, standing_model
 from tests.strategies.streams import histories, positions

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.ingest import Plan, WorkUnit, parse_job
-from slackwater.ingest.running import Approve, run_job
-from slackwater.ingest.state import read_history
+from slackwater.ingest.ledger.progress_ledger import read_history
+from slackwater.ingest.runner import Approve, run_job
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import DAY, instant
 

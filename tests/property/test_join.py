@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.join import How, TimeBoundedJoin
-from slackwater.windows.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.join_pairs import matching_rows
-from slackwater.windows.join_state import JoinState, SideName
+from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
+from slackwater.windows.engine.join_pairs import matching_rows
+from slackwater.windows.engine.join_state import JoinState, SideName
+from slackwater.windows.spec import How, TimeBoundedJoin
 from tests.model.join import INFINITY, JoinModel, Pair
 
 SIDES: tuple[SideName, ...] = ("left", "right")

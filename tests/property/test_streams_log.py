@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from slackwater.errors import ReaderReplaced
-from slackwater.streams.catalog import Streams
-from slackwater.streams.cuts import Standing, check_cut, compare
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.group import Reader, ReaderGroup
-from slackwater.streams.marks import Mark, NoteResult
-from slackwater.streams.notes import writer_marks
-from slackwater.streams.reader import EventBatch
-from slackwater.streams.scanning import Extent
-from slackwater.streams.transactions import TransactionalWriter
-from slackwater.streams.walking import between
-from slackwater.streams.writer import Batching, Writer
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.cuts import Standing, check_cut, compare
+from slackwater.streams.log.reader_group import Reader, ReaderGroup
+from slackwater.streams.log.scan import Extent
+from slackwater.streams.log.segment_reader import EventBatch
+from slackwater.streams.log.transactions import TransactionalWriter
+from slackwater.streams.log.walking import between
+from slackwater.streams.log.writer import Batching, Writer
+from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.time.marks import Mark, NoteResult
+from slackwater.streams.time.notes import writer_marks
 from slackwater.time import HOUR, MINUTE, SECOND
 from tests.stores import new_store
 from tests.streams.logs import merge, split

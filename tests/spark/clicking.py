@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from slackwater.streams.catalog import Streams
-from slackwater.streams.marks import NoteResult
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.time.marks import NoteResult
 from slackwater.time import SECOND
 
 STEPS = 30

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.reports import why
+from slackwater.spark.api.stream import Panes, stream
+from slackwater.spark.monitor.reports import why
+from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import STATE_STORE, check_session, session
-from slackwater.spark.stream import Panes, stream
-from slackwater.spark.telemetry import telemetry
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Batch, Scenario, as_batch, expected, panes_of, write

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from slackwater._database import database
-from slackwater.spark.tables import WINDOW_COLUMNS, connected
+from slackwater.sql.database import database
+from slackwater.sql.pane_tables import WINDOW_COLUMNS, connected
 from slackwater.time import instant
 from tests.support.windowed import Observed
 

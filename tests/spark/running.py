@@ -20,8 +20,8 @@ from pyspark.sql import Row as SparkRow
 
 from slackwater import windows
 from slackwater.progress.generator import Lag, WatermarkPolicy
-from slackwater.spark.clock import Ticks
-from slackwater.spark.stream import Panes, Stream, Windowed, stream
+from slackwater.spark.api.stream import Panes, Stream, Windowed, stream
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND, instant
 from tests.model.windows import Pane, Row
 from tests.support.windowed import ModelSubject, Observed, Options

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.stream import Panes, Windowed, stream
+from slackwater.spark.api.stream import Panes, Windowed, stream
 from slackwater.time import Range
 from tests.spark.running import Scenario, as_batch, as_stream, expected
 from tests.spark.test_runs import SCENARIOS, check

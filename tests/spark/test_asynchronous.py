@@ -20,10 +20,10 @@ from slackwater import windows
 from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
 from slackwater.progress.generator import Lag, lag
 from slackwater.progress.stage import Retry
-from slackwater.spark.asynchronous import AsyncFunction, AsyncMapper, async_call
-from slackwater.spark.chunks import EMPTY, ROW
-from slackwater.spark.shipping import TIME, WITNESS, numbered
-from slackwater.spark.stream import Stream, stream
+from slackwater.spark.api.map_async import AsyncFunction, AsyncMapper, async_call
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.wire.map_side import TIME, WITNESS, numbered
+from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
 from tests.spark.test_runs import LAG, check, following

@@ -18,13 +18,13 @@ import pytest
 from slackwater import windows
 from slackwater.errors import CorruptState
 from slackwater.progress.generator import Lag
-from slackwater.spark.bucket import BucketOutput, OperatorPlan
-from slackwater.spark.buffers import Header, Tick, write_header
-from slackwater.spark.hosts import WindowHost
-from slackwater.spark.inputs import UpstreamRules
-from slackwater.spark.progress import SourceRules
-from slackwater.spark.shipping import CONTROL, PLACE, TIME, Shipper
-from slackwater.spark.sources import RETRACTION
+from slackwater.spark.api.stream_inputs import RETRACTION
+from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
+from slackwater.spark.runtime.hosts import WindowHost
+from slackwater.spark.runtime.operator_inputs import UpstreamRules
+from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.buffers import Header, Tick, write_header
+from slackwater.spark.wire.map_side import CONTROL, PLACE, TIME, Shipper
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Pane, Row
 from tests.support.windowed import ModelSubject, Observed, Options, blocks

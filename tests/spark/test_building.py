@@ -16,8 +16,7 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.generator import lag
-from slackwater.spark.buffers import bucket_ids, spark_hash
-from slackwater.spark.clock import Ticks
+from slackwater.spark.api.stream import stream
 from slackwater.spark.session import (
     CHANGELOG,
     PARTITIONS,
@@ -30,7 +29,8 @@ from slackwater.spark.session import (
     session,
     settings,
 )
-from slackwater.spark.stream import stream
+from slackwater.spark.wire.buffers import bucket_ids, spark_hash
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import Range
 
 pytestmark = pytest.mark.spark

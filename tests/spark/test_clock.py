@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
-from slackwater.spark.clock import IntervalReader, Ticks, TicksReader
+from slackwater.spark.api.stream import stream
 from slackwater.spark.session import PARTITIONS
-from slackwater.spark.stream import stream
+from slackwater.spark.wire.clock_source import IntervalReader, Ticks, TicksReader
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.stream import Panes, Stream, stream
+from slackwater.spark.api.stream import Panes, Stream, stream
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag, lag
-from slackwater.spark.buffers import Observation, Peak
-from slackwater.spark.clock import Ticks
-from slackwater.spark.inputs import Heard, Inputs
-from slackwater.spark.progress import SourceRules
-from slackwater.spark.reports import OperatorReport, reported
-from slackwater.spark.stream import Stream, stream
-from slackwater.spark.times import TimesProgress, TimesRules
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.monitor.reports import OperatorReport, reported
+from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
+from slackwater.spark.runtime.operator_inputs import Heard, Inputs
+from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.buffers import Observation, Peak
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
 from tests.spark.test_runs import check, invalid
@@ -197,7 +197,7 @@ def test_keys_of_several_inputs_are_coalesced_by_name() -> None:
 
 
 def test_a_report_shows_the_slowest_bucket_of_each_key() -> None:
-    from slackwater.spark.reports import BucketReport, KeyReport
+    from slackwater.spark.monitor.reports import BucketReport, KeyReport
 
     def bucket(number: int, at: int | None) -> BucketReport:
         told = (KeyReport("paid", at, f"paid is at {at}", None, None, "slowest"),)

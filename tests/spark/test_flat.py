@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 import slackwater as sw
-from slackwater.spark.flat import FlatRows
-from slackwater.spark.panes import NUMBERS, PANE, STRUCTURES, UNBOUNDED, WORDS, pane_schema
+from slackwater.spark.wire.pane_codec import FlatRows
+from slackwater.spark.wire.pane_rows import NUMBERS, PANE, STRUCTURES, UNBOUNDED, WORDS, pane_schema
 from slackwater.windows import ColumnarAccumulation
 
 pytestmark = pytest.mark.spark

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from slackwater import windows
 from slackwater.progress.generator import lag
-from slackwater.spark.clock import Ticks
-from slackwater.spark.stream import stream
+from slackwater.spark.api.stream import stream
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 

@@ -16,10 +16,10 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.clock import Ticks
-from slackwater.spark.reading import headers, ingestion_time
-from slackwater.spark.reports import why
-from slackwater.spark.stream import Stream, stream
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.api.stream_options import headers, ingestion_time
+from slackwater.spark.monitor.reports import why
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
 from tests.spark.test_runs import EARLY_AND_LATE, check, invalid

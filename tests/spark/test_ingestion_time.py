@@ -14,9 +14,9 @@ from pyspark.sql import Row as SparkRow
 from slackwater import time, windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.clock import Ticks
-from slackwater.spark.reading import ingestion_time
-from slackwater.spark.stream import Stream, stream
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.api.stream_options import ingestion_time
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_stream, expected, micros, write
 from tests.spark.test_runs import EARLY_AND_LATE, check

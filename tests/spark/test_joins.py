@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.clock import Ticks
-from slackwater.spark.joins import Joined
-from slackwater.spark.stream import Panes, Stream, stream
+from slackwater.spark.api.joins import Joined
+from slackwater.spark.api.stream import Panes, Stream, stream
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, micros, write
 

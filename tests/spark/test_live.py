@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag, lag
-from slackwater.spark.reports import why
-from slackwater.spark.stream import stream
+from slackwater.spark.api.stream import stream
+from slackwater.spark.monitor.reports import why
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.running import Batch, Scenario, as_stream, expected, of_kind, panes_of, write
 from tests.spark.test_runs import check

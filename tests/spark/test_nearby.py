@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from slackwater.spark import nearby
-from slackwater.spark.nearby import NearbyBlobs
+from slackwater.spark.runtime import blob_cache as nearby
+from slackwater.spark.runtime.blob_cache import NearbyBlobs
 
 
 class Store(dict[str, bytes]):

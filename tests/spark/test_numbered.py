@@ -13,11 +13,11 @@ from slackwater import windows
 from slackwater.errors import SequenceConflict, UnknownSource
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader
-from slackwater.spark import chunks
-from slackwater.spark.bucket import OperatorPlan
-from slackwater.spark.buffers import Chunk, Shipment, unpack
-from slackwater.spark.numbered import NumberedProgress, NumberedRules
-from slackwater.spark.shipping import PLACE, TIME, Shipper
+from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
+from slackwater.spark.wire import numbered_chunks as chunks
+from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
+from slackwater.spark.wire.map_side import PLACE, TIME, Shipper
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.spark.test_buckets import (

@@ -6,8 +6,8 @@ import pytest
 
 from slackwater.errors import UnknownSource
 from slackwater.progress.generator import Clock, Lag
-from slackwater.spark.buffers import Observation, Peak
-from slackwater.spark.progress import SourceProgress, SourceRules
+from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.wire.buffers import Observation, Peak
 
 
 def seen(**peaks: int) -> list[Observation]:

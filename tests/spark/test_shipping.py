@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from slackwater.spark.buffers import Peak, Rejects, Shipment, bucket_ids, spark_hash, unpack
-from slackwater.spark.shipping import FURTHEST, ORIGIN, PLACE, TIME, Shipper
+from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, bucket_ids, spark_hash, unpack
+from slackwater.spark.wire.map_side import FURTHEST, ORIGIN, PLACE, TIME, Shipper
 from slackwater.time import SECOND
 
 

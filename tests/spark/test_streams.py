@@ -12,14 +12,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.scanning import scan
-from slackwater.streams.segments import KEY_SPACE, split_range
-from slackwater.streams.spark.columns import EMPTY, SEQUENCE, WATERMARK
-from slackwater.streams.spark.format import register
-from slackwater.streams.spark.options import close_stores
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.scan import scan
+from slackwater.streams.log.segments import KEY_SPACE, split_range
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.spark.data_source import register
+from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
+from slackwater.streams.spark.stream_location import close_stores
+from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.time import SECOND
 
 pytestmark = pytest.mark.spark

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.reports import why
-from slackwater.spark.stream import stream
-from slackwater.spark.telemetry import QueryHistory, Telemetry, telemetry
+from slackwater.spark.api.stream import stream
+from slackwater.spark.monitor.reports import why
+from slackwater.spark.monitor.telemetry import QueryHistory, Telemetry, telemetry
 from slackwater.time import END_OF_TIME, SECOND
 from slackwater.windows import count, fixed
 from tests.spark.running import Batch, as_stream, write

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
-from slackwater.spark.clock import Ticks
-from slackwater.spark.reading import headers
-from slackwater.spark.reports import reported
-from slackwater.spark.stream import Stream, stream
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.api.stream_options import headers
+from slackwater.spark.monitor.reports import reported
+from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import END_OF_TIME, SECOND
 from tests.conformance.framework import Case
 from tests.conformance.loading import TRANSCRIPTS, load_folder

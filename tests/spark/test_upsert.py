@@ -13,11 +13,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
-from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
-from slackwater.spark.tables import TableDoesNotFit, connected
-from slackwater.spark.upsert import upsert_once, upsert_to
+from slackwater.spark.api.upsert import upsert_once, upsert_to
+from slackwater.sql.database import database
+from slackwater.sql.pane_tables import TableDoesNotFit, connected
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sql
 
-from slackwater._database import database
 from slackwater.errors import InvalidArgument
-from slackwater.spark.merging import StagedRowsLost, StaleBatch, discard, merge, stage
-from slackwater.spark.tables import Column, Target, connected
+from slackwater.sql.database import database
+from slackwater.sql.pane_merge import StagedRowsLost, StaleBatch, discard, merge, stage
+from slackwater.sql.pane_tables import Column, Target, connected
 from slackwater.time import to_datetime
 from tests.spark.postgres import Server
 from tests.spark.upserting import KEY, TOTAL, Pane, Row, at_once, batch, columns_of, fold, made, rows

@@ -11,11 +11,11 @@ import sqlalchemy as sql
 from pyspark.sql import SparkSession
 
 from slackwater import windows
-from slackwater._database import database
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.stream import Panes, stream
-from slackwater.spark.tables import connected
+from slackwater.spark.api.stream import Panes, stream
+from slackwater.sql.database import database
+from slackwater.sql.pane_tables import connected
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Scenario, expected, write

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sql
 
-from slackwater._database import database
 from slackwater.errors import InvalidArgument
-from slackwater.spark.tables import Column, TableDoesNotFit, Target, connected
+from slackwater.sql.database import database
+from slackwater.sql.pane_tables import Column, TableDoesNotFit, Target, connected
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
 from tests.spark.upserting import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql

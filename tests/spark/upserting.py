@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sql
 
-from slackwater._database import database
-from slackwater.spark.merging import apply_batch
-from slackwater.spark.tables import Column, Target, connected
+from slackwater.sql.database import database
+from slackwater.sql.pane_merge import apply_batch
+from slackwater.sql.pane_tables import Column, Target, connected
 
 SECOND = 1_000_000
 Row = tuple[Any, ...]

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.errors import ReaderReplaced
-from slackwater.streams.catalog import Streams
-from slackwater.streams.controller import Controller
-from slackwater.streams.group import ReaderGroup
-from slackwater.streams.reader import EventBatch
-from slackwater.streams.writer import Batching, Writer
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.reader_group import ReaderGroup
+from slackwater.streams.log.segment_reader import EventBatch
+from slackwater.streams.log.writer import Batching, Writer
+from slackwater.streams.maintenance.controller import Controller
 from slackwater.time import MILLISECOND
 
 STREAM: Final = "chaos/events"

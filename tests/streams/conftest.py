@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.streams.catalog import Stream, Streams
+from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.time import SECOND
 
 

@@ -17,18 +17,18 @@ from slackwater.errors import (
     UnknownStream,
     WriteFailed,
 )
-from slackwater.metadata import schema
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.collecting import collect_orphans
-from slackwater.streams.controller import Controller
-from slackwater.streams.group import ReaderGroup
-from slackwater.streams.marks import Cycle, Mark, MarkSettings
-from slackwater.streams.notes import apply_cycle, newest_mark
-from slackwater.streams.positions import Position
-from slackwater.streams.reader import read_events
-from slackwater.streams.segments import KEY_SPACE, even_ranges
+from slackwater.metadata import store_schema as schema
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.reader_group import ReaderGroup
+from slackwater.streams.log.segment_reader import read_events
+from slackwater.streams.log.segments import KEY_SPACE, even_ranges
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.controller import Controller
+from slackwater.streams.maintenance.file_collection import collect_orphans
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.writer import Writer
+from slackwater.streams.time.marks import Cycle, Mark, MarkSettings
+from slackwater.streams.time.notes import apply_cycle, newest_mark
 from slackwater.time import DAY, HOUR
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values

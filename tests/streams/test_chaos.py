@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.group import ReaderGroup
-from slackwater.streams.marks import MarkSettings, WriterMark
-from slackwater.streams.notes import writer_marks
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.settings import StreamSettings
+from slackwater.streams.time.marks import MarkSettings, WriterMark
+from slackwater.streams.time.notes import writer_marks
 from slackwater.time import MILLISECOND, MINUTE
 from tests.streams.chaos import GROUP, STREAM, Crew, Place
 from tests.streams.logs import merge, split

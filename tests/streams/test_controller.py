@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.metadata import schema
-from slackwater.streams import notes
-from slackwater.streams.catalog import BUCKETS, Stream, Streams
-from slackwater.streams.controller import Controller
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.housekeeping import forget, scale_by_rate
-from slackwater.streams.marks import Cycle, Mark, MarkSettings, WriterMark
-from slackwater.streams.positions import Position
-from slackwater.streams.retention import Retention
-from slackwater.streams.scaling import ScalingPolicy
-from slackwater.streams.segments import KEY_SPACE, split_range
+from slackwater.metadata import store_schema as schema
+from slackwater.streams.log.catalog import BUCKETS, Stream, Streams
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.segments import KEY_SPACE, split_range
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.controller import Controller
+from slackwater.streams.maintenance.housekeeping import forget, scale_by_rate
+from slackwater.streams.maintenance.retention import Retention
+from slackwater.streams.maintenance.scaling import ScalingPolicy
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.writer import Writer
+from slackwater.streams.time import notes
+from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.time.marks import Cycle, Mark, MarkSettings, WriterMark
 from slackwater.time import MINUTE, SECOND
 from tests.streams.conftest import Clock
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from slackwater.streams.catalog import Streams
-from slackwater.streams.data import Damaged, DataFolder, open_folder
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.segment_files import Damaged, DataFolder, open_folder
+from slackwater.streams.log.writer import Writer
 from slackwater.time import HOUR
 from tests.streams.logs import values
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from slackwater.errors import CorruptSegment, EventsGone, InvalidArgument, ReaderReplaced
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.group import Reader, ReaderGroup
-from slackwater.streams.positions import Position
-from slackwater.streams.reader import read_events
-from slackwater.streams.segments import even_ranges
-from slackwater.streams.time_windows import TimeWindow
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.reader_group import Reader, ReaderGroup
+from slackwater.streams.log.segment_reader import read_events
+from slackwater.streams.log.segments import even_ranges
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.time.time_windows import TimeWindow
 from slackwater.time import SECOND
 from tests.streams.conftest import Clock
 from tests.streams.logs import merge, split, values

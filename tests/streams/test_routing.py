@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.routing import Routing, point_of, points_of
-from slackwater.streams.segments import KEY_SPACE, Epochs, Segment
+from slackwater.streams.log.routing import Routing, point_of, points_of
+from slackwater.streams.log.segments import KEY_SPACE, Epochs, Segment
 
 WORD = (1 << 64) - 1
 

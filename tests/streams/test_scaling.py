@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.positions import Position
-from slackwater.streams.retention import retention_cut
-from slackwater.streams.scaling import Scaling, ScalingPolicy, plan_scaling
-from slackwater.streams.segments import Segment
+from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.segments import Segment
+from slackwater.streams.maintenance.retention import retention_cut
+from slackwater.streams.maintenance.scaling import Scaling, ScalingPolicy, plan_scaling
 from tests.model.streams import POINTS, places
 from tests.strategies.streams import histories, positions
 

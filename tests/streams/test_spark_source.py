@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from slackwater.errors import InvalidArgument, UnknownStream
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.scanning import scan
-from slackwater.streams.segments import KEY_SPACE, split_range
-from slackwater.streams.spark.columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
-from slackwater.streams.spark.format import SlackwaterFormat
-from slackwater.streams.spark.options import Options, close_stores
-from slackwater.streams.spark.sink import StreamSink, Written, write_task
-from slackwater.streams.spark.source import Offset, StreamRange, StreamSource
-from slackwater.streams.writer import Writer
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.scan import scan
+from slackwater.streams.log.segments import KEY_SPACE, split_range
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.spark.data_source import SlackwaterFormat
+from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
+from slackwater.streams.spark.stream_location import Options, close_stores
+from slackwater.streams.spark.stream_sink import StreamSink, Written, write_task
+from slackwater.streams.spark.stream_source import Offset, StreamRange, StreamSource
+from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.time import SECOND
 
 COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC"))])

@@ -15,12 +15,12 @@ from slackwater.errors import (
     TransactionEnded,
     WriterReplaced,
 )
-from slackwater.streams.catalog import Stream
-from slackwater.streams.collecting import collect_orphans
-from slackwater.streams.marks import NoteResult
-from slackwater.streams.routing import Routing, points_of
-from slackwater.streams.transactions import TransactionalWriter
-from slackwater.streams.writer import Batching, Writer, write_parts
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.routing import Routing, points_of
+from slackwater.streams.log.transactions import TransactionalWriter
+from slackwater.streams.log.writer import Batching, Writer, write_parts
+from slackwater.streams.maintenance.file_collection import collect_orphans
+from slackwater.streams.time.marks import NoteResult
 from slackwater.time import DAY, HOUR, SECOND
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values

@@ -7,12 +7,12 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.streams.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.frontier import Entry, position_of
-from slackwater.streams.frontier import advanced as joined
-from slackwater.streams.frontier import readable as may_be_read
-from slackwater.streams.positions import Position
-from slackwater.streams.walking import advanced, between, readable
+from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.log.group_segments import Entry, position_of
+from slackwater.streams.log.group_segments import advanced as joined
+from slackwater.streams.log.group_segments import readable as may_be_read
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.walking import advanced, between, readable
 from tests.strategies.streams import histories, positions
 
 

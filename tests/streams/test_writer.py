@@ -22,17 +22,17 @@ from slackwater.errors import (
     WriteFailed,
     WriterClosed,
 )
-from slackwater.metadata.schema import writers
-from slackwater.streams import appending
-from slackwater.streams import writer as writing
-from slackwater.streams.catalog import Stream, Streams
-from slackwater.streams.collecting import collect_orphans
-from slackwater.streams.marks import NoteResult
-from slackwater.streams.notes import writer_marks
-from slackwater.streams.positions import Position
-from slackwater.streams.reader import read_events
-from slackwater.streams.routing import point_of
-from slackwater.streams.writer import Batching, Writer
+from slackwater.metadata.store_schema import writers
+from slackwater.streams.log import append as appending
+from slackwater.streams.log import writer as writing
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.routing import point_of
+from slackwater.streams.log.segment_reader import read_events
+from slackwater.streams.log.writer import Batching, Writer
+from slackwater.streams.maintenance.file_collection import collect_orphans
+from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values

@@ -16,22 +16,22 @@ ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py``: re-exports everything, so whoever imports it knows everything."""
 
-_BASE: Final = {"_text", "errors", "time"}
+_BASE: Final = {"_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"progress", "windows"}
-_HOSTED: Final = _CORE | {"spark", "metadata", "streams", "ingest"}
+_HOSTED: Final = _CORE | {"spark", "sql", "metadata", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
-    "_text": set(),
-    "_database": {"errors"},
-    "_disk": set(),
-    "errors": {"_text"},
-    "time": {"_text", "errors"},
+    "_time_text": set(),
+    "_durable_files": set(),
+    "errors": {"_time_text"},
+    "time": {"_time_text", "errors"},
     "progress": _BASE,
     "windows": _BASE | {"progress"},
-    "spark": _CORE | {"_database"},
-    "metadata": _BASE | {"_database"},
-    "streams": _CORE | {"_disk", "spark", "metadata"},
-    "ingest": _CORE | {"_database", "_disk", "spark", "metadata", "streams"},
+    "sql": _BASE,
+    "spark": _CORE | {"sql"},
+    "metadata": _BASE | {"sql"},
+    "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
+    "ingest": _CORE | {"_durable_files", "sql", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
     "demo": _HOSTED | {FACE, "plot"},
@@ -45,7 +45,7 @@ SPARK: Final = {"pyspark", "py4j"}
 COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 
 MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
-    "_text": SPARK | COLUMNS,
+    "_time_text": SPARK | COLUMNS,
     "errors": SPARK | COLUMNS,
     "time": SPARK | COLUMNS,
     "progress": SPARK | COLUMNS,  # pure Python: it runs in every map task, for every buffer
@@ -53,6 +53,7 @@ MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "testing": SPARK,
     "plot": SPARK,
     "metadata": SPARK,
+    "sql": SPARK,
 }
 """Libraries that a package must not know."""
 

@@ -40,7 +40,11 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
     ("file", "text", "problem"),
     [
         ("progress/a.py", "import slackwater.windows", "progress imports slackwater.windows"),
-        ("progress/a.py", "from slackwater.windows.state import State", "slackwater.windows.state"),
+        (
+            "progress/a.py",
+            "from slackwater.windows.engine.window_state import State",
+            "slackwater.windows.engine.window_state",
+        ),
         ("progress/a.py", "from slackwater import windows", "slackwater.windows"),
         ("progress/a.py", "from slackwater import Watermark", "slackwater.Watermark"),
         ("progress/a.py", "import slackwater as sw", "progress imports slackwater"),
@@ -54,8 +58,8 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
         ("windows/a.py", "from pyspark import SparkContext", "windows imports pyspark"),
         ("windows/a.py", "from slackwater.testing import ManualClock", "slackwater.testing"),
         ("time.py", "from slackwater.progress.values import IDLE", "time imports slackwater.progress.values"),
-        ("_text.py", "import slackwater.time", "it may import only nothing of this project"),
-        ("errors.py", "import slackwater.time", "it may import only _text"),
+        ("_time_text.py", "import slackwater.time", "it may import only nothing of this project"),
+        ("errors.py", "import slackwater.time", "it may import only _time_text"),
         ("metadata/a.py", "from slackwater.progress import Coalescer", "metadata imports"),
         ("streams/a.py", "import slackwater.ingest", "streams imports slackwater.ingest"),
         ("ui/a.py", "import slackwater.cli", "ui imports slackwater.cli"),

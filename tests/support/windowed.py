@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from slackwater import windows
-from slackwater.windows.rules import Late
+from slackwater.windows.engine.rules import Late
 from tests.model.windows import Drop, Pane, Row, WindowedModel
 
 EVENT_TIME = "ts"

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.plot.calendar import Cell, calendar_of, save_calendar
+from slackwater.plot.calendar_picture import Cell, calendar_of, save_calendar
 from slackwater.time import DAY, HOUR, instant
 
 START = instant("2020-02-28T00:00:00Z")

@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from slackwater.demo.pipeline import Pane
-from slackwater.demo.view import Moment, View, final_table
-from slackwater.spark.reports import BucketReport, OperatorReport
+from slackwater.demo.demo_pipeline import Pane
+from slackwater.demo.demo_view import Moment, View, final_table
+from slackwater.spark.monitor.reports import BucketReport, OperatorReport
 from slackwater.time import SECOND
 
 NOON = 12 * 3600 * SECOND

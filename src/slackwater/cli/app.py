@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from slackwater.cli import controller, ingest, running, stream
+from slackwater.cli import controller, stream
+from slackwater.cli import ingest as running
+from slackwater.cli import plan as ingest
 from slackwater.cli.console import Group
 
 app = typer.Typer(

@@ -19,7 +19,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from slackwater.errors import InvalidArgument, SlackwaterError
-from slackwater.streams.catalog import Streams
+from slackwater.streams.log.catalog import Streams
 
 WRONG_USE = 2
 FAILED = 1

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.console import DEFAULT_STORE, Store, open_streams, say
-from slackwater.streams.controller import Controller
+from slackwater.streams.maintenance.controller import Controller
 
 
 def controller(

@@ -1,195 +1,302 @@
-"""`slackwater plan`: what a run of a job would read, what it would not and why. Nothing is executed."""
+"""`slackwater ingest`: run a job, look back at its runs, and let it read again."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from datetime import tzinfo
-from pathlib import Path
-from typing import Annotated, Literal
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from slackwater.cli.console import AsJson, write_json
+from slackwater.cli.console import FAILED, INTERRUPTED, AsJson, Group, note, say, show, write_json
+from slackwater.cli.interrupts import Stopping
+from slackwater.cli.plan import JobFile, Now, Set, now_of, settings_of, time_of
 from slackwater.errors import InvalidArgument
-from slackwater.ingest import History, Job, Plan, load_job
+from slackwater.ingest import History, Job, Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
-from slackwater.ingest.bounds import read_fixed
-from slackwater.ingest.planner import SKIP_REASONS
-from slackwater.ingest.report import FATES, OMISSIONS, plan_as_json, stretches, warnings_of
-from slackwater.ingest.state import look_up_history
-from slackwater.ingest.zones import local_of
-from slackwater.time import Range, now
+from slackwater.ingest.ledger.progress_ledger import read_history
+from slackwater.ingest.ledger.run_ledger import (
+    Outcome,
+    existing_store,
+    failed_units,
+    find_run,
+    list_runs,
+    outcomes_of,
+    prune_runs,
+    reset_history,
+    store_exists,
+)
+from slackwater.ingest.plan.plan_report import plan_as_json, warnings_of
+from slackwater.ingest.runner import Report, Watcher, narrowed, run_job
+from slackwater.metadata.store import MetadataStore, open_store
+from slackwater.time import SECOND, duration, format_instant, now
 
-JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="the job file, as .properties or .yaml")]
-Now = Annotated[
-    str | None,
-    typer.Option("--now", metavar="T", help="plan as if it were this time, such as 2020-01-31T10:00:00Z"),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="a value for ${NAME}, or for a key of the job"),
-]
+_RUN = "run"
+_COLUMNS = ["unit", "low", "high", "rows", "bytes", "seconds", "outcome"]
 State = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--state",
         metavar="URL",
         envvar="SLACKWATER_STORE",
-        help="the store with the history of the job; without it, nothing was read before",
+        help="the store that keeps the history: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
     ),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="draw a calendar, as .svg or .png")]
-Rows = Annotated[int, typer.Option("--rows", min=0, help="most rows of a table; 0 is all")]
+DEFAULT_STATE = "sqlite:///slackwater.db"
 
 
-def plan(
+class _RunUnlessNamed(Group):
+    """A group in which a job file in place of a command means that it is run."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [_RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunUnlessNamed,
+    no_args_is_help=True,
+    help="Run a job (slackwater ingest JOB), or look after its history.",
+)
+
+
+@app.command(_RUN)
+def run(
     job: JobFile,
-    at: Now = None,
-    state: State = None,
+    state: State = DEFAULT_STATE,
     settings: Set = None,
+    at: Now = None,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="only units whose newest outcome is a failure")
+    ] = False,
+    max_units: Annotated[int | None, typer.Option("--max-units", min=1, help="at most so many units")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show the ranges, and execute nothing")] = False,
     as_json: AsJson = False,
-    plot: Plot = None,
-    rows: Rows = 40,
 ) -> None:
-    """Show what a run of JOB would read, what it would not read and why. Nothing is executed."""
+    """Run JOB: read what is missing, and put it in place. Exit code 0 only if all units succeeded."""
     read = load_job(job, settings=settings_of(settings or []))
-    name, watermark = read.settings.name, read.settings.axis.name
-    history = History() if state is None else look_up_history(state, name, watermark)
-    made = make_plan(read, history, now_of(at, read))
-    if plot is not None:
-        _draw(made, read, plot)
+    moment = now_of(at, read)
+    from slackwater.ingest.extraction import Extraction, check_runnable
+    from slackwater.ingest.sources.jdbc_source import jar_settings
+    from slackwater.spark.session import session
+
+    check_runnable(read)
+    if dry_run:
+        made = _planned(read, state, moment, only_failed=only_failed)
+        _show_plan(narrowed(made, failed=None, most=max_units), as_json=as_json)
+        return
+    with open_store(state) as store, Stopping() as stopping, ExitStack() as stack:
+        _silence_spark()
+        config = {"spark.ui.showConsoleProgress": "false", **jar_settings(read)}
+        spark = session("slackwater ingest", config=config)
+        stack.callback(spark.stop)
+        stopping.cancels(spark)
+        spark.sparkContext.setLogLevel("OFF")
+        if stopping.asked.is_set():
+            raise typer.Exit(INTERRUPTED)
+        watcher = stack.enter_context(_Progress()) if _watched(as_json=as_json) else _Lines(quiet=as_json)
+        report = run_job(
+            read, store, Extraction(read, spark), now=moment, only_failed=only_failed,
+            max_units=max_units, watcher=watcher, stop=stopping.asked,
+        )  # fmt: skip
+    _show_report(report, as_json=as_json)
+    for text in warnings_of(report.plan):
+        note(f"warning: {text}")
+    if not report.succeeded:
+        raise typer.Exit(INTERRUPTED if stopping.asked.is_set() else FAILED)
+
+
+def _silence_spark() -> None:
+    """PySpark writes values of records to standard error, and with them what a server repeats of a secret."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+@app.command()
+def history(
+    job: JobFile,
+    state: State = DEFAULT_STATE,
+    settings: Set = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="the newest so many runs")] = 20,
+    run_id: Annotated[str | None, typer.Option("--run", help="the units of this run instead")] = None,
+    prune: Annotated[
+        str | None, typer.Option("--prune", metavar="AGE", help='forget runs older than this, as "90 days"')
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of JOB, the newest first, or the units of one of them."""
+    name = load_job(job, settings=settings_of(settings or [])).settings.name
+    with existing_store(state) as store:
+        if prune is not None:
+            gone = prune_runs(store, name, before=now() - duration(prune, name="prune"))
+            say(f"{gone} runs forgotten")
+            return
+        if run_id is not None:
+            _check_run(store, name, run_id)
+            _show_units([_row(outcome) for outcome in outcomes_of(store, run_id)], as_json=as_json)
+            return
+        rows = [
+            {
+                **asdict(record),
+                "started": format_instant(record.started_at),
+                "ended": None if record.ended_at is None else format_instant(record.ended_at),
+            }
+            for record in list_runs(store, name, limit=limit)
+        ]
+    show(rows, ["id", "state", "started", "ended"], as_json=as_json, whole=["id"])
+
+
+@app.command()
+def reset(
+    job: JobFile,
+    state: State = DEFAULT_STATE,
+    settings: Set = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="keep what was read before this time")
+    ] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option("--unit", metavar="NAME=VALUE", help="only this unit")
+    ] = None,
+) -> None:
+    """Forget how far JOB was read, so that the next run reads it again. What was written stays."""
+    read = load_job(job, settings=settings_of(settings or []))
+    key = unit_of(settings_of(unit, "--unit")).key if unit else None
+    start = None if since is None else time_of(since, read, "--since")
+    with existing_store(state) as store:
+        count = reset_history(store, read.settings.name, read.settings.axis.name, unit=key, since=start)
+    say(f"{count} high watermarks forgotten or lowered")
+
+
+def _check_run(store: MetadataStore, job: str, run_id: str) -> None:
+    if find_run(store, job, run_id) is None:
+        fix = "give an id that slackwater ingest history lists, all of it"
+        raise InvalidArgument("--run", run_id, f"is no run of {job}", fix=fix)
+
+
+# ---- the store, left as it is
+
+
+def _planned(job: Job, state: str, moment: int, *, only_failed: bool) -> Plan:
+    """What a run would do: the same plan, and nothing changed. A store that is not there yet is empty."""
+    name, watermark = job.settings.name, job.settings.axis.name
+    if not store_exists(state):
+        empty = make_plan(job, History(), moment)
+        return narrowed(empty, failed=() if only_failed else None, most=None)
+    with open_store(state, upgrade=False) as store:
+        history = store.read(lambda connection: read_history(connection, name, watermark))
+        failed = failed_units(store, name, watermark) if only_failed else None
+    return narrowed(make_plan(job, history, moment), failed=failed, most=None)
+
+
+# ---- while it runs
+
+
+def _watched(*, as_json: bool) -> bool:
+    return sys.stderr.isatty() and not as_json
+
+
+class _Progress(Watcher):
+    """A bar for the whole run, and a line for each unit that is under way."""
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )  # fmt: skip
+        self._whole: TaskID | None = None
+        self._units: dict[int, TaskID] = {}
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> _Progress:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def planned(self, made: Plan) -> None:
+        self._whole = self._bars.add_task(escape(made.job), total=len(made.units))
+
+    def started(self, number: int, work: WorkUnit) -> None:
+        with self._turn:
+            self._units[number] = self._bars.add_task(f"  {escape(_named(work))}", total=None)
+
+    def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
+        with self._turn:
+            self._bars.remove_task(self._units.pop(number))
+            if self._whole is not None:
+                self._bars.advance(self._whole)
+
+
+class _Lines(Watcher):
+    """A line for each unit that has ended, for a console that is no terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
+        if not self._quiet:
+            say(f"{outcome.state}: {_named(work)}, {outcome.rows} rows")
+
+
+def _named(work: WorkUnit) -> str:
+    unit = f"{work.unit} " if work.unit.values else ""
+    return f"{unit}{format_instant(work.low)} to {format_instant(work.high)}"
+
+
+# ---- afterwards
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "unit": "" if outcome.unit == "{}" else outcome.unit,
+        "low": format_instant(outcome.low),
+        "high": format_instant(outcome.high),
+        "rows": outcome.rows,
+        "bytes": outcome.bytes,
+        "seconds": round((outcome.ended_at - outcome.started_at) / SECOND, 3),
+        "outcome": outcome.state,
+        "error": outcome.error,
+        "drift": outcome.drift,
+        "without_time": outcome.without_time,
+    }
+
+
+def _show_units(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """A table, with what is seldom told only where there is something to tell, and the errors below it."""
+    more = [name for name in ("drift", "without_time") if any(row[name] for row in rows)]
+    show(rows, [*_COLUMNS, *more], as_json=as_json)
+    for row in rows:
+        if row["error"] is not None and not as_json:
+            unit = f"{row['unit']} " if row["unit"] else ""
+            say(f"{row['outcome']}: {unit}{row['low']} to {row['high']}: {row['error']}")
+
+
+def _show_report(report: Report, *, as_json: bool) -> None:
+    rows = [_row(outcome) for outcome in report.outcomes]
+    if as_json:
+        told = {"run": report.run, "job": report.plan.job, "succeeded": report.succeeded}
+        write_json({**told, "not_begun": report.not_begun, "units": rows})
+        return
+    if rows:
+        _show_units(rows, as_json=False)
+    done = sum(outcome.state == "succeeded" for outcome in report.outcomes)
+    left = f"; {report.not_begun} were not begun" if report.not_begun else ""
+    say(f"{done} of {len(report.plan.units)} units succeeded, {sum(row['rows'] for row in rows)} rows{left}")
+
+
+def _show_plan(made: Plan, *, as_json: bool) -> None:
     if as_json:
         write_json(plan_as_json(made))
-    else:
-        _Shown(made, Console(), read.settings.timezone, rows).show()
-
-
-def settings_of(given: list[str], option: str = "--set") -> dict[str, str]:
-    """What an option such as ``--set`` gives, by name.
-
-    >>> settings_of(["days=3"])
-    {'days': '3'}
-    """
-    pairs = [text.partition("=") for text in given]
-    for (name, equals, _), text in zip(pairs, given, strict=True):
-        if not equals or not name.strip():
-            raise InvalidArgument(option, text, "has no name or no =", fix=f"write {option} name=value")
-    return {name.strip(): value for name, _, value in pairs}
-
-
-def now_of(text: str | None, job: Job) -> int:
-    """What ``--now`` gives, on the clocks of the job; without it, the wall clock.
-
-    >>> from slackwater.ingest import parse_job
-    >>> now_of("1970-01-01 00:00:01", parse_job({}))
-    1000000
-    """
-    return now() if text is None else time_of(text, job, "--now")
-
-
-def time_of(text: str, job: Job, option: str) -> int:
-    """The time that an option gives, on the clocks of the job.
-
-    >>> from slackwater.ingest import parse_job
-    >>> time_of("1970-01-01 00:00:01", parse_job({}), "--since")
-    1000000
-    """
-    try:
-        return read_fixed(text).resolve(0, job.settings.timezone)
-    except InvalidArgument as error:
-        raise InvalidArgument(option, text, error.reason, fix=error.fix) from None
-
-
-def _draw(made: Plan, job: Job, path: Path) -> None:
-    from slackwater.plot.calendar import save_calendar
-    from slackwater.plot.files import picture_file
-
-    title = f"{made.job}: what a run would read"
-    try:
-        picture_file(path)
-    except InvalidArgument as error:
-        raise InvalidArgument("--plot", str(path), error.reason, fix=error.fix) from None
-    try:
-        save_calendar(stretches(made), path, fates=FATES, place=job.settings.timezone, title=title)
-    except OSError as error:
-        reason = f"cannot be written ({error.strerror or error})"
-        fix = "name a file in a folder that is there, and that you may write to"
-        raise InvalidArgument("--plot", str(path), reason, fix=fix) from None
-
-
-# ---- the tables
-
-
-class _Shown:
-    """The tables of one plan, with times as clocks in the timezone of the job show them."""
-
-    def __init__(self, made: Plan, console: Console, place: tzinfo, most: int) -> None:
-        self._made = made
-        self._console = console
-        self._place = place
-        self._most = most
-
-    def show(self) -> None:
-        """Everything."""
-        made, say = self._made, self._console.print
-        axis = f"{escape(made.watermark)} from {self._time(made.start)} to {self._time(made.end)}"
-        say(
-            f"[bold]{escape(made.job)}[/] at {self._time(made.now)} {self._place}, {axis}",
-            highlight=False,
-            emoji=False,
-        )
-        say(f"overall cut-off: {self._time(made.overall) or 'none, there is no history'}\n", highlight=False)
-        self._table(
-            f"would run: {len(made.units)}",
-            ("#", "unit", "low", "high", "high watermark", "own cut-off", "leaves out"),
-            [
-                (str(number), str(work.unit), self._time(work.low), self._time(work.high),
-                 self._time(work.previous) or "new", self._time(work.own), self._range(work.left_out))
-                for number, work in enumerate(made.units[: self._most or None])
-            ],
-            len(made.units),
-        )  # fmt: skip
-        self._table(
-            f"would be skipped: {len(made.skipped)}",
-            ("unit", "partition", "high watermark", "own cut-off", "why"),
-            [
-                (str(unit.unit), self._range(Range(unit.start, unit.end)), self._time(unit.previous) or "new",
-                 self._time(unit.own), SKIP_REASONS[unit.reason])
-                for unit in made.skipped[: self._most or None]
-            ],
-            len(made.skipped),
-        )  # fmt: skip
-        for reason, count in Counter(unit.reason for unit in made.skipped).items():
-            say(f"  {count}: {SKIP_REASONS[reason]}")
-        for each in made.omissions:
-            stretch = self._range(Range(each.start, each.end))
-            say(f"[yellow]left out:[/] {stretch}: {OMISSIONS[each.reason]}", highlight=False)
-        for text in warnings_of(made):
-            say(f"[yellow]warning:[/] {text}", highlight=False)
-
-    def _table(self, title: str, columns: Sequence[str], rows: list[tuple[str, ...]], count: int) -> None:
-        """A table without the columns in which nothing stands."""
-        used = [number for number, _ in enumerate(columns) if any(row[number] for row in rows)]
-        table = Table(title=title, title_justify="left")
-        for number in used:
-            side: Literal["left", "right"] = "right" if columns[number] == "#" else "left"
-            table.add_column(columns[number], justify=side, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(row[number]) for number in used))
-        self._console.print(table if rows else f"{title}")
-        if count > len(rows):
-            self._console.print(f"  … and {count - len(rows)} more; --rows 0 shows all")
-
-    def _range(self, stretch: Range | None) -> str:
-        return "" if stretch is None else f"{self._time(stretch.start)} to {self._time(stretch.end)}"
-
-    def _time(self, at: int | None) -> str:
-        """A date where the day begins, otherwise with the time of day."""
-        if at is None:
-            return ""
-        return local_of(at, self._place).isoformat(" ").removesuffix(" 00:00:00")
+        return
+    for work in made.units:
+        say(_named(work))
+    say(f"{len(made.units)} units would run")

@@ -22,15 +22,16 @@ from slackwater.cli.console import (
     write_json,
 )
 from slackwater.errors import InvalidArgument
-from slackwater.streams import description, ndjson
-from slackwater.streams.marks import MarkSettings, NoteResult
-from slackwater.streams.reader import EventBatch
-from slackwater.streams.retention import Retention
-from slackwater.streams.scaling import ScalingPolicy
-from slackwater.streams.scanning import follow, place, scan
-from slackwater.streams.segments import even_ranges, split_range
+from slackwater.streams import description
+from slackwater.streams.log import ndjson
+from slackwater.streams.log.scan import follow, place, scan
+from slackwater.streams.log.segment_reader import EventBatch
+from slackwater.streams.log.segments import even_ranges, split_range
+from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.retention import Retention
+from slackwater.streams.maintenance.scaling import ScalingPolicy
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.writer import Writer
+from slackwater.streams.time.marks import MarkSettings, NoteResult
 from slackwater.time import duration, instant
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Streams whose writers note time.")

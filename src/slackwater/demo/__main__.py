@@ -13,11 +13,11 @@ from rich.console import Console
 
 from slackwater import telemetry, time
 from slackwater.demo.bids import AUCTIONS, SILENT, Feed
-from slackwater.demo.picture import Picture
-from slackwater.demo.pipeline import WINDOW, QuietSession, Run, counted
-from slackwater.demo.view import Moment, View, final_table
+from slackwater.demo.demo_picture import Picture
+from slackwater.demo.demo_pipeline import WINDOW, QuietSession, Run, counted
+from slackwater.demo.demo_view import Moment, View, final_table
 from slackwater.errors import SlackwaterError
-from slackwater.spark.reports import OperatorReport
+from slackwater.spark.monitor.reports import OperatorReport
 
 _PAUSE = 0.25
 

@@ -15,8 +15,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from slackwater.errors import InvalidArgument
-from slackwater.metadata.schema import leases
 from slackwater.metadata.store import MetadataStore
+from slackwater.metadata.store_schema import leases
 from slackwater.time import now as wall_clock
 
 

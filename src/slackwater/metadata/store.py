@@ -17,9 +17,9 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
-from slackwater._database import READ_ONLY, database, engine_of, shown
 from slackwater.errors import StoreUnavailable, UnknownSchemaVersion
-from slackwater.metadata import schema
+from slackwater.metadata import store_schema as schema
+from slackwater.sql.database import READ_ONLY, database, engine_of, shown
 
 Result = TypeVar("Result")
 

@@ -1,6 +1,6 @@
 """The classic picture of event time, drawn from a scripted stream (extra ``plot``)."""
 
-from slackwater.plot.files import MissingExtra
-from slackwater.plot.picture import save_picture
+from slackwater.plot.event_time_picture import save_picture
+from slackwater.plot.picture_files import MissingExtra
 
 __all__ = ["MissingExtra", "save_picture"]

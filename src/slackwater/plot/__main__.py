@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import get_args
 
+from slackwater.plot.event_time_picture import save_picture
 from slackwater.plot.examples import ExampleName, example
-from slackwater.plot.picture import save_picture
 
 
 def main() -> None:

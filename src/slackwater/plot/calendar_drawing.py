@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from slackwater.plot.calendar import Calendar
+from slackwater.plot.calendar_picture import Calendar
 from slackwater.plot.drawing import FAINT, INK, METADATA, STYLE
 
 _COLOURS: Final = ("#009e73", "#e69f00", "#c9d3dc", "#56b4e9", "#cc79a7", "#d55e00")

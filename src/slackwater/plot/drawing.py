@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from slackwater.plot.scene import Box, Scene
-from slackwater.testing.table import UNITS
+from slackwater.testing.text_table import UNITS
 
 INK: Final = "#26323d"
 FAINT: Final = "#8a949e"

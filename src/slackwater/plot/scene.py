@@ -12,9 +12,9 @@ from typing import Any, Literal
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.testing.run import Elements, Step, WatermarkMove, WindowRun
+from slackwater.testing.scripted_run import Elements, Step, WatermarkMove, WindowRun
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.operator import WindowOutput
+from slackwater.windows.engine.windowed_operator import WindowOutput
 
 Fate = Literal["on time", "late", "dropped"]
 

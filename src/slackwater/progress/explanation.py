@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from slackwater._text import instant_text
+from slackwater._time_text import instant_text
 
 
 class Reason(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Set
 
-from slackwater._text import HIGHEST
+from slackwater._time_text import HIGHEST
 from slackwater.errors import CorruptState, SequenceConflict
 from slackwater.progress.explanation import Gap
 from slackwater.progress.saved import Saved

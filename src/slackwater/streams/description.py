@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from slackwater.streams import notes
-from slackwater.streams.catalog import SegmentState, Stream
-from slackwater.streams.marks import Mark, WriterMark
-from slackwater.streams.positions import Position
+from slackwater.streams.log.catalog import SegmentState, Stream
+from slackwater.streams.log.positions import Position
 from slackwater.streams.settings import StreamSettings
+from slackwater.streams.time import notes
+from slackwater.streams.time.marks import Mark, WriterMark
 from slackwater.time import format_instant
 
 
@@ -25,7 +25,7 @@ def cut(position: Position) -> dict[str, int]:
 def summary(stream: Stream) -> dict[str, Any]:
     """A stream in one line.
 
-    >>> from slackwater.streams.catalog import Streams
+    >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     summary(streams.create("shop/bids"))
     {'name': 'shop/bids', 'segments': 1, 'events': 0, 'bytes': 0, 'watermark': None}
@@ -43,7 +43,7 @@ def summary(stream: Stream) -> dict[str, Any]:
 def whole(stream: Stream) -> dict[str, Any]:
     """Everything about a stream.
 
-    >>> from slackwater.streams.catalog import Streams
+    >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     whole(streams.create("shop/bids"))["tail"]
     {'0': 0}
@@ -64,7 +64,7 @@ def whole(stream: Stream) -> dict[str, Any]:
 def marks(stream: Stream) -> list[dict[str, Any]]:
     """The marks of a stream, ascending.
 
-    >>> from slackwater.streams.catalog import Streams
+    >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     marks(streams.create("shop/bids"))
     []
@@ -78,7 +78,7 @@ def marks(stream: Stream) -> list[dict[str, Any]]:
 def writers(stream: Stream) -> list[dict[str, Any]]:
     """The writers of a stream that are on record, and who of them is waited for.
 
-    >>> from slackwater.streams.catalog import Streams
+    >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     writers(streams.create("shop/bids"))
     []

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from slackwater.errors import CorruptState, InvalidArgument
-from slackwater.streams.marks import MarkSettings
-from slackwater.streams.retention import Retention
-from slackwater.streams.scaling import ScalingPolicy
+from slackwater.streams.maintenance.retention import Retention
+from slackwater.streams.maintenance.scaling import ScalingPolicy
+from slackwater.streams.time.marks import MarkSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,25 +60,25 @@ from slackwater.windows.assigners import (
     sessions,
     sliding,
 )
-from slackwater.windows.join import (
-    TimeBoundedJoin,
-    time_bounded_join,
-)
-from slackwater.windows.join_operator import (
-    JoinOperator,
-    JoinOutput,
-)
-from slackwater.windows.merge import (
+from slackwater.windows.engine.cogroup_operator import (
     MergeOperator,
     MergeState,
 )
-from slackwater.windows.operator import (
+from slackwater.windows.engine.join_operator import (
+    JoinOperator,
+    JoinOutput,
+)
+from slackwater.windows.engine.window_state import (
+    WindowState,
+)
+from slackwater.windows.engine.windowed_operator import (
     Folded,
     WindowedOperator,
     WindowOutput,
 )
-from slackwater.windows.state import (
-    WindowState,
+from slackwater.windows.spec import (
+    TimeBoundedJoin,
+    time_bounded_join,
 )
 from slackwater.windows.triggers import (
     DEFAULT_TRIGGER,

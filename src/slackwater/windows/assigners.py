@@ -1,8 +1,8 @@
 """Where in event time an element belongs: window configurations as plain values.
 
 A window is half-open, ``[start, end)``, in integer microseconds. These classes only say how windows
-lie; what folds elements into them is in :mod:`slackwater.windows.operator`. The functions with
-lower-case names take durations the way people write them.
+lie; what folds elements into them is in :mod:`slackwater.windows.engine.windowed_operator`. The functions
+with lower-case names take durations the way people write them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When a pane is emitted: the trigger algebra as plain values.
 
 A trigger is a small tree of frozen dataclasses. How a tree is evaluated, for all keys and windows
-at once, is in :mod:`slackwater.windows.machine`; here is only what a trigger says, and whether it
-can finish, because a finished trigger closes its window and loses what comes after.
+at once, is in :mod:`slackwater.windows.engine.trigger_machine`; here is only what a trigger says, and
+whether it can finish, because a finished trigger closes its window and loses what comes after.
 """
 
 from __future__ import annotations

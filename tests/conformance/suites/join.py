@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.join import TimeBoundedJoin
-from slackwater.windows.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.join_state import SideName
+from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
+from slackwater.windows.engine.join_state import SideName
+from slackwater.windows.spec import TimeBoundedJoin
 from tests.conformance.framework import BrokenCase, Case, Fields, Step, equal, run_steps
 from tests.model.join import INFINITY, JoinModel, Pair
 

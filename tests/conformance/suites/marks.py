@@ -11,11 +11,14 @@ from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
-from slackwater.metadata import schema
-from slackwater.streams import notes
-from slackwater.streams.catalog import Streams
-from slackwater.streams.cycles import CycleRunner
-from slackwater.streams.marks import (
+from slackwater.metadata import store_schema as schema
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.segments import Epochs
+from slackwater.streams.settings import StreamSettings
+from slackwater.streams.time import notes
+from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.time.marks import (
     Mark,
     MarkSettings,
     NoteResult,
@@ -24,9 +27,6 @@ from slackwater.streams.marks import (
     judge_cycle,
     judge_note,
 )
-from slackwater.streams.positions import Position
-from slackwater.streams.segments import Epochs
-from slackwater.streams.settings import StreamSettings
 from slackwater.time import SECOND
 from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named

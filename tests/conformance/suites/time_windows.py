@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from slackwater.streams.cuts import compare
-from slackwater.streams.marks import Mark
-from slackwater.streams.time_windows import TimeWindow
+from slackwater.streams.log.cuts import compare
+from slackwater.streams.time.marks import Mark
+from slackwater.streams.time.time_windows import TimeWindow
 from tests.conformance.framework import BrokenCase, Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named
 

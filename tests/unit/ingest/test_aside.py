@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, lists, none, one_of
 
-from slackwater.ingest.spark.aside import write_parquet
+from slackwater.ingest.targets.staging import write_parquet
 
 
 def encodings(path: Path) -> dict[str, set[str]]:

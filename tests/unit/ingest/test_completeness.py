@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.ingest import History, parse_job, plan, unit_of
-from slackwater.ingest.completeness import Completeness
+from slackwater.ingest.plan.completeness import Completeness
 from slackwater.time import DAY, instant
 
 START = instant("2020-01-01T00:00:00Z")

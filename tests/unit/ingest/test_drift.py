@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from slackwater.ingest.spark.arrow import INSTANTS
-from slackwater.ingest.spark.database_types import taken
-from slackwater.ingest.spark.drift import SchemaDrift, fit, holds
+from slackwater.ingest.sources.arrow_types import INSTANTS
+from slackwater.ingest.sources.database_types import taken
+from slackwater.ingest.targets.schema_drift import SchemaDrift, fit, holds
 
 DECIMAL = pa.decimal128(9, 2)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.ingest.globs import escaped, expression_of, inside, root_of
+from slackwater.ingest.sources.globs import escaped, expression_of, inside, root_of
 
 
 @pytest.mark.parametrize(

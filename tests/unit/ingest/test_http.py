@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from slackwater.ingest.http.answers import Form
-from slackwater.ingest.http.client import Client, Policy
-from slackwater.ingest.http.errors import BadAnswer, BadPages, HttpFailure, RequestFailed
-from slackwater.ingest.http.keys import Authentication, Pagination
-from slackwater.ingest.http.kinds import type_of
-from slackwater.ingest.http.reading import HttpReading, Part
-from slackwater.ingest.http.requests import Request, Template
-from slackwater.ingest.references import Secrets
+from slackwater.ingest.jobfile.references import Secrets
+from slackwater.ingest.sources.http.client import Client, Policy
+from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, HttpFailure, RequestFailed
+from slackwater.ingest.sources.http.http_keys import Authentication, Pagination
+from slackwater.ingest.sources.http.record_reader import HttpReading, Part
+from slackwater.ingest.sources.http.record_types import type_of
+from slackwater.ingest.sources.http.requests import Request, Template
+from slackwater.ingest.sources.http.responses import Form
 from slackwater.time import instant, to_datetime
 from tests.support.http_server import Api, Fault, broken, dripping, hung_up, serving, status, stuck
 

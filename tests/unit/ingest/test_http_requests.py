@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import InvalidJob, WorkUnit, parse_job, unit_of
-from slackwater.ingest.http.jobs import http_problems, reading_of
-from slackwater.ingest.http.requests import Template
+from slackwater.ingest.sources.http.http_job import http_problems, reading_of
+from slackwater.ingest.sources.http.requests import Template
 from slackwater.time import instant
 
 URL = "https://api.example.com/orders"

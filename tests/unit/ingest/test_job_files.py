@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slackwater.ingest import InvalidJob, Job, load_job, parse_job
-from slackwater.ingest.keys import KEYS
+from slackwater.ingest.jobfile.job_keys import KEYS
 from slackwater.time import DAY, HOUR
 
 AXIS = '[{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}]'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slackwater.ingest.keys import KEYS, keys_table
+from slackwater.ingest.jobfile.job_keys import KEYS, keys_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "job-keys.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slackwater.ingest import WHOLE, History, InvalidJob, Plan, TooFewUnits, parse_job, plan, unit_of
-from slackwater.ingest.report import plan_as_json, stretches
+from slackwater.ingest.plan.plan_report import plan_as_json, stretches
 from slackwater.time import HOUR, SECOND, format_instant, instant
 
 

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import Parameter, bind, widened
-from slackwater.ingest.spark.databases import Part, Reading
-from slackwater.ingest.zones import instant_of, local_of, zone
+from slackwater.ingest.jobfile.zones import instant_of, local_of, zone
+from slackwater.ingest.sources.adbc_source import Part, Reading
+from slackwater.ingest.sources.queries import Parameter, bind, widened
 from slackwater.time import HOUR
 
 GIVEN: dict[str, Parameter] = {"a": "7"}

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.queries import range_of_table
-from slackwater.ingest.spark.databases import Part, Reading, check_times
+from slackwater.ingest.sources.adbc_source import Part, Reading, check_times
+from slackwater.ingest.sources.queries import range_of_table
 
 MANY = 70_000
 """More than the driver looks at before it decides."""

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.errors import TooFewRecords
-from slackwater.ingest.running import run_job, told
-from slackwater.ingest.runs import outcomes_of
+from slackwater.ingest.job_errors import TooFewRecords
+from slackwater.ingest.ledger.run_ledger import outcomes_of
+from slackwater.ingest.runner import run_job, told
 from slackwater.metadata.store import open_store
 
 WORKER = """

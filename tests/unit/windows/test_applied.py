@@ -12,7 +12,7 @@ import pytest
 from slackwater import windows
 from slackwater.errors import FunctionFailed
 from slackwater.time import Range
-from slackwater.windows.applied import Applied, Frame
+from slackwater.windows.accumulations.applied import Applied, Frame
 
 ROWS = pl.DataFrame({"key": ["a", "a", "b"], "ts": [7, 3, 4], "value": [70, 30, 40]})
 EARLY = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))

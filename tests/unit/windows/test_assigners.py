@@ -10,7 +10,7 @@ import pytest
 from slackwater.errors import InvalidArgument
 from slackwater.time import DAY, HOUR, instant
 from slackwater.windows import Calendar, Fixed, Sessions, Sliding
-from slackwater.windows.slices import Slicing
+from slackwater.windows.engine.slices import Slicing
 
 
 @pytest.mark.parametrize(

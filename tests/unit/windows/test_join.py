@@ -13,8 +13,8 @@ import pytest
 
 from slackwater.errors import CorruptState, InvalidArgument, UnsupportedStateVersion, WatermarkRegression
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.join import TimeBoundedJoin
-from slackwater.windows.join_operator import JoinOperator
+from slackwater.windows.engine.join_operator import JoinOperator
+from slackwater.windows.spec import TimeBoundedJoin
 
 SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from slackwater.windows import partials, session_windows
+from slackwater.windows.engine import partials, session_windows
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
 

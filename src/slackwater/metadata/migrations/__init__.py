@@ -39,7 +39,7 @@ def known() -> list[str]:
 def upgrade(connection: Connection, to: str = "head") -> None:
     """Bring the store up to date, inside the transaction of ``connection``.
 
-    >>> from slackwater._database import database, engine_of
+    >>> from slackwater.sql.database import database, engine_of
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     with engine_of(database(f"sqlite:///{folder}/store.db")).begin() as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from slackwater.metadata import schema
+from slackwater.metadata import store_schema as schema
 
 # without a configuration somebody only reads this module
 if hasattr(context, "config"):

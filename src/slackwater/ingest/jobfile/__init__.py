@@ -1,0 +1,1 @@
+"""Job files: keys, values, references and secondary inputs."""

@@ -1,0 +1,339 @@
+"""The keys of a job file: their types, defaults and meanings, in one model.
+
+Each field is a key (its alias), and the page of keys in the documentation is made from them. A key may look
+at those before it, which is how two keys that exclude each other complain with all other mistakes at once.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.bounds import NOW, read_fixed
+from slackwater.ingest.jobfile.endpoints import EndpointKeys
+from slackwater.ingest.jobfile.key_values import (
+    AsList,
+    Days,
+    Part,
+    Period,
+    Text,
+    Truth,
+    read_json,
+    reading,
+    whole,
+    word,
+    wrong,
+)  # fmt: skip
+from slackwater.ingest.jobfile.parameters import Parameter
+from slackwater.ingest.jobfile.watermark_items import DEFAULT_AXIS, DatetimeWatermark, Watermark
+from slackwater.ingest.jobfile.zones import zone
+from slackwater.ingest.plan.partitions import KINDS, Partitioning, SubRange
+from slackwater.ingest.plan.units import Unit
+from slackwater.time import DAY, END_OF_TIME
+
+_PARTITION_FIX: Final = (
+    f"write one of {', '.join(KINDS)}, or "
+    '{"monthly": ["2020-01-01", "2020-06-01"], "daily": ["2020-06-01", "-"]}'
+)
+_UTC: Final = zone("Z")
+
+
+# ---- ms.work.unit.partition
+
+
+def _read_partitioning(value: object, place: tzinfo) -> Partitioning:
+    if isinstance(value, str):
+        text = value.strip()
+        if text.lower() in KINDS:
+            return Partitioning(text.lower())  # type: ignore[arg-type]  # it is one of the words
+        if not text.startswith("{"):
+            raise wrong("is not a kind of partition", _PARTITION_FIX)
+        value = read_json(text, "an object")
+    if not isinstance(value, Mapping) or not value:
+        raise wrong("is neither a kind of partition nor an object with sub-ranges", _PARTITION_FIX)
+    parts = _read_sub_ranges(value)
+    _refuse_overlaps(parts, place)
+    return Partitioning(None, parts)
+
+
+def _read_sub_ranges(value: Mapping[object, object]) -> tuple[SubRange, ...]:
+    parts, problems = [], []
+    for kind, bounds in value.items():
+        try:
+            parts.append(_read_sub_range(str(kind), bounds))
+        except PydanticCustomError as error:
+            problems.append(error.context or {})
+    if problems:
+        fixes = dict.fromkeys(each["fix"] for each in problems)
+        raise wrong("; ".join(each["reason"] for each in problems), "; ".join(fixes))
+    return tuple(parts)
+
+
+def _read_sub_range(word: str, bounds: object) -> SubRange:
+    kind = word.strip().lower()
+    if kind not in KINDS:
+        raise wrong(f"{word!r} is not a kind of partition", _PARTITION_FIX)
+    if not isinstance(bounds, list) or len(bounds) != 2 or not all(isinstance(text, str) for text in bounds):
+        raise wrong(f"{word!r} has not two dates", _PARTITION_FIX)
+    start, end = (text.strip() for text in bounds)
+    try:
+        return SubRange(kind, read_fixed(start), NOW if end == "-" else read_fixed(end))  # type: ignore[arg-type]  # it is one of the words
+    except InvalidArgument as error:
+        raise wrong(f"{word!r}: {error.value!r} {error.reason}", error.fix or _PARTITION_FIX) from None
+
+
+def _refuse_overlaps(parts: tuple[SubRange, ...], place: tzinfo) -> None:
+    reached, last = None, ""
+    spans = [
+        (
+            part.start.resolve(0, place),
+            END_OF_TIME if part.end == NOW else part.end.resolve(0, place),
+            part.kind,
+        )
+        for part in parts
+    ]
+    for start, end, kind in sorted(span for span in spans if span[0] < span[1]):
+        if reached is not None and start < reached:
+            raise wrong(f"the sub-ranges {last} and {kind} overlap", "let one end where the other begins")
+        reached, last = end, kind
+
+
+# ---- ms.secondary.input
+
+
+def _read_filters(value: object) -> dict[str, re.Pattern[str]]:
+    if not isinstance(value, Mapping):
+        raise wrong("is not an object of fields and expressions", 'write {"state": "done|failed"}')
+    filters = {}
+    for name, expression in value.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what may mean something else in a later Python
+                filters[str(name)] = re.compile(expression)
+        except (re.error, TypeError, OverflowError, RecursionError):
+            raise wrong(f"{expression!r} is not a regular expression", "correct it, or escape it") from None
+    return filters
+
+
+class SecondaryInput(Part):
+    """A file whose records are units, or the one record that authenticates every request."""
+
+    path: Text
+    fields: tuple[Text, ...] = ()
+    filters: Annotated[dict[str, re.Pattern[str]], PlainValidator(_read_filters)] = Field(
+        default_factory=dict
+    )
+    category: Annotated[Literal["activation", "authentication"], word("activation", "authentication")] = (
+        "activation"
+    )
+
+
+# ---- all keys
+
+
+class Settings(EndpointKeys):
+    """A job's keys, read. Its representation names the keys that are set, and none of their values.
+
+    >>> Settings.model_validate({"ms.grace.period.days": "3"})
+    Settings(ms.grace.period.days)
+    >>> Settings.model_validate({"ms.grace.period.days": "3"}).grace == 3 * DAY
+    True
+    """
+
+    name: Text = Field(
+        "job",
+        alias="ms.job.name",
+        description="under which name the state is kept",
+    )
+    timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
+        _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
+    )
+    watermark: Annotated[tuple[Watermark, ...], AsList] = Field(
+        (),
+        alias="ms.watermark",
+        description=(
+            'a JSON list: `{"name","type":"datetime","range":{"from","to"}}` and/or '
+            '`{"name","type":"unit","units":…}`, at most one of each type'
+        ),
+    )
+    grace_days: Days | None = Field(
+        None, alias="ms.grace.period.days", description="whole days of 24 hours that are read again"
+    )
+    grace_period: Period | None = Field(
+        None,
+        alias="ms.grace.period",
+        description="the same as an ISO duration in days and time, such as `P3DT12H`",
+    )
+    abstinent_days: Days | None = Field(
+        None,
+        alias="ms.abstinent.period.days",
+        description="whole days of 24 hours in which a unit is left alone after its high watermark",
+    )
+    abstinent_period: Period | None = Field(
+        None, alias="ms.abstinent.period", description="the same as an ISO duration in days and time"
+    )
+    abstinent_mode: Annotated[Literal["reduce", "wait"], word("reduce", "wait")] = Field(
+        "reduce",
+        alias="ms.abstinent.mode",
+        description=(
+            "`reduce`: the range starts at the cut-off, and the plan shows what it leaves out; `wait`: "
+            "the unit waits, then reads everything since its high watermark"
+        ),
+    )
+    rounding: Annotated[Literal["form", "partition"], word("form", "partition")] = Field(
+        "form",
+        alias="ms.watermark.rounding",
+        description=(
+            "`form`: a duration in `from`/`to` is floored by the form of its text; `partition`: only "
+            "when the partition is weekly, monthly or yearly, otherwise hours and minutes stay"
+        ),
+    )
+    partition: Partitioning = Field(
+        Partitioning(),
+        alias="ms.work.unit.partition",
+        description="`none`, `hourly`, `daily`, `weekly`, `monthly`, `yearly`, or a composite of them",
+    )
+    partial_partition: Truth = Field(
+        default=True,
+        alias="ms.work.unit.partial.partition",
+        description="keep the incomplete partition at the end",
+    )
+    secondary_input: Annotated[tuple[SecondaryInput, ...], AsList] = Field(
+        (),
+        alias="ms.secondary.input",
+        description=(
+            'a JSON list of `{"path","fields","filters","category"}`: records that are units '
+            "(`activation`), or the one record that authenticates (`authentication`)"
+        ),
+    )
+    parallelism: Annotated[int, whole(-1, 5000)] = Field(
+        -1,
+        alias="ms.work.unit.parallelism.max",
+        description="most units planned in one run, oldest first; 0 is 500, −1 is unlimited",
+    )
+    min_units: Annotated[int, whole(0)] = Field(
+        0, alias="ms.work.unit.min.units", description="with fewer planned units the job fails"
+    )
+    min_records: Annotated[int, whole(0)] = Field(
+        0, alias="ms.work.unit.min.records", description="with fewer records a unit fails"
+    )
+    pacing_seconds: Annotated[int, whole(0, 31_536_000)] = Field(
+        0,
+        alias="ms.work.unit.pacing.seconds",
+        description="unit i starts no earlier than i times this after the plan",
+    )
+    backfill: Truth = Field(
+        default=False, alias="ms.backfill", description="ignore history: read everything again"
+    )
+    parameters: Annotated[tuple[Parameter, ...], AsList] = Field(
+        (),
+        alias="ms.parameters",
+        description="a JSON list that says what `{{name}}` in a query, path or URL stands for",
+    )
+
+    @field_validator("partition", mode="plain")
+    @classmethod
+    def _partitioning(cls, value: object, info: ValidationInfo) -> Partitioning:
+        return _read_partitioning(value, info.data.get("timezone", _UTC))
+
+    @field_validator("grace_period", "abstinent_period")
+    @classmethod
+    def _one_form(cls, value: int, info: ValidationInfo) -> int:
+        days = f"{info.field_name}".replace("period", "days")
+        if info.data.get(days) is not None:
+            key = cls.model_fields[days].alias
+            raise wrong(f"{key} is given, too", "keep one of the two forms")
+        return value
+
+    @field_validator("parameters")
+    @classmethod
+    def _known_watermarks(cls, value: tuple[Parameter, ...], info: ValidationInfo) -> tuple[Parameter, ...]:
+        names = [item.name for item in info.data.get("watermark", ()) if item.type == "datetime"] or [
+            "system"
+        ]
+        for parameter in value:
+            if (
+                parameter.watermark is not None
+                and parameter.watermark not in names
+                and "watermark" in info.data
+            ):
+                raise wrong(
+                    f"no watermark of type datetime is called {parameter.watermark!r}", f"write {names[0]}"
+                )
+        twice = [one.name for one in value if sum(each.name == one.name for each in value) > 1]
+        if twice:
+            raise wrong(f"{twice[0]!r} is named twice", "keep one of them")
+        return value
+
+    @property
+    def axis(self) -> DatetimeWatermark:
+        """The time axis."""
+        return next((item for item in self.watermark if item.type == "datetime"), DEFAULT_AXIS)
+
+    @property
+    def listed_units(self) -> tuple[Unit, ...] | None:
+        """The units that the job file lists; None if it lists none."""
+        return next((item.units for item in self.watermark if item.type == "unit"), None)
+
+    @property
+    def grace(self) -> int:
+        """The grace period in microseconds."""
+        return self.grace_period if self.grace_period is not None else (self.grace_days or 0) * DAY
+
+    @property
+    def abstinent(self) -> int:
+        """The abstinent period in microseconds."""
+        return (
+            self.abstinent_period if self.abstinent_period is not None else (self.abstinent_days or 0) * DAY
+        )
+
+    @property
+    def most_units(self) -> int | None:
+        """How many units a run may plan; None is all."""
+        return {-1: None, 0: 500}.get(self.parallelism, self.parallelism)
+
+    def __repr__(self) -> str:
+        given = (str(type(self).model_fields[name].alias) for name in sorted(self.model_fields_set))
+        return f"Settings({', '.join(given)})"
+
+    __str__ = __repr__
+
+
+_DEFAULTS_IN_WORDS: Final = {
+    "ms.job.name": "the name of the file",
+    "ms.timezone": "`UTC`",
+    "ms.work.unit.partition": "`none`",
+    "ms.grace.period.days": "`0`",
+    "ms.abstinent.period.days": "`0`",
+}
+
+KEYS: Final = {str(field.alias): field for field in Settings.model_fields.values()}
+"""Every key with its field."""
+
+
+def keys_table() -> str:
+    """The page of keys: a Markdown table of every key, its meaning and its default.
+
+    >>> keys_table().splitlines()[0]
+    '| key | meaning | default |'
+    """
+    lines = ["| key | meaning | default |", "|---|---|---|"]
+    for key in sorted(KEYS):
+        field = KEYS[key]
+        lines.append(f"| `{key}` | {field.description} | {_default_text(key, field.default)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default_text(key: str, default: object) -> str:
+    if key in _DEFAULTS_IN_WORDS:
+        return _DEFAULTS_IN_WORDS[key]
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{default}`" if isinstance(default, (int, str)) else ""

@@ -1,0 +1,198 @@
+"""How ``{{name}}`` in a query, a path or a URL gets its value from the range and the unit.
+
+``{{low}}``, ``{{high}}`` and the fields of the unit are always there, times as ISO 8601 in UTC. A parameter
+gives one of them another name or another form. Patterns are those of Java, because job files have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, tzinfo
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.key_values import Part, Text, reading, word, wrong
+from slackwater.ingest.jobfile.zones import zone
+from slackwater.ingest.plan.units import Unit, value_text
+from slackwater.time import MILLISECOND, SECOND, format_instant, to_datetime
+
+_NAME: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
+_FORMATS: Final = ("datetime", "epoch-second", "epoch-millisecond")
+_PAGES: Final = {"session", "pagestart", "pagesize", "pageno"}
+_FIELDS: Final[dict[str, Callable[[datetime], int | str]]] = {
+    "y": lambda at: at.year,
+    "M": lambda at: at.month,
+    "d": lambda at: at.day,
+    "D": lambda at: at.timetuple().tm_yday,
+    "H": lambda at: at.hour,
+    "h": lambda at: (at.hour - 1) % 12 + 1,
+    "m": lambda at: at.minute,
+    "s": lambda at: at.second,
+    "S": lambda at: f"{at.microsecond:06}",
+    "a": lambda at: "AM" if at.hour < 12 else "PM",
+    "Z": lambda at: at.strftime("%z")[:5],
+    "X": lambda at: at.strftime("%z")[:5] if at.utcoffset() else "Z",
+}
+"""The letters of a pattern: a number, which is filled up with zeros, or text."""
+
+
+def _spelling(value: object) -> object:
+    return value.replace("epoc-", "epoch-") if isinstance(value, str) else value
+
+
+class Parameter(Part):
+    """One entry of ``ms.parameters``.
+
+    >>> Parameter.model_validate({"name": "since", "type": "watermark", "value": "low"}).format
+    'epoch-millisecond'
+    """
+
+    name: Text
+    type: Literal["watermark", "unit", "list"] = "list"
+    value: Any = Field(default=None, validate_default=True)
+    watermark: Text | None = None
+    format: Annotated[
+        Literal["datetime", "epoch-second", "epoch-millisecond"], word(*_FORMATS), BeforeValidator(_spelling)
+    ] = "epoch-millisecond"
+    pattern: Text | None = None
+    timezone: Annotated[tzinfo | None, PlainValidator(reading(zone))] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pattern_means_datetime(cls, data: object) -> object:
+        if isinstance(data, Mapping) and "pattern" in data and "format" not in data:
+            return {**data, "format": "datetime"}
+        return data
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _known_type(cls, value: object) -> object:
+        text = value.strip().lower() if isinstance(value, str) else value
+        if isinstance(text, str) and text in _PAGES:
+            raise wrong("belongs to pagination", "set ms.source.http.pagination instead")
+        if not isinstance(text, str) or text not in {"watermark", "unit", "list", "primitive"}:
+            raise wrong("is not a type of parameter", "write watermark, unit or list")
+        return "list" if text == "primitive" else text
+
+    @field_validator("value")
+    @classmethod
+    def _fitting_value(cls, value: object, info: ValidationInfo) -> object:
+        match info.data.get("type"):
+            case "watermark":
+                if not isinstance(value, str) or value.strip().lower() not in {"low", "high"}:
+                    raise wrong("is neither low nor high", "write low or high")
+                return value.strip().lower()
+            case "unit":
+                if value is not None and not isinstance(value, str):
+                    raise wrong("is not the name of a field of the unit", "write its name")
+                return value or info.data.get("name")
+            case "list":
+                if value is None or isinstance(value, (list, dict)):
+                    raise wrong("is not text, a number or a truth value", "write what {{name}} stands for")
+        return value
+
+    @field_validator("pattern")
+    @classmethod
+    def _readable_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                format_pattern(pattern, to_datetime(0))
+            except InvalidArgument as error:
+                raise wrong(error.reason, error.fix or "correct it") from None
+        return pattern
+
+
+def format_pattern(pattern: str, at: datetime) -> str:
+    """A time in a Java pattern.
+
+    >>> from datetime import UTC
+    >>> format_pattern("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", datetime(2020, 1, 31, 10, 30, 5, 250_000, UTC))
+    '2020-01-31T10:30:05.250Z'
+    """
+    written = ""
+    position = 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            raise InvalidArgument("pattern", pattern, "has a quote without its pair", fix="write '' for one")
+        text, letter = token[0], token[1]
+        if letter is None:
+            quoted = text.startswith("'")
+            written += "'" if text == "''" else text[1:-1].replace("''", "'") if quoted else text
+        elif letter not in _FIELDS:
+            fix = f"use the letters {', '.join(_FIELDS)}, and put other text into single quotes"
+            raise InvalidArgument("pattern", pattern, f"the letter {letter!r} is not known here", fix=fix)
+        else:
+            field = _FIELDS[letter](at)
+            if letter == "S":
+                written += str(field).ljust(len(text), "0")[: len(text)]
+            elif letter == "y" and len(text) == 2:
+                written += f"{at.year % 100:02}"
+            else:
+                written += str(field).zfill(len(text)) if isinstance(field, int) else field
+        position = token.end()
+    return written
+
+
+def parameter_values(
+    parameters: Iterable[Parameter], low: int, high: int, unit: Unit, place: tzinfo
+) -> dict[str, str]:
+    """What every name stands for in one work unit.
+
+    >>> since = Parameter(name="since", type="watermark", value="low", format="epoch-second")
+    >>> from slackwater.ingest.plan.units import unit_of
+    >>> parameter_values([since], 0, 5_000_000, unit_of({"id": "a"}), zone("Z"))
+    {'low': '1970-01-01T00:00:00Z', 'high': '1970-01-01T00:00:05Z', 'id': 'a', 'since': '0'}
+    """
+    fields = {name: value or "" for name, value in unit.values}
+    values = {"low": format_instant(low), "high": format_instant(high), **fields}
+    for parameter in parameters:
+        if parameter.type == "watermark":
+            at = low if parameter.value == "low" else high
+            values[parameter.name] = _time_text(parameter, at, parameter.timezone or place)
+        elif parameter.type == "unit":
+            values[parameter.name] = fields[parameter.value]
+        else:
+            values[parameter.name] = value_text(parameter.value) or ""
+    return values
+
+
+def _time_text(parameter: Parameter, at: int, place: tzinfo) -> str:
+    if parameter.format == "epoch-second":
+        return str(at // SECOND)
+    if parameter.format == "epoch-millisecond":
+        return str(at // MILLISECOND)
+    return format_pattern(parameter.pattern or "yyyy-MM-dd'T'HH:mm:ssX", to_datetime(at).astimezone(place))
+
+
+def fill_in(text: str, values: Mapping[str, str], *, quote: Callable[[str], str] = str) -> str:
+    """``text`` with every ``{{name}}`` replaced by its value, written by ``quote``.
+
+    >>> fill_in("day={{ day }}/x", {"day": "2020"})
+    'day=2020/x'
+    >>> fill_in("{{dya}}", {"day": "2020"})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: name = 'dya': nothing is called so; use one of day, or add it to \
+ms.parameters
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
+            raise InvalidArgument("name", found[1], "nothing is called so", fix=fix)
+        return quote(values[found[1]])
+
+    return _NAME.sub(replace, text)
+
+
+def names_in(text: str) -> set[str]:
+    """The names that ``text`` asks for.
+
+    >>> names_in("{{low}} and {{low}}")
+    {'low'}
+    """
+    return set(_NAME.findall(text))

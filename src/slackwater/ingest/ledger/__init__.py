@@ -1,0 +1,1 @@
+"""The ledger: runs, high watermarks and intents in the metadata store."""

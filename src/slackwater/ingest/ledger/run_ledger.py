@@ -1,0 +1,403 @@
+"""Runs of a job in the metadata store: one at a time, every outcome on record, and what can be undone.
+
+A run holds a lease. It is a hint, so whatever a run records is recorded only while the lease is its own, in
+the same transaction: a process that stood still and was replaced can change no high watermark any more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.ledger.intents import forget, intend
+from slackwater.ingest.ledger.progress_ledger import record_success
+from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.metadata.leases import Lease, Leases
+from slackwater.metadata.store import MetadataStore, open_store, schema_version
+from slackwater.metadata.store_schema import high_watermarks, leases, outcomes, runs
+from slackwater.sql.database import database, shown
+from slackwater.time import SECOND
+from slackwater.time import now as wall_clock
+
+RunState = Literal["running", "succeeded", "failed", "interrupted"]
+
+_LASTING: Final = 30 * SECOND
+_BEAT: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one unit: its range, what was read, how long it took, and why it failed if it did.
+
+    >>> Outcome(0, 0, "{}", 0, 10, "succeeded", 3, 120, 5, 7).error is None
+    True
+    """
+
+    number: int
+    start: int
+    unit: str
+    low: int
+    high: int
+    state: Literal["succeeded", "failed", "interrupted"]
+    rows: int
+    bytes: int
+    started_at: int
+    ended_at: int
+    error: str | None = None
+    drift: str | None = None
+    """How the columns that were read differed from those of the target, where the job allows it."""
+    without_time: int | None = None
+    """Rows that were read and lie in no range; None where the source itself picks rows by their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as the store keeps it.
+
+    >>> RunRecord("a", "orders", "system", 5, None, "running").ended_at is None
+    True
+    """
+
+    id: str
+    job: str
+    watermark: str
+    started_at: int
+    ended_at: int | None
+    state: RunState
+
+
+class JobLease:
+    """The right to run a job or to change its history; refused while somebody else has it.
+
+    The lease of a process of this machine that is no longer there is taken over at once, any other when
+    it has expired.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     with JobLease(store, "orders"):
+    ...         try:
+    ...             JobLease(store, "orders")
+    ...         except AlreadyRunning as error:
+    ...             print(error.job)
+    orders
+    """
+
+    def __init__(self, store: MetadataStore, job: str, *, clock: Callable[[], int] = wall_clock) -> None:
+        self.job = job
+        self._leases = Leases(store, clock=clock)
+        self._name = f"ingest {job}"
+        self._owner = f"{_place()} process {os.getpid()} run {uuid.uuid4().hex}"
+        self._lease = self._acquired()
+        self._stop = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name=self._name, daemon=True)
+        self._beating.start()
+
+    def _acquired(self) -> Lease:
+        found = self._leases.acquire(self._name, self._owner, lasting=_LASTING)
+        if found is None:
+            holders = [lease for lease in self._leases.held(self._name) if lease.name == self._name]
+            for holder in holders:
+                if _is_dead(holder.owner):
+                    self._leases.release(holder)
+            found = self._leases.acquire(self._name, self._owner, lasting=_LASTING)
+            if found is None:
+                raise AlreadyRunning(self.job, holders[0].owner if holders else "another process")
+        return found
+
+    def _beat(self) -> None:
+        while not self._stop.wait(_BEAT):
+            renewed = self._leases.renew(self._lease, lasting=_LASTING)
+            if renewed is None:
+                return
+            self._lease = renewed
+
+    def check(self, connection: Connection) -> None:
+        """Refuse to go on if the lease is somebody else's; it stays ours until the transaction ends."""
+        holder = sql.select(leases.c.owner).where(leases.c.name == self._name).with_for_update()
+        if connection.execute(holder).scalar() != self._owner:
+            raise RunReplaced(self.job)
+
+    def __enter__(self) -> JobLease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._beating.join()
+        self._leases.release(self._lease)
+
+
+class Run:
+    """One run of a job: recorded when it begins, for every unit, and when it ends.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     with JobLease(store, "orders") as lease:
+    ...         run = Run(store, lease, "system")
+    ...         run.record(WorkUnit(0, 10, WHOLE, 0), Outcome(0, 0, "{}", 0, 10, "succeeded", 3, 120, 5, 7))
+    ...         run.end("succeeded")
+    ...     [(each.state, len(outcomes_of(store, each.id))) for each in list_runs(store, "orders")]
+    [('succeeded', 1)]
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        lease: JobLease,
+        watermark: str,
+        *,
+        clock: Callable[[], int] = wall_clock,
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self._store = store
+        self._lease = lease
+        self._watermark = watermark
+        self._clock = clock
+        left = runs.update().where(runs.c.job == lease.job, runs.c.state == "running")
+        entry = {"job": lease.job, "watermark": watermark, "started_at": clock(), "state": "running"}
+
+        def work(connection: Connection) -> None:
+            lease.check(connection)
+            connection.execute(left.values(state="interrupted"))
+            connection.execute(runs.insert().values(id=self.id, **entry))
+
+        store.write(work)
+
+    def check(self) -> None:
+        """Refuse to go on if another run has taken over."""
+        self._store.read(self._lease.check)
+
+    def intend(self, work: WorkUnit, number: int) -> None:
+        """Put on record that a unit is about to be appended under a number, while the run is ours."""
+
+        def kept(connection: Connection) -> None:
+            self._lease.check(connection)
+            intend(connection, self._lease.job, self._watermark, work, number)
+
+        self._store.write(kept, repeatable=True)
+
+    def record(self, work: WorkUnit, outcome: Outcome, high: int | None = None) -> None:
+        """Keep an outcome, and with a success move the high watermark up to ``high`` in the same transaction.
+
+        Without ``high`` that is the end of the partition; one that is not behind the start moves nothing,
+        because nothing was seen. A success may be recorded again: it is kept once.
+        """
+
+        def kept(connection: Connection) -> None:
+            self._lease.check(connection)
+            same = (outcomes.c.run == self.id, outcomes.c.number == outcome.number)
+            connection.execute(outcomes.delete().where(*same))
+            connection.execute(outcomes.insert().values(run=self.id, **asdict(outcome)))
+            if outcome.state == "succeeded" and (high is None or high > work.start):
+                record_success(connection, self._lease.job, self._watermark, work, high)
+                forget(connection, self._lease.job, self._watermark, work.unit.key, work.start)
+
+        self._store.write(kept, repeatable=True)
+
+    def end(self, state: RunState) -> None:
+        """Record how the run ended."""
+        ended = runs.update().where(runs.c.id == self.id).values(state=state, ended_at=self._clock())
+        self._store.write(lambda connection: connection.execute(ended), repeatable=True)
+
+
+# ---- looking back
+
+
+def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRecord]:
+    """The newest runs of a job, the newest first.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     list_runs(store, "orders")
+    []
+    """
+    query = sql.select(runs).where(runs.c.job == job).order_by(runs.c.started_at.desc(), runs.c.id)
+    found = store.read(lambda connection: connection.execute(query.limit(limit)).all())
+    return [RunRecord(*row) for row in found]
+
+
+def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
+    """The run of a job that has an id; None if there is none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     find_run(store, "orders", "no such run") is None
+    True
+    """
+    query = sql.select(runs).where(runs.c.job == job, runs.c.id == run)
+    found = store.read(lambda connection: connection.execute(query).first())
+    return None if found is None else RunRecord(*found)
+
+
+def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
+    """The outcomes of a run, in the order of its plan.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     outcomes_of(store, "no such run")
+    []
+    """
+    columns = [column for column in outcomes.c if column.name != "run"]
+    query = sql.select(*columns).where(outcomes.c.run == run).order_by(outcomes.c.number)
+    return [Outcome(*row) for row in store.read(lambda connection: connection.execute(query).all())]
+
+
+def failed_units(store: MetadataStore, job: str, watermark: str) -> set[tuple[int, str]]:
+    """The units whose newest outcome on record is a failure, as (start of the partition, key of the unit).
+
+    A unit that somebody stopped is as it was before.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     failed_units(store, "orders", "system")
+    set()
+    """
+    query = (
+        sql.select(outcomes.c.start, outcomes.c.unit, outcomes.c.state)
+        .join(runs, runs.c.id == outcomes.c.run)
+        .where(runs.c.job == job, runs.c.watermark == watermark, outcomes.c.state != "interrupted")
+        .order_by(outcomes.c.ended_at, runs.c.started_at)
+    )
+
+    def found(connection: Connection) -> list[tuple[int, str, str]]:
+        # who only looks may look at a store in which nothing was run yet
+        there = sql.inspect(connection).has_table(outcomes.name)
+        return [(start, unit, state) for start, unit, state in connection.execute(query)] if there else []
+
+    rows = store.read(found)
+    newest = {(start, unit): state for start, unit, state in rows}
+    return {place for place, state in newest.items() if state == "failed"}
+
+
+def prune_runs(store: MetadataStore, job: str, *, before: int) -> int:
+    """Forget the runs that ended before an instant, and their outcomes; how many. High watermarks stay.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     prune_runs(store, "orders", before=0)
+    0
+    """
+    old = (runs.c.job == job, runs.c.state != "running", runs.c.started_at < before)
+    gone = runs.delete().where(*old, sql.func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
+    return store.write(lambda connection: connection.execute(gone).rowcount)
+
+
+def reset_history(
+    store: MetadataStore, job: str, watermark: str, *, unit: str | None = None, since: int | None = None
+) -> int:
+    """Forget how far a job was read, so that it is read again; how many high watermarks changed.
+
+    ``unit`` is the key of one unit; what was read before ``since`` stays read. Refused while the job runs.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.metadata.store import open_store
+    >>> from slackwater.ingest.ledger.progress_ledger import read_history
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     for work in (WorkUnit(0, 20, WHOLE, 0), WorkUnit(20, 40, WHOLE, 20)):
+    ...         store.write(lambda connection: record_success(connection, "orders", "system", work))
+    ...     print(reset_history(store, "orders", "system", since=15))
+    ...     list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
+    2
+    [(0, '{}', 15)]
+    """
+    table = high_watermarks
+    chosen = [table.c.job == job, table.c.watermark == watermark]
+    if unit is not None:
+        chosen.append(table.c.unit == unit)
+
+    def work(connection: Connection) -> int:
+        lease.check(connection)
+        forget(connection, job, watermark, unit, None)
+        if since is None:
+            return connection.execute(table.delete().where(*chosen)).rowcount
+        gone = connection.execute(table.delete().where(*chosen, table.c.start >= since)).rowcount
+        lowered = table.update().where(*chosen, table.c.high > since).values(high=since)
+        return gone + connection.execute(lowered).rowcount
+
+    with JobLease(store, job) as lease:
+        return store.write(work)
+
+
+# ---- stores that are left as they are
+
+
+def store_exists(url: str) -> bool:
+    """Whether there is a database at an address; a file in a folder that is not there is an error.
+
+    >>> store_exists("sqlite:////no-such-store.db")
+    False
+    """
+    address = database(url)
+    if address.get_backend_name() != "sqlite":
+        return True
+    file = Path(str(address.database))
+    if not file.parent.is_dir():
+        reason, fix = "its folder does not exist", "correct it, or make the folder"
+        raise InvalidArgument("state", shown(address), reason, fix=fix)
+    return file.exists()
+
+
+def existing_store(url: str) -> MetadataStore:
+    """The store at an address; one that no run has made yet is not made here either.
+
+    >>> existing_store("sqlite:////no-such-store.db")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: state = 'sqlite:////no-such-store.db': does not exist; correct it, \
+or run the job first
+    """
+    fix = "correct it, or run the job first"
+    if not store_exists(url):
+        raise InvalidArgument("state", shown(database(url)), "does not exist", fix=fix)
+    with open_store(url, upgrade=False) as store:
+        if store.read(schema_version) is None:
+            raise InvalidArgument("state", shown(store.url), "holds no store", fix=fix)
+    return open_store(url)
+
+
+# ---- who is alive
+
+
+def _place() -> str:
+    """This machine, as long as it runs, and the processes that can be seen here; empty where unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = Path("/proc/self/ns/pid").readlink().name
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()} {boot} {space}"
+
+
+def _is_dead(owner: str) -> bool:
+    """Whether the owner was a process that could be seen here if it still ran."""
+    place, _, rest = owner.partition(" process ")
+    if place != _place() or " " not in place:
+        return False
+    try:
+        os.kill(int(rest.split(" ")[0]), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, ValueError):
+        return False
+    return False

@@ -1,0 +1,1 @@
+"""The planner: which ranges of which units to read. Pure Python."""

@@ -1,0 +1,135 @@
+"""A plan as others take it: as JSON, and as stretches of time by what happens to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from slackwater.ingest.plan.planner import SKIP_REASONS, Plan, SkippedUnit, WorkUnit
+from slackwater.time import Range, format_instant
+
+Fate = Literal["new", "again", "read", "waits", "later", "left out"]
+FATES: Final[dict[str, str]] = {
+    "new": "read for the first time",
+    "again": "read again",
+    "read": "read before",
+    "waits": "waits for its abstinent period",
+    "later": "left to a later run",
+    "left out": "left out",
+}
+"""What happens to a stretch of time, in words."""
+OMISSIONS: Final = {
+    "gap": "in no sub-range of ms.work.unit.partition",
+    "incomplete": "an incomplete partition, and ms.work.unit.partial.partition is false",
+}
+"""Why no partition covers a stretch of time, in words."""
+_UNREAD: Final[dict[str, Fate]] = {"parallelism": "later", "left-out": "left out"}
+"""What happens to the rest of a unit that does not run, where it does not wait."""
+
+
+def warnings_of(plan: Plan) -> list[str]:
+    """What a plan does as it was told, and probably should not.
+
+    >>> from slackwater.ingest import WHOLE, WorkUnit
+    >>> from slackwater.ingest.plan.planner import SkippedUnit
+    >>> again, new = WorkUnit(0, 10, WHOLE, 5, 10, 5), SkippedUnit(10, 20, WHOLE, None, None, "parallelism")
+    >>> print(*warnings_of(Plan("j", "system", 20, 0, 20, [again], [new], (), 5)))
+    the run has room for nothing but what was read before, and units with something new (1) wait for ever; \
+raise ms.work.unit.parallelism.max, or shorten the grace period
+    """
+    waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]
+    if not waiting or any(work.previous is None or work.previous < work.end for work in plan.units):
+        return []
+    told = f"units with something new ({len(waiting)}) wait for ever"
+    fix = "raise ms.work.unit.parallelism.max, or shorten the grace period"
+    return [f"the run has room for nothing but what was read before, and {told}; {fix}"]
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """Everything a plan says, with times as ISO 8601.
+
+    >>> from slackwater.ingest import History, parse_job, plan
+    >>> shown = plan_as_json(plan(parse_job({}), History(), 1_577_836_800_000_000))
+    >>> shown["units"][0]["high"], shown["skipped"]
+    ('2020-01-01T00:00:00Z', [])
+    """
+    return {
+        "job": plan.job,
+        "watermark": plan.watermark,
+        "now": format_instant(plan.now),
+        "from": format_instant(plan.start),
+        "to": format_instant(plan.end),
+        "overall_cut_off": _time(plan.overall),
+        "units": [_unit(plan, index, work) for index, work in enumerate(plan.units)],
+        "skipped": [_skipped(unit) for unit in plan.skipped],
+        "left_out": [
+            {
+                "from": format_instant(each.start),
+                "to": format_instant(each.end),
+                "reason": each.reason,
+                "why": OMISSIONS[each.reason],
+            }
+            for each in plan.omissions
+        ],
+        "warnings": warnings_of(plan),
+    }
+
+
+def _unit(plan: Plan, index: int, work: WorkUnit) -> dict[str, Any]:
+    return {
+        "unit": work.unit.as_dict(),
+        "low": format_instant(work.low),
+        "high": format_instant(work.high),
+        "partition": [format_instant(work.start), format_instant(work.end)],
+        "high_watermark": _time(work.previous),
+        "own_cut_off": _time(work.own),
+        "left_out": _range(work.left_out),
+        "not_before": format_instant(plan.not_before(index)),
+    }
+
+
+def _skipped(unit: SkippedUnit) -> dict[str, Any]:
+    return {
+        "unit": unit.unit.as_dict(),
+        "partition": [format_instant(unit.start), format_instant(unit.end)],
+        "high_watermark": _time(unit.previous),
+        "own_cut_off": _time(unit.own),
+        "unread": _range(unit.unread),
+        "reason": unit.reason,
+        "why": SKIP_REASONS[unit.reason],
+    }
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
+def _range(stretch: Range | None) -> list[str] | None:
+    return None if stretch is None else [format_instant(stretch.start), format_instant(stretch.end)]
+
+
+def stretches(plan: Plan) -> Counter[tuple[int, int, str]]:
+    """What happens to which stretch of time, and for how many units.
+
+    >>> from slackwater.ingest import WHOLE, WorkUnit
+    >>> work = WorkUnit(0, 20, WHOLE, 5, 10, 5)
+    >>> sorted(stretches(Plan("j", "system", 20, 0, 20, [work], [], (), 5)).items())
+    [((0, 5, 'read'), 1), ((5, 10, 'again'), 1), ((10, 20, 'new'), 1)]
+    """
+    return Counter(each for each in _stretches(plan) if each[0] < each[1])
+
+
+def _stretches(plan: Plan) -> Iterator[tuple[int, int, Fate]]:
+    for work in plan.units:
+        reached = work.start if work.previous is None else min(max(work.start, work.previous), work.end)
+        yield work.start, min(reached, work.low), "read"
+        yield reached, work.low, "left out"
+        yield work.low, reached, "again"
+        yield max(work.low, reached), work.end, "new"
+    for unit in plan.skipped:
+        reached = unit.start if unit.previous is None else min(max(unit.start, unit.previous), unit.end)
+        yield unit.start, reached, "read"
+        yield reached, unit.end, _UNREAD.get(unit.reason, "waits")
+    for omission in plan.omissions:
+        yield omission.start, omission.end, "left out"

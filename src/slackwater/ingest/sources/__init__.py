@@ -1,0 +1,1 @@
+"""Sources: databases, files and HTTP APIs."""

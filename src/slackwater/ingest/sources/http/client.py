@@ -1,0 +1,275 @@
+"""Sending a request until a whole answer is there: pace, patience, and where to stop.
+
+What can pass is tried again: too many requests, trouble of the server, time-outs, broken connections and
+broken answers, each time after a longer wait, or after the one that the server asks for. What cannot pass
+fails at once. Clock, sleep and chance are given, so that tests need not wait.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from functools import cache
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import httpx
+
+from slackwater.ingest.jobfile.references import Secrets
+from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, BrokenAnswer, RequestFailed
+from slackwater.ingest.sources.http.requests import Request, credentials_of
+from slackwater.time import SECOND, instant
+from slackwater.time import now as wall_clock
+
+_MEGABYTE: Final = 1_000_000
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_SHOWN_OF_BODY: Final = 200
+_LOOKED_AT: Final = 65_536
+_MOST_REDIRECTS: Final = 5
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_HOPELESS: Final = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+_FIXES: Final = {
+    401: "check the credentials, ms.source.http.authentication",
+    403: "check the credentials, and what they are allowed to see",
+    404: "check ms.source.url",
+    413: "ask for smaller pages",
+    429: "lower ms.source.http.requests.per.minute",
+}
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient a client is: attempts, waits, pace, and how much of an answer it takes."""
+
+    attempts: int = 5
+    wait_seconds: float = 1
+    longest_seconds: float = 300
+    statuses: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+    timeout_seconds: float = 30
+    interval_seconds: float = 0
+    """Between the starts of two requests."""
+    largest_megabytes: int = 64
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: httpx.Headers = field(repr=False)
+    body: bytes = field(repr=False)
+    charset: str | None = None
+
+
+class Client:
+    """Sends requests, one after the other.
+
+    >>> from http.server import BaseHTTPRequestHandler, HTTPServer
+    >>> from threading import Thread
+    >>> class Handler(BaseHTTPRequestHandler):
+    ...     def do_GET(self):
+    ...         self.send_response(200)
+    ...         self.end_headers()
+    ...         self.wfile.write(b"[7]")
+    ...
+    ...     def log_message(self, *_):
+    ...         pass
+    >>> with HTTPServer(("127.0.0.1", 0), Handler) as server, Client(Policy()) as client:
+    ...     Thread(target=server.handle_request).start()
+    ...     request = Request("GET", f"http://127.0.0.1:{server.server_port}/")
+    ...     client.send(request, lambda answer: answer.body)
+    b'[7]'
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        secrets: Secrets | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        wall: Callable[[], int] = wall_clock,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._policy = policy
+        self._secrets = Secrets() if secrets is None else secrets
+        self._clock, self._sleep, self._wall, self._chance = clock, sleep, wall, chance
+        self._next_start = clock()
+        self._http = httpx.Client(timeout=policy.timeout_seconds, headers=_OWN_HEADERS, verify=_trusted())
+
+    def __enter__(self) -> Self:
+        self._http.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.__exit__(kind, error, trace)
+
+    def send(self, request: Request, read: Callable[[Answer], Result]) -> Result:
+        """What ``read`` makes of the answer; if it finds a broken one, that is an attempt like any other."""
+        secrets = Secrets({**credentials_of(request), **self._secrets.values})
+        last = self._policy.attempts
+        for attempt in range(1, last + 1):
+            asked_for = 0.0
+            status = None
+            try:
+                answer = self._exchange(request, secrets)
+                if answer.status < 300:
+                    return read(answer)
+                status = answer.status
+                trouble = f"answered {_named(answer, secrets)}"
+                if status not in self._policy.statuses:
+                    fix = _FIXES.get(status, "correct the request")
+                    raise RequestFailed(secrets.mask(f"{request.shown} {trouble}; {fix}"), status)
+                asked_for = self._asked_for(answer)
+            except BadAnswer as error:
+                raise BadAnswer(secrets.mask(f"{request.shown}: {error.message}")) from None
+            except BrokenAnswer as error:
+                trouble = f"gave {error.message}"
+            except _HOPELESS as error:
+                raise RequestFailed(secrets.mask(f"{request.shown} cannot be sent: {error}")) from None
+            except httpx.HTTPError as error:
+                trouble = f"failed: {_worded(error, self._policy)}"
+            fix = _FIXES.get(status or 0, "run the job again: what failed is planned again")
+            if attempt == last:
+                tried = "" if last == 1 else f", {last} times"
+                raise RequestFailed(secrets.mask(f"{request.shown} {trouble}{tried}; {fix}"), status)
+            if asked_for > self._policy.longest_seconds:
+                reason = f"{trouble}, and asks to wait for {asked_for:.0f} seconds; {fix}"
+                raise RequestFailed(secrets.mask(f"{request.shown} {reason}"), status)
+            self._sleep(max(asked_for, self._back_off(attempt)))
+        raise AssertionError("a client has at least one attempt")
+
+    def _exchange(self, request: Request, secrets: Secrets) -> Answer:
+        for _ in range(_MOST_REDIRECTS):
+            answer = self._once(request)
+            if answer.status not in _REDIRECTS:
+                return answer
+            request = self._redirected(request, answer, secrets)
+        reason = f"was redirected {_MOST_REDIRECTS} times; check ms.source.url"
+        raise RequestFailed(secrets.mask(f"{request.shown} {reason}"))
+
+    def _once(self, request: Request) -> Answer:
+        now = self._clock()
+        if now < self._next_start:
+            self._sleep(self._next_start - now)
+        started = max(now, self._next_start)
+        self._next_start = started + self._policy.interval_seconds
+        content = None if request.body is None else request.body.encode()
+        with self._http.stream(
+            request.method, request.url, headers=dict(request.headers), content=content
+        ) as response:
+            return Answer(
+                response.status_code, response.headers, self._body(response), response.charset_encoding
+            )
+
+    def _body(self, response: httpx.Response) -> bytes:
+        """The body, unless it takes too long as a whole (httpx looks at each piece), or grows too large."""
+        deadline = self._clock() + self._policy.timeout_seconds
+        largest = self._policy.largest_megabytes
+        unpacked = _Unpacking(response.headers.get("content-encoding", ""))
+        body = bytearray()
+        for piece in response.iter_raw():
+            body += unpacked.more(piece, largest * _MEGABYTE + 1 - len(body))
+            if len(body) > largest * _MEGABYTE:
+                raise BadAnswer(
+                    f"the answer is larger than {largest} megabytes; ask for smaller pages, "
+                    f"or raise ms.source.http.answer.megabytes"
+                )
+            if self._clock() > deadline:
+                raise httpx.ReadTimeout("the answer came too slowly")
+        unpacked.end()
+        return bytes(body)
+
+    def _redirected(self, request: Request, answer: Answer, secrets: Secrets) -> Request:
+        link = answer.headers.get("location", "")
+        try:
+            near = bool(link) and request.is_near(link)
+        except httpx.InvalidURL:
+            near = False
+        if not near:
+            raise BadPages(
+                secrets.mask(
+                    f"{request.shown} is redirected to another server, to which credentials are not sent; "
+                    f"write the address of that server into ms.source.url, if it is the right one"
+                )
+            )
+        if request.method != "GET" and answer.status not in (307, 308):
+            raise RequestFailed(
+                secrets.mask(
+                    f"{request.shown} is redirected with {answer.status}, which would make a GET of it; "
+                    f"write the address it is redirected to into ms.source.url"
+                ),
+                answer.status,
+            )
+        return request.at(link)
+
+    def _back_off(self, attempt: int) -> float:
+        """Twice as long each time, and half of it by chance, so that many clients do not come at once."""
+        wait = min(self._policy.wait_seconds * 2.0 ** (attempt - 1), self._policy.longest_seconds)
+        return wait * (0.5 + self._chance() / 2)
+
+    def _asked_for(self, answer: Answer) -> float:
+        """How long the server asks to wait: Retry-After in seconds, or as a date."""
+        text = answer.headers.get("retry-after", "").strip()
+        if text.isdecimal():
+            return float(text)
+        try:
+            return max(0.0, (instant(parsedate_to_datetime(text)) - self._wall()) / SECOND)
+        except (TypeError, ValueError):
+            return 0.0
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom to believe; reading all certificates takes longer than many a request."""
+    return httpx.create_ssl_context()
+
+
+class _Unpacking:
+    """Unpacks a body as it comes, no more of it than is wanted, and notices if its end is missing."""
+
+    def __init__(self, encoding: str) -> None:
+        if encoding.lower() not in ("", "identity", "gzip", "x-gzip"):
+            raise BadAnswer(f"the answer is packed as {encoding!r}, and gzip was asked for")
+        self._packed = zlib.decompressobj(_GZIP) if "gzip" in encoding.lower() else None
+        self._begun = False
+
+    def more(self, piece: bytes, most: int) -> bytes:
+        self._begun = True
+        if self._packed is None:
+            return piece
+        try:
+            return self._packed.decompress(piece, most)
+        except zlib.error as error:
+            raise BrokenAnswer(f"an answer that is not gzip: {error}") from None
+
+    def end(self) -> None:
+        if self._begun and self._packed is not None and not self._packed.eof:
+            raise BrokenAnswer("an answer whose end is missing")
+
+
+def _named(answer: Answer, secrets: Secrets) -> str:
+    """The status and the start of the body, which is cut after secrets are gone: no half of one stays."""
+    phrase = httpx.codes.get_reason_phrase(answer.status)
+    start = secrets.mask(answer.body[:_LOOKED_AT].decode(errors="replace"))
+    text = " ".join("".join(each if each.isprintable() else " " for each in start).split())
+    shown = f": {text[:_SHOWN_OF_BODY]}" if text else ""
+    return f"{answer.status} {phrase}".strip() + shown
+
+
+def _worded(error: httpx.HTTPError, policy: Policy) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer within {policy.timeout_seconds:g} seconds"
+    return f"{error}".lower() or type(error).__name__
+
+
+_OWN_HEADERS: Final = {"User-Agent": "slackwater", "Accept": "*/*", "Accept-Encoding": "gzip"}

@@ -1,0 +1,210 @@
+"""The keys of an HTTP source: what is asked, how pages follow each other, and how patient a job is."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+
+from slackwater.ingest.jobfile.key_values import AsObject, Part, Text, whole, word, wrong
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_NEEDED: Final = {
+    "bearer": ("token",),
+    "basic": ("user", "password"),
+    "header": ("name", "value"),
+    "query": ("name", "value"),
+}
+
+
+class Pagination(Part):
+    """How an HTTP API gives its pages: by number, by offset, by a cursor in the answer, or by a link."""
+
+    type: Annotated[Literal["page", "offset", "cursor", "link"], word("page", "offset", "cursor", "link")]
+    parameter: Text | None = None
+    """What takes the page, the offset or the cursor; without it, it is called as the type."""
+    place: Annotated[Literal["query", "body"], word("query", "body")] = "query"
+    """Where the parameters are: in the query, or in a body of JSON."""
+    size_parameter: Text | None = None
+    size: Annotated[int | None, whole(1)] = None
+    first: Annotated[int | None, whole(0)] = None
+    """The number of the first page (1), or the first offset (0)."""
+    cursor: Text | None = None
+    """Where the answer has the next cursor, or the next link: names, with dots between them."""
+    end: Annotated[Literal["empty", "short", "missing"], word("empty", "short", "missing")] = "empty"
+    """The last page: the one before an empty page, a page of less than ``size``, the one before a 404."""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        numbered = self.type in ("page", "offset")
+        if self.type == "cursor" and self.cursor is None:
+            raise wrong("has no 'cursor'", "say where the answer has the next cursor, such as meta.next")
+        if numbered and self.cursor is not None:
+            raise wrong("'cursor' is not known here", 'leave it out, or write "type": "cursor"')
+        if not numbered and (self.first is not None or self.end != "empty"):
+            raise wrong(
+                "'first' and 'end' are not known here", "leave them out: the answer says what is next"
+            )
+        given = {"parameter", "size", "size_parameter", "place"} & self.model_fields_set
+        if self.type == "link" and given:
+            raise wrong(f"{min(given)!r} is not known here", "leave it out: a link is followed as it is")
+        if self.size_parameter is not None and self.size is None:
+            raise wrong("has no 'size'", "say how many records a page has, or leave out 'size_parameter'")
+        if self.end == "short" and self.size is None:
+            raise wrong("has no 'size'", "say how many records a page has, so that a short one is known")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter."""
+        return self.parameter or self.type
+
+
+class Retry(Part):
+    """How often a request is tried, and how long it waits in between: twice as long each time."""
+
+    attempts: Annotated[int, whole(1, 100)] = 5
+    wait_seconds: Annotated[int, whole(0, 3600)] = 1
+    longest_seconds: Annotated[int, whole(1, 86_400)] = 300
+    """The longest wait; a server that asks for a longer one fails the unit at once."""
+    statuses: tuple[Annotated[int, whole(400, 599)], ...] = (408, 429, 500, 502, 503, 504)
+
+
+class Authentication(Part):
+    """How a request says who asks; ``{{name}}`` takes a field of the authentication record."""
+
+    method: Annotated[Literal["bearer", "basic", "header", "query"], word(*_NEEDED)]
+    token: Text | None = Field(None, repr=False)
+    user: Text | None = Field(None, repr=False)
+    password: str | None = Field(None, repr=False)
+    name: Text | None = None
+    value: Text | None = Field(None, repr=False)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        needed = _NEEDED[self.method]
+        given = [name for name in ("token", "user", "password", "name", "value") if getattr(self, name)]
+        missing = [name for name in needed if getattr(self, name) is None]
+        if missing:
+            raise wrong(f"has no {missing[0]!r}", f"{self.method} needs {' and '.join(needed)}")
+        if other := [name for name in given if name not in needed]:
+            raise wrong(f"{other[0]!r} is not known here", f"{self.method} takes {' and '.join(needed)}")
+        if self.method == "header":
+            _header_name(str(self.name))
+        return self
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts with ``{{name}}`` in them."""
+        return tuple(text for text in (self.token, self.user, self.password, self.value) if text)
+
+
+def _header_name(name: str) -> str:
+    if not _TOKEN.fullmatch(name):
+        raise wrong(f"{name!r} is not the name of a header", "write letters, digits and -")
+    return name
+
+
+def _query(value: object) -> dict[str, tuple[str, ...]]:
+    """The parameters of a query, each with its values: text, numbers, truth values, or a list of them."""
+
+    def text(item: object) -> str:
+        if isinstance(item, str):
+            return item
+        if item is None or isinstance(item, (dict, list)):
+            raise wrong(
+                "has a value that is no text, number or truth value", "write text, or a list of texts"
+            )
+        return json.dumps(item)
+
+    if not isinstance(value, dict):
+        raise wrong("is not an object", 'write an object, such as {"since": "{{low}}"}')
+    return {
+        str(name): tuple(text(each) for each in (item if isinstance(item, list) else [item]))
+        for name, item in value.items()
+    }
+
+
+def _body(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    for name in headers:
+        _header_name(name)
+    return headers
+
+
+class HttpKeys(Part):
+    """``ms.source.http.*``."""
+
+    http_method: Annotated[Literal["get", "post", "put"], word("get", "post", "put")] = Field(
+        "get", alias="ms.source.http.method", description="the method of a request: `get`, `post` or `put`"
+    )
+    http_headers: Annotated[dict[str, str], AfterValidator(_check_headers), AsObject] = Field(
+        default_factory=dict,
+        alias="ms.source.http.headers",
+        repr=False,
+        description="a JSON object of headers, with `{{name}}`; never shown",
+    )
+    http_query: Annotated[dict[str, tuple[str, ...]], PlainValidator(_query), AsObject] = Field(
+        default_factory=dict,
+        alias="ms.source.http.query",
+        repr=False,
+        description="a JSON object of query parameters beside those of the URL, with `{{name}}`; never shown",
+    )
+    http_body: Annotated[Text | None, BeforeValidator(_body)] = Field(
+        None,
+        alias="ms.source.http.body",
+        repr=False,
+        description="the body of a request, with `{{name}}`: JSON, or a form like `a={{low}}`; never shown",
+    )
+    http_authentication: Annotated[Authentication | None, AsObject] = Field(
+        None,
+        alias="ms.source.http.authentication",
+        repr=False,
+        description=(
+            'who asks, a JSON object: `{"method": "bearer", "token"}`, '
+            '`{"method": "basic", "user", "password"}`, '
+            '`{"method": "header", "name", "value"}` or `{"method": "query", "name", "value"}`, with '
+            "`{{name}}` for fields of the authentication record; never shown"
+        ),
+    )
+    http_format: Annotated[Literal["json", "ndjson", "csv"], word("json", "ndjson", "csv")] = Field(
+        "json",
+        alias="ms.source.http.format",
+        description="the form of an answer: `json`, `ndjson` (an object a line) or `csv` (with names above)",
+    )
+    http_records: Text | None = Field(
+        None,
+        alias="ms.source.http.records",
+        description=(
+            "where an answer in JSON has its records: names, with dots between them, or `.` for an answer "
+            "that is one record; with `?` at the end it may be missing; without it, the answer is the list"
+        ),
+    )
+    http_pagination: Annotated[Pagination | None, AsObject] = Field(
+        None,
+        alias="ms.source.http.pagination",
+        description='how pages follow each other, a JSON object `{"type": "page", "parameter": …}`',
+    )
+    http_retry: Annotated[Retry, AsObject] = Field(
+        Retry(),
+        alias="ms.source.http.retry",
+        description='a JSON object `{"attempts", "wait_seconds", "longest_seconds", "statuses"}`',
+    )
+    http_rate: Annotated[int | None, whole(1)] = Field(
+        None,
+        alias="ms.source.http.requests.per.minute",
+        description="most requests a minute, of all units together",
+    )
+    http_timeout: Annotated[int, whole(1, 3600)] = Field(
+        30, alias="ms.source.http.timeout.seconds", description="how long an answer may take"
+    )
+    http_largest: Annotated[int, whole(1, 1024)] = Field(
+        64,
+        alias="ms.source.http.answer.megabytes",
+        description="how large an answer may be; a larger one fails the unit",
+    )

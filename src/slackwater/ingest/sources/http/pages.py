@@ -1,0 +1,151 @@
+"""The pages of a unit, one after the other, until there are no more; never the same one for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+
+from slackwater.ingest.sources.http.client import Answer
+from slackwater.ingest.sources.http.http_errors import BadPages, RequestFailed
+from slackwater.ingest.sources.http.http_keys import Pagination
+from slackwater.ingest.sources.http.requests import Request
+from slackwater.ingest.sources.http.responses import Page, at_path, encoded
+
+Send = Callable[[Request], tuple[Answer, Page]]
+
+
+def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Page]:
+    """All pages that a request begins.
+
+    >>> held = {None: ([1, 2], "b"), "b": ([3], None)}
+    >>> def send(request):
+    ...     records, cursor = held[httpx.URL(request.url).params.get("cursor")]
+    ...     document = {"next": cursor}
+    ...     return Answer(200, httpx.Headers(), b""), Page([{"value": each} for each in records], document)
+    >>> rule = Pagination(type="cursor", cursor="next")
+    >>> [page.records for page in pages(send, Request("GET", "http://h/"), rule)]
+    [[{'value': 1}, {'value': 2}], [{'value': 3}]]
+    """
+    if rule is None:
+        yield send(request)[1]
+        return
+    if rule.size_parameter is not None and rule.size is not None:
+        request = request.with_parameters(rule.place, {rule.size_parameter: rule.size})
+    if rule.type == "cursor":
+        yield from _by_cursor(send, request, rule)
+    elif rule.type == "link":
+        yield from _by_link(send, request, rule)
+    else:
+        yield from _by_number(send, request, rule)
+
+
+def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
+    default = 1 if rule.type == "page" else 0
+    position = rule.first if rule.first is not None else default
+    before = b""
+    counts: list[int] = []
+    while True:
+        try:
+            page = send(request.with_parameters(rule.place, {rule.name: position}))[1]
+        except RequestFailed as error:
+            if rule.end == "missing" and error.status == 404 and counts:
+                return
+            raise
+        if not page.records:
+            return
+        if rule.end == "short" and len(counts) == 1 and counts[0] < (rule.size or 0):
+            raise BadPages(
+                f"{request.shown}: the first page has {counts[0]} records, fewer than the size {rule.size}, "
+                f"and yet another follows; set the size in ms.source.http.pagination to what a page can have"
+            )
+        content = _digest(page)
+        if content == before:
+            raise BadPages(
+                f"{request.shown} gives the same page for {rule.name} = {position} as for the one before; "
+                f"check 'parameter' in ms.source.http.pagination"
+            )
+        yield page
+        before = content
+        counts.append(len(page.records))
+        if rule.end == "short" and len(counts) > 1 and counts[-1] < (rule.size or 0):
+            return
+        position += 1 if rule.type == "page" else len(page.records)
+
+
+def _by_cursor(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
+    seen = _Seen(request)
+    asked = request
+    while True:
+        page = send(asked)[1]
+        yield page
+        cursor = _next(page, rule)
+        if cursor is None:
+            return
+        seen.add(str(cursor), "cursor")
+        asked = request.with_parameters(rule.place, {rule.name: cursor})
+
+
+def _by_link(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
+    seen = _Seen(request)
+    seen.add(request.url, "link")
+    while True:
+        answer, page = send(request)
+        yield page
+        link = _next(page, rule) if rule.cursor is not None else _in_header(answer)
+        if link is None:
+            return
+        try:
+            near = isinstance(link, str) and request.is_near(link)
+            following = request.at(str(link))
+        except httpx.InvalidURL as error:
+            raise BadPages(f"{request.shown} gives a next link that is none: {error}") from None
+        if not near:
+            raise BadPages(
+                f"{request.shown} gives a next link to another server, to which credentials are not sent; "
+                f"write the address of that server into ms.source.url, if it is the right one"
+            )
+        seen.add(following.url, "link")
+        request = following
+
+
+def _next(page: Page, rule: Pagination) -> str | int | None:
+    """What comes next, as the answer says; None at the end."""
+    found, value = at_path(page.document, str(rule.cursor))
+    if not found or value is None or value is False or value == "":
+        return None
+    if isinstance(value, (dict, list)):
+        fix = "let 'cursor' in ms.source.http.pagination lead to text"
+        raise BadPages(f"the answer has no cursor at {rule.cursor!r} but something nested; {fix}")
+    return value if isinstance(value, (str, int)) else str(value)
+
+
+def _in_header(answer: Answer) -> str | None:
+    links = httpx.Response(answer.status, headers={"link": answer.headers.get("link", "")}).links
+    following = [link for link in links.values() if "next" in link.get("rel", "").lower().split()]
+    return following[0].get("url") if following else None
+
+
+def _digest(page: Page) -> bytes:
+    content = hashlib.sha256()
+    for record in page.records:
+        content.update(encoded(record).encode())
+    return content.digest()
+
+
+@dataclass
+class _Seen:
+    """What came next so far; what comes twice would come for ever."""
+
+    request: Request
+    values: set[str] = field(default_factory=set)
+
+    def add(self, value: str, what: str) -> None:
+        if value in self.values:
+            raise BadPages(
+                f"{self.request.shown} gives a {what} that it gave before, so its pages would never end; "
+                f"check ms.source.http.pagination, or tell the owner of the API"
+            )
+        self.values.add(value)

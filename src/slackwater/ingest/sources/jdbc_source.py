@@ -1,0 +1,172 @@
+"""Reading a range from any database that has a JDBC driver, by Spark's own reader.
+
+SQLite and PostgreSQL are read faster, straight into Arrow; this is for the others. The reader takes no
+parameters, so values are written into the text by rule, and those that cannot be are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.ingest.job_errors import Problem
+from slackwater.ingest.jobfile.job import Job
+from slackwater.ingest.jobfile.job_keys import Settings
+from slackwater.ingest.jobfile.parameters import parameter_values
+from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.ingest.sources.queries import posix_zone
+from slackwater.ingest.sources.sql_literals import Literal, plain_name, range_conditions, render
+
+PREFIX: Final = "jdbc:"
+_FETCHED_ROWS: Final = 10_000
+_NO_DRIVER: Final = re.compile(r"No suitable driver|ClassNotFound")
+_OWN_OPTIONS: Final = {"url", "dbtable", "query", "user", "password", "driver", "preferTimestampNTZ"}
+
+
+class SourceRefused(SlackwaterError):
+    """What a database, or its driver, said instead of an answer."""
+
+
+@dataclass(frozen=True)
+class JdbcReading:
+    """What is read, in which parts; neither the address nor the password is part of the representation."""
+
+    url: str = field(repr=False)
+    table: str
+    """A name, or a query in brackets with a name after it."""
+    conditions: tuple[str, ...]
+    options: dict[str, str] = field(repr=False)
+
+
+def jdbc_reading(job: Job, work: WorkUnit, low: int) -> JdbcReading:
+    """What a unit reads, from ``low`` to its end.
+
+    >>> from slackwater.ingest.jobfile.job import parse_job
+    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> job = parse_job({"ms.source.url": "jdbc:derby:shop", "ms.source.table": "orders"})
+    >>> jdbc_reading(job, WorkUnit(0, 10, WHOLE, 0), 0)
+    JdbcReading(table='orders', conditions=())
+    """
+    settings = job.settings
+    assert settings.source_url is not None  # noqa: S101 - who calls has looked at it
+    table = str(settings.source_table)
+    if settings.source_query is not None:
+        table = f"({_rendered(settings, work, low)}) slackwater"
+    conditions: list[str] = []
+    if settings.time_column is not None:
+        count = settings.source_partitions
+        conditions = range_conditions(settings.time_column, low, work.high, count, settings.timezone)
+    return JdbcReading(settings.source_url.get_secret_value(), table, tuple(conditions), _options(settings))
+
+
+def read_jdbc(spark: SparkSession, reading: JdbcReading) -> DataFrame:
+    """A frame of what ``reading`` says; the columns are looked up now, the rows when it runs.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> read_jdbc(spark, JdbcReading("jdbc:nobody:shop", "orders", (), {}))
+    Traceback (most recent call last):
+    slackwater.ingest.sources.jdbc_source.SourceRefused: no driver for ms.source.url was found; \
+name its class in ms.source.jdbc.driver and its files in ms.source.jdbc.jars, or \
+put them on Spark's class path
+    """
+    try:
+        if reading.conditions:
+            return spark.read.jdbc(
+                reading.url, reading.table, predicates=list(reading.conditions), properties=reading.options
+            )
+        return spark.read.jdbc(reading.url, reading.table, properties=reading.options)
+    except Exception as error:  # of Py4J, or of Spark
+        raise SourceRefused(_said(error, reading)) from None
+
+
+def jdbc_problems(job: Job) -> list[Problem]:
+    """What is wrong with the keys of a source by JDBC.
+
+    >>> from slackwater.ingest.jobfile.job import parse_job
+    >>> keys = {"ms.source.url": "sqlite:///a.db", "ms.source.jdbc.driver": "org.example.Driver"}
+    >>> print(*jdbc_problems(parse_job(keys)))
+    ms.source.jdbc.driver: is for an address that begins with jdbc:; leave it out, or correct ms.source.url
+    """
+    settings = job.settings
+    if settings.source_url is None or not settings.source_url.get_secret_value().startswith(PREFIX):
+        fields = [name for name in sorted(settings.model_fields_set) if name.startswith("source_jdbc_")]
+        reason, fix = "is for an address that begins with jdbc:", "leave it out, or correct ms.source.url"
+        return [Problem(str(Settings.model_fields[name].alias), None, reason, fix) for name in fields]
+    problems = []
+    if own := sorted(_OWN_OPTIONS & settings.source_options.keys()):
+        reason = "is no option of the reader here"
+        fix = "write ms.source.url, ms.source.table, ms.source.query or a key under ms.source.jdbc"
+        problems.append(Problem("ms.source.options", repr(own[0]), reason, fix))
+    try:
+        if settings.time_column is not None:
+            plain_name(settings.time_column, "ms.time.column")
+        for unit in job.units if settings.source_query is not None else ():
+            _rendered(settings, WorkUnit(0, 0, unit, 0), 0)
+    except InvalidArgument as error:
+        problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
+    return problems
+
+
+def jar_settings(job: Job) -> dict[str, str]:
+    """What a session needs to find the driver of a job.
+
+    >>> from slackwater.ingest.jobfile.job import parse_job
+    >>> jar_settings(parse_job({"ms.source.jdbc.jars": ["a.jar", "b.jar"]}))
+    {'spark.jars': 'a.jar,b.jar'}
+    """
+    jars = job.settings.source_jdbc_jars
+    return {"spark.jars": ",".join(jars)} if jars else {}
+
+
+def _rendered(settings: Settings, work: WorkUnit, low: int) -> str:
+    texts = parameter_values(settings.parameters, low, work.high, work.unit, settings.timezone)
+    named = {parameter.name for parameter in settings.parameters}
+    times: dict[str, Literal] = {
+        name: at for name, at in (("low", low), ("high", work.high)) if name not in named
+    }
+    return render(str(settings.source_query), {**texts, **times}, settings.timezone)
+
+
+def _options(settings: Settings) -> dict[str, str]:
+    options = {"fetchsize": str(_FETCHED_ROWS)}
+    options |= {name: str(value) for name, value in settings.source_options.items()}
+    # a time without a zone is on the clocks of the job's timezone, not on those of the JVM
+    options["preferTimestampNTZ"] = "true"
+    if settings.source_url and settings.source_url.get_secret_value().startswith("jdbc:postgresql:"):
+        options["sessionInitStatement"] = f"SET TIME ZONE '{posix_zone(settings.timezone)}'"
+    password = settings.source_jdbc_password
+    given = {
+        "driver": settings.source_jdbc_driver,
+        "user": settings.source_jdbc_user,
+        "password": None if password is None else password.get_secret_value(),
+    }
+    return options | {name: value for name, value in given.items() if value is not None}
+
+
+def _said(error: Exception, reading: JdbcReading) -> str:
+    """What the database said, without the trace, the address and the password."""
+    chain = list(_chain(error)) or [str(error)]
+    of_the_driver = [text for text in chain if "SQL" in text.split(":")[0]]
+    line = [*(of_the_driver or chain)[0].strip().splitlines(), type(error).__name__][0]
+    if _NO_DRIVER.search(line):
+        return (
+            "no driver for ms.source.url was found; name its class in ms.source.jdbc.driver and its files in "
+            "ms.source.jdbc.jars, or put them on Spark's class path"
+        )
+    for secret in (reading.url, reading.options.get("password")):
+        line = line.replace(secret, "…") if secret else line
+    return line
+
+
+def _chain(error: Exception) -> Iterator[str]:
+    """What was thrown in the JVM, and what that was caused by; nothing where the JVM is elsewhere."""
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while thrown is not None:
+        yield str(thrown.toString())
+        thrown = thrown.getCause()

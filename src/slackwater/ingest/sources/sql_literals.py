@@ -1,0 +1,127 @@
+"""Values as SQL text, for readers that take no parameters: Spark's JDBC reader.
+
+A value that every database reads in the same way is written down, any other is refused: there is no escaping
+that is right for all of them. Times are written as JDBC writes them, which a driver turns into what its
+database understands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import tzinfo
+from itertools import pairwise
+from typing import Final
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.zones import local_of
+from slackwater.time import DAY
+
+Literal = str | int | None
+"""A text, an instant, or nothing."""
+
+_PIECE: Final = re.compile(
+    r"""
+      '(?:[^']|'')*'          # a text
+    | "(?:[^"]|"")*"          # a name
+    | `[^`]*`                 # a name, elsewhere
+    | --[^\n]*                # a comment to the end of the line
+    | /\*.*?\*/               # a comment
+    | \$\w*\$                 # a quote of PostgreSQL
+    | \\                      # what it means depends on the database
+    | \{\{\s*([^{}]*?)\s*\}\}
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?", re.ASCII)
+_UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")
+_QUERY: Final = "ms.source.query"
+
+
+def literal(value: Literal, place: tzinfo) -> str:
+    r"""A value as SQL text; an instant as what clocks in ``place`` show.
+
+    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> literal("o'clock", zone("Z")), literal(0, zone("+01:00")), literal(None, zone("Z"))
+    ("'o''clock'", "{ts '1970-01-01 01:00:00.000000'}", 'NULL')
+    >>> literal("two\tparts", zone("Z"))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: value = 'two\tparts': has a backslash or a control character, which ...
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return f"{{ts '{local_of(value, place):%Y-%m-%d %H:%M:%S.%f}'}}"
+    if _UNSAFE.search(value):
+        reason = "has a backslash or a control character, which databases read differently"
+        raise InvalidArgument("value", value, reason, fix="leave it out, or compare with another column")
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"
+
+
+def render(query: str, values: Mapping[str, Literal], place: tzinfo) -> str:
+    """A query with every ``{{name}}`` as a literal; not inside quotes and comments, where it could end them.
+
+    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> render("SELECT * FROM t WHERE a = {{id}}", {"id": "7' OR 'a' = 'a"}, zone("Z"))
+    "SELECT * FROM t WHERE a = '7'' OR ''a'' = ''a'"
+    >>> render("SELECT 'number {{id}}'", {"id": "7"}, zone("Z"))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.source.query = "'number {{id}}'": has a {{name}} in quotes or in a \
+comment; write it outside of them
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        name, piece = found[1], found[0]
+        if name is None:
+            if "{{" in piece:
+                reason = "has a {{name}} in quotes or in a comment"
+                raise InvalidArgument(_QUERY, piece, reason, fix="write it outside of them")
+            if piece[0] in "$\\":
+                reason = "is read differently by databases"
+                raise InvalidArgument(_QUERY, piece, reason, fix="write it in another way")
+            return piece
+        if name not in values:
+            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
+            raise InvalidArgument(_QUERY, name, "nothing is called so", fix=fix)
+        return literal(values[name], place)
+
+    rest = _PIECE.sub("", query)
+    if any(mark in rest for mark in ("'", '"', "`", "/*", "{{")):
+        raise InvalidArgument(_QUERY, query, "has a quote or a comment that does not end", fix="end it")
+    return _PIECE.sub(replace, query)
+
+
+def plain_name(name: str, key: str) -> str:
+    """A name that needs no quotes, since databases quote names differently.
+
+    >>> plain_name("sales.orders", "ms.source.table")
+    'sales.orders'
+    >>> plain_name('x" OR 1=1', "ms.time.column")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.time.column = 'x" OR 1=1': is not a name of letters, digits and _; \
+give it another name in ms.source.query
+    """
+    if not _NAME.fullmatch(name):
+        fix = "give it another name in ms.source.query"
+        raise InvalidArgument(key, name, "is not a name of letters, digits and _", fix=fix)
+    return name
+
+
+def range_conditions(column: str, low: int, high: int, count: int, place: tzinfo) -> list[str]:
+    """Conditions that divide ``[low, high)`` into parts, the first and the last of them two days longer.
+
+    Databases differ in the zone in which they compare a time without one; the days take in all zones, and
+    who reads the rows looks at the times. No row fulfils two of the conditions.
+
+    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> for condition in range_conditions("at", 0, 4 * DAY, 2, zone("Z")):
+    ...     print(condition)
+    at >= {ts '1969-12-30 00:00:00.000000'} AND at < {ts '1970-01-03 00:00:00.000000'}
+    at >= {ts '1970-01-03 00:00:00.000000'} AND at < {ts '1970-01-07 00:00:00.000000'}
+    """
+    name = plain_name(column, "ms.time.column")
+    between = {low + (high - low) * number // count for number in range(1, count)} - {low, high}
+    # on the wall clock an hour may come twice: equal texts would make a part that nothing fulfils
+    texts = dict.fromkeys(literal(at, place) for at in (low - 2 * DAY, *sorted(between), high + 2 * DAY))
+    return [f"{name} >= {first} AND {name} < {second}" for first, second in pairwise(sorted(texts))]

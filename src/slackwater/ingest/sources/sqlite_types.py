@@ -1,0 +1,116 @@
+"""The types of what SQLite gives: its columns hold whatever was put into them, row by row.
+
+So the types of a range are found by looking at all of it, beside what the table declares, and the statement
+is then written so that each column has one type from the first row to the last. Without that a text behind
+thousands of numbers would be found in the middle of the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.sources.queries import Statement, quoted_part
+
+_KINDS: Final = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
+"""What a value can be; where a column has several, the last of them holds all."""
+_EXACT: Final = 2**53
+_AT_ONCE: Final = 100
+_FIRST: Final[dict[pa.DataType, str]] = {
+    pa.int64(): "0",
+    pa.float64(): "0.0",
+    pa.string(): "''",
+    pa.binary(): "x''",
+    pa.null(): "''",
+}
+
+
+def declared_type(declared: str) -> pa.DataType | None:
+    """The type that a column of a table stands for; None if it does not say.
+
+    >>> declared_type("VARCHAR(20)"), declared_type("DECIMAL(10,2)"), declared_type("DATETIME")
+    (DataType(string), DataType(double), DataType(string))
+    """
+    name = declared.upper()
+    words = (
+        (("INT", "BOOL"), pa.int64()),
+        (("CHAR", "CLOB", "TEXT", "DATE", "TIME"), pa.string()),
+        (("BLOB",), pa.binary()),
+        (("REAL", "FLOA", "DOUB", "NUM", "DEC"), pa.float64()),
+    )
+    return next((kind for parts, kind in words if any(part in name for part in parts)), None)
+
+
+def found_types(
+    cursor: Any, statements: Iterable[Statement], declared: Mapping[str, str]
+) -> dict[str, pa.DataType]:
+    """The columns of what statements give, with types that hold all of it; null if nothing says any.
+
+    >>> from slackwater.ingest.sources.adbc_source import connected
+    >>> with connected(":memory:", "sqlite") as connection, connection.cursor() as cursor:
+    ...     found_types(cursor, [Statement(("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL",))], {})
+    {'a': DataType(string), 'b': DataType(null)}
+    """
+    given = list(statements)
+    cursor.execute(f"SELECT * FROM ({given[0].text('sqlite')}\n) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
+    names = cursor.fetch_arrow_table().column_names
+    seen: dict[str, set[str]] = {name: set() for name in names}
+    for statement in given:
+        for first in range(0, len(names), _AT_ONCE):
+            _look(cursor, statement, names[first : first + _AT_ONCE], seen)
+    return {name: _type_of(name, seen[name], declared.get(name, "")) for name in names}
+
+
+def _look(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping[str, set[str]]) -> None:
+    tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
+    tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
+    asked = ", ".join(f"MAX({test.format(quoted_part(name))})" for name in names for test in tests.values())
+    cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
+    (answers,) = cursor.fetchall()
+    for place, answer in enumerate(answers):
+        if answer:
+            seen[names[place // len(tests)]].add(list(tests)[place % len(tests)])
+
+
+def _type_of(name: str, seen: set[str], declared: str) -> pa.DataType:
+    kinds = [_KINDS[kind] for kind in _KINDS if kind in seen]
+    base = declared_type(declared)
+    order = list(_KINDS.values())
+    chosen = max([*kinds, *([] if base is None else [base])], key=order.index, default=pa.null())
+    if chosen == pa.float64() and "large" in seen:
+        fix = f"read it by ms.source.query, with CAST({name} AS TEXT) AS {name}"
+        reason = "holds whole numbers beyond 2^53 beside fractions, which no one type holds"
+        raise InvalidArgument("ms.source.table", name, reason, fix=fix)
+    return chosen
+
+
+def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> str:
+    r"""The text of a statement with one type in each column, and one row before it that shows the types.
+
+    The driver takes the types of a column from the first rows. The last line may be a comment.
+
+    >>> typed(Statement(("SELECT a FROM t",)), {"a": pa.float64()})
+    'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t\n) AS given'
+    """
+    first = ", ".join(f"{_FIRST[kind]} AS {quoted_part(name)}" for name, kind in columns.items())
+    rows = ", ".join(_as(quoted_part(name), kind) for name, kind in columns.items())
+    given = statement.text("sqlite")
+    return f"SELECT {first} UNION ALL SELECT {rows} FROM ({given}\n) AS given"  # noqa: S608 - the job's own query
+
+
+def _as(name: str, kind: pa.DataType) -> str:
+    if kind == pa.int64():
+        return name
+    if kind == pa.float64():
+        return f"CAST({name} AS REAL)"
+    if kind == pa.binary():
+        return f"CAST({name} AS BLOB)"
+    # SQLite itself would write a fraction with fifteen digits
+    return f"CASE typeof({name}) WHEN 'real' THEN printf('%!.17g', {name}) ELSE CAST({name} AS TEXT) END"
+
+
+def _bound(statement: Statement) -> list[Any] | None:
+    return list(statement.parameters) or None

@@ -1,1 +1,0 @@
-"""Extraction on Spark: sources that read a range, targets that replace it."""

@@ -1,0 +1,1 @@
+"""Targets: tables, folders, Delta tables and streams."""

@@ -1,0 +1,163 @@
+"""Schema drift: what becomes of columns that were read, beside the columns that a target has.
+
+Types are compared by what they can hold, not by what they are called: a whole number that is read in 32 bits
+goes where 64 are kept. What does not fit is told with every column in it, before a row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from slackwater.errors import SlackwaterError
+from slackwater.ingest.sources.arrow_types import plain_type
+
+_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
+_EXACT_BITS: Final = {16: 8, 32: 16, 64: 32}
+_FIX: Final = "alter the target, select other columns, or set ms.schema.drift to add or ignore"
+
+Columns = Mapping[str, pa.DataType]
+"""The columns of a source or a target, by name, in their order."""
+
+
+class SchemaDrift(SlackwaterError):
+    """The columns that were read are not those of the target, and `ms.schema.drift` does not allow it."""
+
+    def __init__(self, new: list[str], missing: list[str], changed: list[str], fix: str = _FIX) -> None:
+        self.new = new
+        self.missing = missing
+        self.changed = changed
+        super().__init__(f"the columns are not those of the target ({_said(new, missing, changed)}); {fix}")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How the columns that were read become those of a target.
+
+    >>> fit({"a": pa.int32(), "b": pa.string()}, {"a": pa.int64(), "c": pa.bool_()}, "add").written
+    {'a': DataType(int64), 'b': DataType(string)}
+    """
+
+    whole: dict[str, pa.DataType]
+    """The columns of the target afterwards."""
+    new: tuple[str, ...] = ()
+    """Which of them it has not yet."""
+    missing: tuple[str, ...] = ()
+    """Which of them were not read."""
+    cast: tuple[str, ...] = ()
+    """Which columns that were read have another type there."""
+    told: str | None = None
+    """What differs, in words; None if nothing does."""
+
+    @property
+    def written(self) -> dict[str, pa.DataType]:
+        """The columns that were read and are written."""
+        return {name: kind for name, kind in self.whole.items() if name not in self.missing}
+
+
+def holds(known: pa.DataType, found: pa.DataType) -> bool:
+    """Whether each value of one type has its place in another.
+
+    >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
+    (True, False, False)
+    >>> holds(pa.decimal128(12, 2), pa.decimal128(10, 2)), holds(pa.decimal128(12, 2), pa.decimal128(12, 3))
+    (True, False)
+    """
+    if known == found or pa.types.is_null(found):
+        return True
+    if pa.types.is_signed_integer(found):
+        if pa.types.is_signed_integer(known):
+            return bool(known.bit_width >= found.bit_width)
+        if pa.types.is_decimal(known):
+            return bool(known.precision - known.scale >= _DIGITS[found.bit_width])
+        return pa.types.is_floating(known) and bool(found.bit_width <= _EXACT_BITS[known.bit_width])
+    if pa.types.is_floating(found):
+        return pa.types.is_floating(known) and bool(known.bit_width >= found.bit_width)
+    if pa.types.is_decimal(found) and pa.types.is_decimal(known):
+        whole = known.precision - known.scale >= found.precision - found.scale
+        return whole and bool(known.scale >= found.scale)
+    return False
+
+
+def fit(found: Columns, known: Columns | None, policy: str) -> Fit:
+    """What is written of the columns that were ``found``, to a target that has the ``known`` ones, if any.
+
+    ``fail`` takes no column more or less, and none whose values may not fit. ``add`` adds new columns and
+    leaves missing ones empty. ``ignore`` leaves new ones out, and casts those whose values may not fit; a
+    value that cannot be cast then fails the unit, because it would be lost.
+
+    >>> fit({"a": pa.string(), "b": pa.string()}, {"a": pa.int64()}, "ignore").cast
+    ('a',)
+    >>> fit({"a": pa.string(), "b": pa.string()}, {"a": pa.int64(), "c": pa.int64()}, "fail")
+    Traceback (most recent call last):
+    slackwater.ingest.targets.schema_drift.SchemaDrift: the columns are not those of the target (new: b; \
+missing: c; changed: a from int64 to string); alter the target, select other columns, or set \
+ms.schema.drift to add or ignore
+    """
+    if known is None:
+        plain = {name: plain_type(kind) for name, kind in found.items()}
+        return Fit(plain, cast=tuple(name for name in found if plain[name] != found[name]))
+    new = [name for name in found if name not in known]
+    missing = [name for name in known if name not in found]
+    changed = [
+        f"{name} from {known[name]} to {found[name]}"
+        for name in found
+        if name in known and not holds(known[name], found[name])
+    ]
+    if (policy == "fail" and (new or missing)) or (policy != "ignore" and changed):
+        raise SchemaDrift(new, missing, changed)
+    added = new if policy == "add" else []
+    whole = {**known, **{name: plain_type(found[name]) for name in added}}
+    cast = [name for name, kind in whole.items() if name in found and kind != found[name]]
+    told = _said(new, missing, changed) or None
+    return Fit(whole, tuple(added), tuple(missing), tuple(cast), told)
+
+
+def _said(new: list[str], missing: list[str], changed: list[str]) -> str:
+    told = {"new": new, "missing": missing, "changed": changed}
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in told.items() if names)
+
+
+def columns_of(schema: StructType) -> dict[str, pa.DataType]:
+    """The columns of a schema of Spark.
+
+    >>> from pyspark.sql.types import LongType
+    >>> columns_of(StructType().add("id", LongType()))
+    {'id': DataType(int64)}
+    """
+    return {one.name: one.type for one in to_arrow_schema(schema, timezone="UTC")}
+
+
+def column(name: str) -> Column:
+    """The column of a frame that is called so, with whatever is in its name.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark.range(1).toDF("a.`b`").select(column("a.`b`")).columns
+    ['a.`b`']
+    """
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
+    """The columns that are ``wanted``, in their types; those that the frame has not are null.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> fitted(spark.range(1), {"id": pa.string(), "name": pa.string()}).collect()
+    [Row(id='0', name=None)]
+    """
+    found = columns_of(frame.schema)
+    chosen = []
+    for name, kind in wanted.items():
+        value = column(name) if name in found else F.lit(None)
+        same = found.get(name) == kind
+        chosen.append(value if same else value.cast(from_arrow_type(kind)).alias(name))
+    return frame.select(*chosen)

@@ -1,0 +1,1 @@
+"""What users call: streams, windowed streams, panes and joins."""

@@ -1,0 +1,1 @@
+"""What runs in a worker: one bucket of an operator, its inputs and its state."""

@@ -1,0 +1,103 @@
+"""Several event times in one stream: a watermark for each, and one of them drives the operator.
+
+The rules of each key are those of a stream with that event time alone; keys never influence each other.
+Only silence is common to them: an origin that sends rows is not silent for any key, whatever times the
+rows tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slackwater.progress.explanation import Explanation
+from slackwater.progress.saved import Saved, SavedForm
+from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.wire.buffers import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class TimesRules:
+    """The rules of several keys, and the key that drives.
+
+    >>> from slackwater.progress.generator import lag
+    >>> TimesRules((SourceRules(lag("1 second"), key="order"),), key="order").names
+    ('order',)
+    """
+
+    times: tuple[SourceRules, ...]
+    key: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All keys."""
+        return tuple(rules.key for rules in self.times)
+
+    @property
+    def max_ahead(self) -> int | None:
+        """The same for every key."""
+        return self.times[0].max_ahead
+
+
+class _SavedTimes(Saved):
+    keys: dict[str, bytes]
+
+
+_FORM = SavedForm("progress of several event times", "K", 1, _SavedTimes)
+
+
+class TimesProgress:
+    """The watermarks of one stream.
+
+    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.spark.wire.buffers import Peak
+    >>> keys = SourceRules(Lag(0), key="order"), SourceRules(Lag(5), key="shipped")
+    >>> progress = TimesProgress(TimesRules(keys, key="shipped"), now=0)
+    >>> seen = [Observation("a", [Peak(20, 1)], "order"), Observation("a", [Peak(90, 1)], "shipped")]
+    >>> progress.advance(seen, now=1), progress.watermark, progress.watermarks
+    (0, 85, {'order': 20, 'shipped': 85})
+    """
+
+    def __init__(self, rules: TimesRules, now: int, saved: bytes | None = None) -> None:
+        self._rules = rules
+        known = {} if saved is None else _FORM.unseal(saved).keys
+        self._parts = {
+            one.key: SourceProgress.load(one, known[one.key], now)
+            if one.key in known
+            else SourceProgress(one, now)
+            for one in rules.times
+        }
+
+    @property
+    def watermark(self) -> int | None:
+        """The last watermark of the key that drives, None before the first."""
+        return self._parts[self._rules.key].watermark
+
+    @property
+    def watermarks(self) -> dict[str, int | None]:
+        """The last watermark of every key."""
+        return {key: part.watermark for key, part in self._parts.items()}
+
+    @property
+    def idle(self) -> bool:
+        """Whether every origin has fallen silent."""
+        return self._parts[self._rules.key].idle
+
+    def advance(self, observations: Sequence[Observation], now: int, *, restarted: bool = False) -> int:
+        """A batch has come; how many times in its rows lay too far ahead of the clock to count."""
+        origins = sorted({seen.origin for seen in observations}, key=str)
+        ahead = 0
+        for key, part in self._parts.items():
+            mine = [seen for seen in observations if seen.key == key]
+            told = {seen.origin for seen in mine}
+            mine += [Observation(origin, [], key) for origin in origins if origin not in told]
+            ahead += part.advance(mine, now, restarted=restarted)
+        return ahead
+
+    def why(self, key: str | None = None) -> Explanation:
+        """Who holds the watermark of a key back, since when, and why."""
+        return self._parts[self._rules.key if key is None else key].why()
+
+    def save(self) -> bytes:
+        """Everything observed so far."""
+        return _FORM.seal(_SavedTimes({key: part.save() for key, part in self._parts.items()}))

@@ -1,0 +1,98 @@
+"""Where Spark hosts a bucket: `transformWithState`, with state in RocksDB.
+
+One map holds the small state of the bucket and the large blobs of its windows. A call to the state store is
+a message to the JVM, so there are at most as many as the batch touches windows, never one per key. A second
+variable for the small state would cost as much as all of its calls: each is set up anew in every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.worker_gc import spare_imports
+from slackwater.spark.wire.buffers import pack, write_header
+from slackwater.spark.wire.pane_codec import FlatRows
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import MapState
+
+_BYTES: Final = StructType([StructField("bytes", BinaryType())])
+_NAME: Final = StructType([StructField("name", StringType())])
+_SMALL: Final = ("",)
+"""Under this name lies the small state; no blob has it."""
+
+
+class StateBlobs(MutableMapping[str, bytes]):
+    """A map of Spark's state store as the blob store of an operator."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def __getitem__(self, name: str) -> bytes:
+        found = self._state.getValue((name,))
+        if found is None:
+            raise KeyError(name)
+        return bytes(found[0])
+
+    def __setitem__(self, name: str, blob: bytes) -> None:
+        self._state.updateValue((name,), (blob,))
+
+    def __delitem__(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(name) for (name,) in self._state.keys() if (name,) != _SMALL)  # noqa: SIM118 - no mapping
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class BucketProcessor(StatefulProcessor):
+    """Runs the plan of an operator for the buckets of a shuffle partition."""
+
+    def __init__(self, plan: OperatorPlan, flat: FlatRows | None = None) -> None:
+        self._plan = plan
+        self._flat = flat
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state; also called on the driver, to learn the names."""
+        self._state = handle.getMapState("bucket", _NAME, _BYTES)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """One bucket, one micro-batch."""
+        (bucket,) = key
+        buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
+        # A missing value is asked for first: Spark logs a warning for each one that is read.
+        saved = self._state.getValue(_SMALL) if self._state.containsKey(_SMALL) else None
+        output = self._plan.step(
+            int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._state), buffers
+        )
+        self._state.updateValue(_SMALL, (output.state,))
+        report = msgspec.json.encode(output.report).decode()
+        if self._flat is not None:
+            yield self._flat.frame(int(bucket), report, output.rows)
+            return
+        yield pd.DataFrame(
+            {
+                "bucket": pd.Series([bucket], dtype="int32"),
+                "header": [write_header(output.header)],
+                "payload": [None if output.rows is None else pack(output.rows)],
+                "report": [report],
+            }
+        )
+
+    def close(self) -> None:
+        """Nothing is held open."""
+        spare_imports()

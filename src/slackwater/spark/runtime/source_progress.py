@@ -1,0 +1,163 @@
+"""How far a stream is, as one bucket knows it: observations and a clock in, a watermark out.
+
+The rules are those of `slackwater.progress`; here is what a micro-batch adds to them. A batch brings the
+observations of many origins at once, so all of them are heard before anybody is found to be silent. And
+the time between two batches may be our own doing: no batch counts for more than half of ``idle_after``,
+so that a slow one never makes an origin idle, and a restart does not count at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slackwater.errors import UnknownSource
+from slackwater.progress.explanation import Explanation, Reason
+from slackwater.progress.generator import WatermarkGenerator, WatermarkPolicy
+from slackwater.progress.values import DEFAULT_KEY, Origin
+from slackwater.spark.wire.buffers import Observation
+from slackwater.time import END_OF_TIME
+
+
+def own_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
+    """How much of the time between two batches was our own doing, and nobody's silence.
+
+    >>> own_pause(100, 109, 10, restarted=False), own_pause(100, 109, 10, restarted=True)
+    (4, 9)
+    """
+    if restarted:
+        return max(0, now - before)
+    return 0 if idle_after is None else max(0, now - before - idle_after // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRules:
+    """How the watermark of a stream is made. ``origins`` are those declared; None learns them.
+
+    With ``arrival`` the rows carry no time: it is that of the batch in which they arrive.
+
+    >>> from slackwater.progress.generator import lag
+    >>> SourceRules(lag("5 seconds")).idle_after is None
+    True
+    """
+
+    policy: WatermarkPolicy
+    idle_after: int | None = None
+    max_ahead: int | None = None
+    origins: tuple[Origin, ...] | None = None
+    key: str = DEFAULT_KEY
+    arrival: bool = False
+
+    def generator(self, now: int) -> WatermarkGenerator:
+        """A generator that has seen nothing yet."""
+        return WatermarkGenerator(
+            self.policy,
+            partitions=self.origins or (),
+            now=now,
+            idle_after=self.idle_after,
+            max_ahead=self.max_ahead,
+            key=self.key,
+        )
+
+
+class SourceProgress:
+    """The watermark of one stream.
+
+    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.spark.wire.buffers import Peak
+    >>> progress = SourceProgress(SourceRules(Lag(5), idle_after=10), now=0)
+    >>> _ = progress.advance([Observation("a", [Peak(20, 1)]), Observation("b", [Peak(30, 1)])], now=0)
+    >>> progress.watermark
+    15
+    >>> for now in (4, 8, 12):
+    ...     _ = progress.advance([Observation("b", [Peak(40, 1)])], now=now)
+    >>> progress.watermark, progress.why().held_by
+    (35, "partition 'b'")
+    """
+
+    def __init__(self, rules: SourceRules, now: int) -> None:
+        self._rules = rules
+        self._generator = rules.generator(now)
+        self._now = now
+
+    @property
+    def watermark(self) -> int | None:
+        """The last watermark, None before the first."""
+        return self._generator.current
+
+    @property
+    def watermarks(self) -> dict[str, int | None]:
+        """The last watermark by its key."""
+        return {self._rules.key: self.watermark}
+
+    @property
+    def idle(self) -> bool:
+        """Whether every origin has fallen silent; one that never spoke is waited for."""
+        why = self._generator.why()
+        return why.held_by is None and why.reason is Reason.IDLE
+
+    def advance(self, observations: Sequence[Observation], now: int, *, restarted: bool = False) -> int:
+        """A batch has come; how many of its rows lay too far ahead of the clock to count."""
+        ahead = 0
+        peaks: dict[Origin, int] = {}
+        for observation in observations:
+            skipped, time = (0, now) if self._rules.arrival else self._admissible(observation, now)
+            ahead += skipped
+            if time is not None:
+                peaks[observation.origin] = max(time, peaks.get(observation.origin, time))
+        # One whose rows tell no time, or all lie too far ahead, is heard all the same.
+        heard = {observation.origin for observation in observations}
+        if pause := own_pause(self._now, now, self._rules.idle_after, restarted=restarted):
+            self._now += pause
+            self._generator.resume(now=self._now)
+        known = set(self._generator.partitions)
+        if self._rules.origins is not None and (others := heard - known):
+            raise UnknownSource(
+                f"origin {min(others, key=str)!r}",
+                self._rules.origins,
+                fix="add it to origins=, or leave that out to learn of them as they come",
+            )
+        for origin in sorted(heard - known, key=str) if self._rules.origins is None else ():
+            self._generator.add(origin, now=self._now)
+        # Everybody is heard before anybody is found to be silent, and idle ones are awake before a faster one
+        # is taken to be the only one.
+        for origin in sorted(heard, key=str):
+            self._generator.hear(origin, now=now)
+        for origin, time in sorted(peaks.items(), key=lambda peak: (peak[1], str(peak[0]))):
+            self._generator.observe(origin, time, now=now)
+        self._generator.tick(now=now)
+        self._now = now
+        return ahead
+
+    def why(self, key: str | None = None) -> Explanation:
+        """Who holds the watermark back, since when, and why."""
+        return self._generator.why()
+
+    def save(self) -> bytes:
+        """Everything observed so far."""
+        return self._generator.save()
+
+    @classmethod
+    def load(cls, rules: SourceRules, saved: bytes, now: int) -> SourceProgress:
+        """What `save` wrote, as it was at ``now``; the rules may have changed.
+
+        >>> from slackwater.progress.generator import Lag
+        >>> progress = SourceProgress(SourceRules(Lag(5)), now=0)
+        >>> SourceProgress.load(SourceRules(Lag(7)), progress.save(), now=0).watermark is None
+        True
+        """
+        progress = cls(rules, now)
+        progress._generator = rules.generator(now).load(saved)
+        return progress
+
+    def _admissible(self, observation: Observation, now: int) -> tuple[int, int | None]:
+        """How many rows lie too far ahead of the clock, and the highest time that does not."""
+        if self._rules.max_ahead is None:
+            return 0, observation.peaks[0].time if observation.peaks else None
+        limit = min(now + self._rules.max_ahead, END_OF_TIME)
+        skipped = 0
+        for peak in observation.peaks:
+            if peak.time <= limit:
+                return skipped, peak.time
+            skipped += peak.rows
+        return skipped, None

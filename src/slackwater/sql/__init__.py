@@ -1,0 +1,1 @@
+"""Staging and merging rows in PostgreSQL and SQLite."""

@@ -1,0 +1,1 @@
+"""The log: segments, positions, cuts, writers, transactions and readers."""

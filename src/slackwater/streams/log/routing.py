@@ -1,0 +1,159 @@
+"""From routing keys to segments, a whole column at a time.
+
+The point of a key must never change, or the events of one key would come out of order. So it is a hash
+written down here, and not one that some library may replace:
+
+    h ← length · K₀
+    for each 8 bytes w (little-endian, the last ones filled up with zeros):  h ← rotate(h xor w · K₁, 29) · K₂
+    h ← finish(h), as MurmurHash3 ends;  the point is h without its two lowest bits
+
+Text counts as its UTF-8 bytes. Events without a key go together to a point drawn by chance.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slackwater.errors import InvalidArgument
+from slackwater.streams.log.segments import KEY_SPACE, Epochs
+
+Points = npt.NDArray[np.int64]
+RoutingKey = str | bytes | None
+
+_K0: Final = 0x9E3779B97F4A7C15
+_K1: Final = 0xC2B2AE3D27D4EB4F
+_K2: Final = 0x165667B19E3779F9
+_FINISH: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
+_SHIFT: Final = 64 - KEY_SPACE.bit_length() + 1
+_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+
+def point_of(key: str | bytes) -> int:
+    """The point of one routing key; `points_of` gives the same for a column of them.
+
+    >>> 0 <= point_of("auction 7") < KEY_SPACE, point_of("auction 7") == point_of(b"auction 7")
+    (True, True)
+    """
+    return int(points_of(pa.array([key]))[0])
+
+
+def check_key(key: object) -> None:
+    """Raise if it is no routing key.
+
+    >>> check_key("auction 7")
+    >>> check_key(7)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = 7: is no routing key; give text or bytes
+    """
+    if key is not None and not isinstance(key, (str, bytes)):
+        raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
+    if isinstance(key, str):
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            reason = "holds half a character"
+            raise InvalidArgument("key", key, reason, fix="give text or bytes") from None
+
+
+def points_of(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> Points:
+    """The point of each routing key; a null key gets the point that chance gives to all of them.
+
+    >>> points_of(["a", "b", "a"]).tolist() == [point_of("a"), point_of("b"), point_of("a")]
+    True
+    >>> points_of([1, 2])
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = 'int64': is no type of routing keys; give text or bytes
+    """
+    column = _binary(keys)
+    count = len(column)
+    _, offsets_buffer, data_buffer = column.buffers()
+    if count == 0 or offsets_buffer is None:
+        return np.zeros(count, dtype=np.int64)
+    bounds = np.frombuffer(offsets_buffer, dtype=np.int64)[column.offset : column.offset + count + 1]
+    starts, lengths = bounds[:-1], np.diff(bounds)
+    size = 0 if data_buffer is None else data_buffer.size
+    padded = np.zeros(size + 16, dtype=np.uint8)
+    if data_buffer is not None:
+        padded[:size] = np.frombuffer(data_buffer, dtype=np.uint8)
+    # every eight neighbouring bytes as one number, wherever they begin
+    words = np.ndarray(size + 8, dtype="<u8", buffer=padded.data, strides=(1,))
+    hashes = lengths.astype(np.uint64) * np.uint64(_K0)
+    longest = int(lengths.max())
+    for done in range(0, longest, 8):
+        rows = slice(None) if lengths.min() > done else np.flatnonzero(lengths > done)
+        left = np.minimum(lengths[rows] - done, 8)
+        word = words[starts[rows] + done] & _MASKS[left]
+        mixed = hashes[rows] ^ (word * np.uint64(_K1))
+        hashes[rows] = ((mixed << np.uint64(29)) | (mixed >> np.uint64(35))) * np.uint64(_K2)
+    for factor in _FINISH:
+        hashes ^= hashes >> np.uint64(33)
+        hashes *= np.uint64(factor)
+    hashes ^= hashes >> np.uint64(33)
+    points = (hashes >> np.uint64(_SHIFT)).astype(np.int64)
+    if column.null_count:
+        points[column.is_null().to_numpy(zero_copy_only=False)] = any_point()
+    return points
+
+
+def any_point() -> int:
+    """A point of the key space, by chance.
+
+    >>> 0 <= any_point() < KEY_SPACE
+    True
+    """
+    return random.randrange(KEY_SPACE)  # noqa: S311 - spreads load, guards nothing
+
+
+def _binary(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> pa.Array:
+    try:
+        column = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
+        reason = "mixes types, or holds half a character"
+        raise InvalidArgument("key", keys, reason, fix="give text or bytes, one of them") from None
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.large_binary())
+    known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if not any(check(kind) for check in known):
+        raise InvalidArgument("key", str(kind), "is no type of routing keys", fix="give text or bytes")
+    return column.cast(pa.large_binary())
+
+
+class Routing:
+    """Which active segment takes which point, as it is in one epoch.
+
+    >>> from slackwater.streams.log.segments import Segment, even_ranges
+    >>> epochs = Epochs([[Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(2))]])
+    >>> routing = Routing(epochs)
+    >>> [(segment, rows.tolist()) for segment, rows in routing.split(np.array([5, KEY_SPACE - 1, 6]))]
+    [(0, [0, 2]), (1, [1])]
+    """
+
+    def __init__(self, epochs: Epochs) -> None:
+        self.epoch = len(epochs) - 1
+        self._lows = np.array([segment.low for segment in epochs.active], dtype=np.int64)
+        self._ids = np.array([segment.id for segment in epochs.active], dtype=np.int64)
+
+    def segments(self, points: Points) -> npt.NDArray[np.int64]:
+        """The segment of each point."""
+        places = np.searchsorted(self._lows, points, side="right") - 1
+        return self._ids[places]
+
+    def split(self, points: Points) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """The rows of each segment that gets some, in their order; segments ascend."""
+        if len(self._ids) == 1:
+            return [(int(self._ids[0]), np.arange(len(points)))] if len(points) else []
+        owners = self.segments(points)
+        order = np.argsort(owners, kind="stable")
+        found, starts = np.unique(owners[order], return_index=True)
+        return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True))

@@ -1,0 +1,1 @@
+"""Background work on streams: controllers, retention, scaling and file collection."""

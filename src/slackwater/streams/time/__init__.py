@@ -1,0 +1,1 @@
+"""Event time of a stream: notes of writers, marks and time windows of readers."""

@@ -1,0 +1,92 @@
+"""Where in time a reader stands: between the newest mark it has passed and the first it has not reached."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from slackwater.streams.log.cuts import Standing, compare
+from slackwater.streams.log.positions import Position
+from slackwater.streams.log.segments import Segment
+from slackwater.streams.time.marks import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Where in time a reader stands: everything before ``lower`` was read, nothing after ``upper``.
+
+    None where nothing is known yet. Every event written before its writer noted a time at or below
+    ``lower`` has been read.
+
+    >>> TimeWindow(None, 9)
+    TimeWindow(lower=None, upper=9)
+    """
+
+    lower: int | None = None
+    upper: int | None = None
+
+    def advance(
+        self, position: Position, marks: Sequence[Mark], segments: Mapping[int, Segment]
+    ) -> TimeWindow:
+        """The window at a new position of the group; ``marks`` ascend. An empty position changes nothing.
+
+        The lower bound never goes back, also where the position does; the upper one follows it.
+
+        >>> segments = {0: Segment(0, 0, 0, 9)}
+        >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
+        >>> window = TimeWindow().advance(Position.of({0: 5}), marks, segments)
+        >>> window, window.advance(Position.of({0: 4}), marks, segments)
+        (TimeWindow(lower=10, upper=29), TimeWindow(lower=10, upper=29))
+        """
+        if not len(position):
+            return self
+        lower = self.lower
+        newer: list[tuple[Mark, Standing]] = []
+        for mark in reversed(marks):
+            if self.lower is not None and mark.lower <= self.lower:
+                break
+            standing = compare(position, mark.cut, segments)
+            if standing is Standing.PASSED:
+                lower = mark.lower
+                break
+            newer.append((mark, standing))
+        if not newer:
+            return TimeWindow(lower, None)
+        ahead = (mark for mark, standing in reversed(newer) if standing is Standing.BEFORE)
+        return TimeWindow(lower, next(ahead, newer[0][0]).upper)
+
+
+def newest_passed(position: Position, marks: Sequence[Mark], segments: Mapping[int, Segment]) -> Mark | None:
+    """The newest of the ascending marks that a position has passed, if any.
+
+    >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
+    >>> newest_passed(Position.of({0: 7}), marks, {0: Segment(0, 0, 0, 9)}).lower
+    10
+    """
+    if not len(position):
+        return None
+
+    def is_ahead(mark: Mark) -> bool:
+        return compare(position, mark.cut, segments) is not Standing.PASSED
+
+    # cuts ascend, so whoever has passed one has passed all before it
+    count = bisect_left(marks, 1, key=is_ahead)
+    return marks[count - 1] if count else None
+
+
+def mark_at(marks: Iterable[Mark], time: int) -> Mark | None:
+    """The newest of the ascending marks whose upper bound is at or below ``time``.
+
+    Whoever starts reading at its cut misses nothing that was noted at or after that time; with None,
+    start at the head.
+
+    >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
+    >>> [None if (mark := mark_at(marks, time)) is None else mark.lower for time in (18, 19, 28, 29)]
+    [None, 10, 10, 20]
+    """
+    newest = None
+    for mark in marks:
+        if mark.upper <= time:
+            newest = mark
+    return newest

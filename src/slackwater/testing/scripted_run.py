@@ -1,0 +1,237 @@
+"""What happened when an operator was run through a scripted stream, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Generic, TypeVar
+
+import polars as pl
+
+from slackwater.testing.text_table import UNITS, aligned
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.engine.join_operator import JoinOutput
+from slackwater.windows.engine.join_state import SideName
+from slackwater.windows.engine.windowed_operator import PANE_COLUMNS, WindowOutput
+
+Output = TypeVar("Output")
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Rows arrive, as one batch; ``at`` is the clock's time then, if it is said."""
+
+    rows: pl.DataFrame
+    side: SideName | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkMove:
+    """The watermark of one side, or of all, moves to a point in event time."""
+
+    to: int
+    side: SideName | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMove:
+    """Processing time goes on by so many microseconds."""
+
+    by: int
+
+
+Event = Elements | WatermarkMove | ClockMove
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[Output]):
+    """One event, the clock and the operator's watermark after it, and what came out.
+
+    The watermark of an operator with two inputs is the lower one, unknown until both are known.
+
+    >>> Step(ClockMove(5), now=5, watermark=None, output="nothing").now
+    5
+    """
+
+    event: Event
+    now: int
+    watermark: int | None
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRun:
+    r"""A windowed operator's run: its steps, and all panes in the order they came out.
+
+    ``key`` and ``event_times`` (per side, or under None) are column names of the operator, so that
+    a run can be shown without it.
+
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+    >>> totals = WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
+    >>> run = TestStream().add("ts | price \n 3 | 5").advance_watermark(10).run(totals)
+    >>> run.panes["total"].to_list(), run.steps[1].watermark
+    ([5], 10)
+    """
+
+    steps: tuple[Step[WindowOutput], ...]
+    key: tuple[str, ...]
+    event_times: Mapping[SideName | None, str]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns of a pane that hold what was accumulated."""
+        columns = self.steps[0].output.panes.columns if self.steps else []
+        return tuple(name for name in columns if name not in (*self.key, *PANE_COLUMNS))
+
+    @property
+    def panes(self) -> pl.DataFrame:
+        """The panes of all steps."""
+        return _stacked([step.output.panes for step in self.steps])
+
+    @property
+    def late(self) -> pl.DataFrame | None:
+        """The dropped rows of all steps, if the operator delivers them (``late="emit"``)."""
+        delivered = [step.output.late for step in self.steps if step.output.late is not None]
+        return _stacked(delivered) if delivered else None
+
+    @property
+    def dropped_late(self) -> int:
+        """How many (element, window) were dropped as late, in all steps."""
+        return sum(step.output.dropped_late for step in self.steps)
+
+    @property
+    def dropped_closed(self) -> int:
+        """How many (element, window) came after their window's trigger had closed it, in all steps."""
+        return sum(step.output.dropped_closed for step in self.steps)
+
+    def story(self, unit: str = "us") -> str:
+        r"""The run as a table, a line for each event and a line for each pane that follows from it.
+
+        >>> from slackwater.testing import TestStream
+        >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+        >>> operator = WindowedOperator(
+        ...     window=Fixed(10), accumulations={"total": Sum("price")}, key=("key",), event_time="ts"
+        ... )
+        >>> run = (
+        ...     TestStream()
+        ...     .add("key | ts | price \n a | 3 | 5 \n a | 8 | 2")
+        ...     .advance_watermark(10)
+        ...     .run(operator)
+        ... )
+        >>> print(run.story())
+        clock | event            | watermark | window  | key | pane    | total
+        0     | a at 3 (price 5) |           |         |     |         |
+              | a at 8 (price 2) |           |         |     |         |
+        0     | watermark        | 10        | [0, 10) | a   | ON_TIME | 7
+        """
+        lines = [line for step in self.steps for line in self._lines(step, unit)]
+        names = ["clock", "event", "watermark", "window", *self.key, "pane", *self.values]
+        return "\n".join(aligned([names, *lines]))
+
+    def _lines(self, step: Step[WindowOutput], unit: str) -> Iterator[tuple[str, ...]]:
+        """A move of the clock has a line only if something follows: every line tells the time anyway."""
+        events = self._worded(step.event, unit)
+        panes = [
+            (
+                f"[{in_unit(pane['window_start'], unit)}, {in_unit(pane['window_end'], unit)})",
+                *self._key_text(pane),
+                ("retracts " if pane["retraction"] else "") + pane["timing"],
+                *(_text(pane[name]) for name in self.values),
+            )
+            for pane in sorted(step.output.panes.iter_rows(named=True), key=self._key_text)
+        ]
+        if dropped := step.output.dropped_late + step.output.dropped_closed:
+            panes.append(self._blank(f"dropped {dropped}"))
+        if isinstance(step.event, ClockMove) and not panes:
+            return
+        watermark = "" if step.watermark is None else in_unit(step.watermark, unit)
+        for event, pane in zip_longest(events, panes):
+            first = event is not None and event is events[0]
+            yield (
+                in_unit(step.now, unit) if first else "",
+                event or "",
+                watermark if first else "",
+                *(pane or self._blank("")),
+            )
+
+    def _key_text(self, pane: dict[str, object]) -> list[str]:
+        """Panes are told key by key; within a key in their order, a retraction before its replacement."""
+        return [_text(pane[name]) for name in self.key]
+
+    def _blank(self, pane: str) -> tuple[str, ...]:
+        return ("", *("" for _ in self.key), pane, *("" for _ in self.values))
+
+    def _worded(self, event: Event, unit: str) -> list[str]:
+        match event:
+            case ClockMove():
+                return ["clock"]
+            case WatermarkMove(side=side):
+                return ["watermark" if side is None else f"{side} watermark"]
+            case Elements(rows=rows, side=side):
+                prefix = "" if side is None else f"{side} "
+                time = self.event_times[side]
+                told = [prefix + self._worded_row(row, time, unit) for row in rows.iter_rows(named=True)]
+                return told or ["no rows"]
+
+    def _worded_row(self, row: dict[str, object], event_time: str, unit: str) -> str:
+        key = " ".join(str(row[name]) for name in self.key)
+        at = row[event_time]
+        rest = [
+            f"{name} {_text(value)}" for name, value in row.items() if name not in (*self.key, event_time)
+        ]
+        time = in_unit(at, unit) if isinstance(at, int) else str(at)
+        return f"{key} at {time}".strip() + (f" ({', '.join(rest)})" if rest else "")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRun:
+    r"""A join's run: its steps, and all rows in the order they came out.
+
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import JoinOperator, TimeBoundedJoin
+    >>> columns = {"ts": pl.Int64}
+    >>> same = JoinOperator(TimeBoundedJoin(on=(), before=0, after=0), left=columns, right=columns)
+    >>> TestStream().add("ts \n 3", side="left").add("ts \n 3", side="right").run(same).rows.rows()
+    [(3, 3)]
+    """
+
+    steps: tuple[Step[JoinOutput], ...]
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows of all steps; empty, without columns, for a stream without events."""
+        return pl.concat([step.output.rows for step in self.steps]) if self.steps else pl.DataFrame()
+
+    def late(self, side: SideName) -> pl.DataFrame | None:
+        """The late rows of a side in all steps, if the join delivers them (``late="emit"``)."""
+        delivered = [step.output.late[side] for step in self.steps if step.output.late is not None]
+        return pl.concat(delivered) if delivered else None
+
+    def dropped(self, side: SideName) -> int:
+        """How many rows of a side were late, in all steps."""
+        return sum(step.output.dropped[side] for step in self.steps)
+
+
+def _stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Frames one below the other; one without rows does not know its types and has no say in them."""
+    filled = [frame for frame in frames if not frame.is_empty()] or frames[:1]
+    return pl.concat(filled, how="vertical_relaxed") if filled else pl.DataFrame()
+
+
+def in_unit(microseconds: int, unit: str) -> str:
+    """A time as a number of units; the ends of time as infinity.
+
+    >>> in_unit(2_500_000, "s"), in_unit(END_OF_TIME, "s")
+    ('2.5', '∞')
+    """
+    if microseconds in (END_OF_TIME, BEGINNING_OF_TIME):
+        return "∞" if microseconds == END_OF_TIME else "-∞"
+    return f"{microseconds / UNITS[unit]:.6f}".rstrip("0").rstrip(".")
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,238 @@
+"""A scripted stream: what arrives, how the watermark and the clock move, and what comes out of it.
+
+Event time cannot be tested by waiting. Here a test says in which order things happen, an operator
+is run through them one step each, without Spark and without sleeping, and the run can be asked
+what came out at which step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import ClassVar, Final, TypeVar, overload
+
+import polars as pl
+
+from slackwater.errors import InvalidArgument
+from slackwater.testing.manual_clock import ManualClock, Moment, moment
+from slackwater.testing.scripted_run import (
+    ClockMove,
+    Elements,
+    Event,
+    JoinRun,
+    Output,
+    Step,
+    WatermarkMove,
+    WindowRun,
+)
+from slackwater.testing.text_table import T
+from slackwater.time import END_OF_TIME, check_int64, duration
+from slackwater.windows.engine.cogroup_operator import MergeOperator, MergeState
+from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
+from slackwater.windows.engine.join_state import JoinState, SideName
+from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
+
+State = TypeVar("State")
+_Batches = Mapping[SideName | None, pl.DataFrame]
+_Marks = Mapping[SideName | None, int]
+
+_SIDES: Final[tuple[SideName, ...]] = ("left", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class TestStream:
+    r"""What happens to an operator, in order; every method hands back a longer stream.
+
+    Each event is one step of the operator. Times are microseconds, times since zero like
+    ``"10 seconds"``, or ISO instants; rows are a frame or the text of a table (see `T`). For an
+    operator with two inputs say which one with ``side``. The watermark is unknown, and the clock at
+    zero, until they are moved; ``at`` is what the clock shows when an event happens.
+
+    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+    >>> stream = (
+    ...     TestStream()
+    ...     .add("key | ts | price \n a | 3 | 5 \n a | 8 | 2")
+    ...     .advance_watermark(10)
+    ...     .add("key | ts | price \n a | 9 | 100")
+    ... )
+    >>> operator = WindowedOperator(
+    ...     window=Fixed(10), accumulations={"total": Sum("price")}, key=("key",), event_time="ts"
+    ... )
+    >>> run = stream.run(operator)
+    >>> run.steps[1].output.panes.select("key", "window_start", "window_end", "total", "timing").rows()
+    [('a', 0, 10, 7, 'ON_TIME')]
+    >>> run.dropped_late
+    1
+    """
+
+    __test__: ClassVar[bool] = False  # its name begins like a test's; it is none
+
+    events: tuple[Event, ...] = ()
+
+    def add(
+        self, rows: pl.DataFrame | str, *, side: SideName | None = None, at: Moment | None = None
+    ) -> TestStream:
+        r"""Rows arrive, as one batch.
+
+        >>> TestStream().add("ts \n 3").events[0].rows.rows()
+        [(3,)]
+        """
+        frame = T(rows) if isinstance(rows, str) else rows
+        return self._then(Elements(frame, _checked_side(side), _checked_clock(at)))
+
+    def advance_watermark(
+        self, to: Moment, *, side: SideName | None = None, at: Moment | None = None
+    ) -> TestStream:
+        """The watermark moves: no element with a time below ``to`` is expected any more.
+
+        >>> TestStream().advance_watermark("10 seconds").events[0].to
+        10000000
+        """
+        return self._then(WatermarkMove(moment(to, name="to"), _checked_side(side), _checked_clock(at)))
+
+    def advance_processing_time(self, by: int | str | timedelta) -> TestStream:
+        """The clock goes on.
+
+        >>> TestStream().advance_processing_time("5 seconds").events[0].by
+        5000000
+        """
+        step = duration(by, name="by") if isinstance(by, (str, timedelta)) else check_int64(by, "by")
+        if step < 0:
+            raise InvalidArgument(
+                "by", by, "would move the clock back", fix="give a duration that is not negative"
+            )
+        return self._then(ClockMove(step))
+
+    def end(self, *, at: Moment | None = None) -> TestStream:
+        """The input ends, on all sides: the watermark moves to the end of time.
+
+        >>> TestStream().end().events[0].to == END_OF_TIME
+        True
+        """
+        return self._then(WatermarkMove(END_OF_TIME, at=_checked_clock(at)))
+
+    @overload
+    def run(self, operator: WindowedOperator | MergeOperator, *, restart: bool = False) -> WindowRun: ...
+    @overload
+    def run(self, operator: JoinOperator, *, restart: bool = False) -> JoinRun: ...
+    def run(
+        self, operator: WindowedOperator | MergeOperator | JoinOperator, *, restart: bool = False
+    ) -> WindowRun | JoinRun:
+        r"""Run an operator through the events; with ``restart``, save and load its state between any two.
+
+        >>> import polars as pl
+        >>> from slackwater.windows import JoinOperator, TimeBoundedJoin
+        >>> columns = {"key": pl.String, "ts": pl.Int64}
+        >>> join = JoinOperator(TimeBoundedJoin(on=("key",), before=0, after=5), left=columns, right=columns)
+        >>> run = (
+        ...     TestStream()
+        ...     .add("key | ts \n a | 1", side="left")
+        ...     .add("key | ts \n a | 6", side="right")
+        ...     .run(join, restart=True)
+        ... )
+        >>> run.rows.rows()
+        [('a', 1, 6)]
+        """
+        if isinstance(operator, JoinOperator):
+            return self._run_join(operator, restart=restart)
+        if isinstance(operator, MergeOperator):
+            return self._run_merge(operator, restart=restart)
+        return self._run_windowed(operator, restart=restart)
+
+    def _run_windowed(self, operator: WindowedOperator, *, restart: bool) -> WindowRun:
+        def step(
+            state: WindowState, batches: _Batches, marks: _Marks, now: int
+        ) -> tuple[WindowState, WindowOutput]:
+            watermarks = {operator.watermark_key: marks[None]} if marks else {}
+            return operator.step(state, batches.get(None), watermarks, now)
+
+        def reload(state: WindowState) -> WindowState:
+            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
+
+        steps = self._replay((None,), operator.initial_state(), step, reload)
+        return WindowRun(steps, operator.key, {None: operator.event_time})
+
+    def _run_merge(self, operator: MergeOperator, *, restart: bool) -> WindowRun:
+        def step(
+            state: MergeState, batches: _Batches, marks: _Marks, now: int
+        ) -> tuple[MergeState, WindowOutput]:
+            return operator.step(state, batches.get("left"), batches.get("right"), _by_side(marks), now)
+
+        def reload(state: MergeState) -> MergeState:
+            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
+
+        steps = self._replay(_SIDES, operator.initial_state(), step, reload)
+        return WindowRun(steps, operator.key, {side: operator.times[side] for side in _SIDES})
+
+    def _run_join(self, operator: JoinOperator, *, restart: bool) -> JoinRun:
+        def step(
+            state: JoinState, batches: _Batches, marks: _Marks, _now: int
+        ) -> tuple[JoinState, JoinOutput]:
+            return operator.step(state, batches.get("left"), batches.get("right"), _by_side(marks))
+
+        def reload(state: JoinState) -> JoinState:
+            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
+
+        return JoinRun(self._replay(_SIDES, operator.initial_state(), step, reload))
+
+    def _replay(
+        self,
+        inputs: Sequence[SideName | None],
+        state: State,
+        step: Callable[[State, _Batches, _Marks, int], tuple[State, Output]],
+        reload: Callable[[State], State],
+    ) -> tuple[Step[Output], ...]:
+        """One step for each event; ``inputs`` are the names an event may give for its side."""
+        clock = ManualClock()
+        marks: dict[SideName | None, int] = {}
+        steps = []
+        for event in self.events:
+            batches: dict[SideName | None, pl.DataFrame] = {}
+            match event:
+                case Elements(rows=rows, side=side):
+                    batches[_input(side, inputs)] = rows
+                case WatermarkMove(to=to, side=None):
+                    marks = dict.fromkeys(inputs, to)
+                case WatermarkMove(to=to, side=side):
+                    marks[_input(side, inputs)] = to
+            _move(clock, event)
+            state, output = step(state, batches, marks, clock())
+            state = reload(state)
+            lowest = min(marks.values()) if len(marks) == len(inputs) else None
+            steps.append(Step(event, clock(), lowest, output))
+        return tuple(steps)
+
+    def _then(self, event: Event) -> TestStream:
+        return replace(self, events=(*self.events, event))
+
+
+def _checked_side(side: SideName | None) -> SideName | None:
+    if side is not None and side not in _SIDES:
+        raise InvalidArgument("side", side, "is not an input", fix='use "left" or "right"')
+    return side
+
+
+def _input(side: SideName | None, inputs: Sequence[SideName | None]) -> SideName | None:
+    """The side of an event, which must be one that the operator has."""
+    if side in inputs:
+        return side
+    if side is None:
+        raise InvalidArgument("side", None, "is not known, of two", fix='write add(…, side="left")')
+    raise InvalidArgument("side", side, "makes no sense with one input", fix="leave it out")
+
+
+def _by_side(marks: _Marks) -> dict[str, int]:
+    return {side: mark for side, mark in marks.items() if side is not None}
+
+
+def _checked_clock(at: Moment | None) -> int | None:
+    return None if at is None else moment(at, name="at")
+
+
+def _move(clock: ManualClock, event: Event) -> None:
+    if isinstance(event, ClockMove):
+        clock.advance(event.by)
+    elif event.at is not None:
+        clock.set(event.at)

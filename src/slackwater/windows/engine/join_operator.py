@@ -1,0 +1,395 @@
+"""The time-bounded join at work: batches of two streams in, pairs and padded rows out.
+
+One step joins what is new with what is buffered and with each other, on whole columns, and then
+lets the watermarks move. The order of rows inside a step does not matter: a row that may no longer
+be stored lies, by the definition of its limit, out of reach of everything that is not late on the
+other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, get_args
+
+import polars as pl
+
+from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
+from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.join_pairs import matching_rows, time_range
+from slackwater.windows.engine.join_state import (
+    CHUNK_ROWS,
+    INDEX,
+    Buffer,
+    JoinState,
+    Part,
+    SavedIndex,
+    SideName,
+    SideState,
+)
+from slackwater.windows.spec import REACH, TimeBoundedJoin
+
+Schema = Mapping[str, pl.DataType | type[pl.DataType]]
+
+_SIDES: Final[tuple[SideName, ...]] = get_args(SideName)
+_OTHER: Final[Mapping[SideName, SideName]] = {"left": "right", "right": "left"}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOutput:
+    """What one step of a join hands on, in this order: rows, then watermarks.
+
+    ``rows`` has the keys, then the other columns of the left, then those of the right side; the
+    missing side of a padded row is null. ``late`` has the rows dropped in this step per side, if
+    the join was built with ``late="emit"``; their number is always in ``dropped``, and the totals
+    in the state. ``watermarks`` has a side only if its watermark moved.
+
+    >>> times = {"ts": pl.Int64}
+    >>> same = JoinOperator(TimeBoundedJoin(on=(), before=0, after=0), left=times, right=times)
+    >>> _, output = same.step(same.initial_state(), watermarks={"left": 5, "right": 4})
+    >>> output.watermarks, output.dropped
+    ({'left': 4, 'right': 4}, {'left': 0, 'right': 0})
+    """
+
+    rows: pl.DataFrame
+    watermarks: Mapping[SideName, int]
+    dropped: Mapping[SideName, int]
+    late: Mapping[SideName, pl.DataFrame] | None
+
+
+class JoinOperator:
+    """Joins batches of two streams; knows nothing of where they come from.
+
+    The schemas of both sides are given once, because a padded row needs the columns of a side that
+    may not have sent anything yet. The event times are ``Int64`` microseconds. ``chunk_rows`` is the
+    most rows that state keeps in one blob.
+
+    >>> bids = {"auction": pl.Int64, "ts": pl.Int64, "price": pl.Int64}
+    >>> ends = {"auction": pl.Int64, "end": pl.Int64}
+    >>> join = TimeBoundedJoin(on=("auction",), before=0, after=10, how="left", right_time="end")
+    >>> operator = JoinOperator(join, left=bids, right=ends)
+    >>> state = operator.initial_state()
+    >>> bid = pl.DataFrame({"auction": [1, 2], "ts": [3, 4], "price": [70, 80]})
+    >>> end = pl.DataFrame({"auction": [1], "end": [13]})
+    >>> state, output = operator.step(state, bid, end)
+    >>> output.rows.rows(named=True)
+    [{'auction': 1, 'ts': 3, 'price': 70, 'end': 13}]
+    >>> state, output = operator.step(state, watermarks={"left": 20, "right": 15})
+    >>> output.rows.rows(), output.watermarks
+    ([(2, 4, 80, None)], {'left': 5, 'right': 15})
+    """
+
+    def __init__(
+        self, join: TimeBoundedJoin, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS
+    ) -> None:
+        if chunk_rows < 1:
+            raise InvalidArgument("chunk_rows", chunk_rows, "leaves no room for a row", fix="give at least 1")
+        self.join = join
+        self._chunk_rows = chunk_rows
+        self._schemas: dict[SideName, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
+        self._times: dict[SideName, str] = {"left": join.left_time, "right": join.right_time}
+        self._check_schemas()
+        self._names = self._output_names()
+        self.output_schema = pl.Schema({name: self._schemas["left"][name] for name in join.on})
+        """Names and types of the rows that come out."""
+        for side in _SIDES:
+            for name, renamed in self._names[side].items():
+                self.output_schema[renamed] = self._schemas[side][name]
+
+    def initial_state(self, blobs: BlobStore | None = None) -> JoinState:
+        """Empty buffers, in ``blobs`` or in memory."""
+        return JoinState(SideState(), SideState(), {} if blobs is None else blobs)
+
+    def save(self, state: JoinState) -> bytes:
+        """The index of ``state``; its blobs are in the blob store already."""
+        return INDEX.seal(SavedIndex(self._identity(), state.left, state.right))
+
+    def load(self, data: bytes, blobs: BlobStore) -> JoinState:
+        """The state whose index was saved as ``data``, over the blob store it was saved beside."""
+        index = INDEX.unseal(data)
+        if index.join != self._identity():
+            raise CorruptState(INDEX.what, f"it belongs to {index.join}, not to {self._identity()}")
+        return JoinState(index.left, index.right, blobs)
+
+    def buffered(self, state: JoinState) -> Mapping[SideName, int]:
+        """How many rows each side keeps because they may still match. Reads state; not for a hot loop."""
+        limits = _Limits(self.join, state.left.watermark, state.right.watermark)
+        buffers = self._buffers(state)
+        return {side: buffers[side].live_rows(limits.bound(side)) for side in _SIDES}
+
+    def step(
+        self,
+        state: JoinState,
+        left: pl.DataFrame | None = None,
+        right: pl.DataFrame | None = None,
+        watermarks: Mapping[str, int] = NO_WATERMARKS,
+    ) -> tuple[JoinState, JoinOutput]:
+        """Join a batch of either side or both, then move the watermarks.
+
+        Rows are judged against the watermarks from before the step. ``END_OF_TIME`` as a watermark
+        means that the side has ended; one that has not moved may be left out or repeated. A step
+        that raises has changed nothing.
+        """
+        batches = {"left": self._checked("left", left), "right": self._checked("right", right)}
+        old = _Limits(self.join, state.left.watermark, state.right.watermark)
+        new = old.moved(watermarks)
+
+        late: dict[SideName, pl.DataFrame] = {}
+        fresh: dict[SideName, Part] = {}
+        for side in _SIDES:
+            watermark = old.watermark(side)
+            below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
+            late[side] = batches[side].filter(below)
+            fresh[side] = self._part(side, batches[side].filter(~below))
+
+        buffers = self._buffers(state)
+        rows = [self.output_schema.to_frame()]
+        rows += [pairs for side in _SIDES if (pairs := self._pairs(side, fresh, buffers)) is not None]
+        for side in _SIDES:
+            rows.append(
+                self._padded(side, _settle(buffers[side], fresh[side], old.bound(side), new.bound(side)))
+            )
+
+        dropped = {side: late[side].height for side in _SIDES}
+        state = JoinState(
+            buffers["left"].commit(new.left, dropped["left"]),
+            buffers["right"].commit(new.right, dropped["right"]),
+            state.blobs,
+        )
+        return state, JoinOutput(
+            rows=pl.concat(rows),
+            watermarks={
+                side: value
+                for side in _SIDES
+                if (value := new.forwarded(side)) is not None and value != old.forwarded(side)
+            },
+            dropped=dropped,
+            late=late if self.join.late == "emit" else None,
+        )
+
+    # ---- joining
+
+    def _pairs(
+        self, side: SideName, fresh: Mapping[SideName, Part], buffers: Mapping[SideName, Buffer]
+    ) -> pl.DataFrame | None:
+        """The pairs of a side's new rows, with both rows marked as matched.
+
+        They are paired with the buffer of the other side, and from the left also with its new rows:
+        so each pair is made once (J4).
+        """
+        other = _OTHER[side]
+        rows, buffer = fresh[side].rows, buffers[other]
+        if rows.is_empty():
+            return None
+        low, high = time_range(rows[self._times[side]])
+        earlier, later = (
+            (self.join.before, self.join.after) if side == "left" else (self.join.after, self.join.before)
+        )
+        numbers = buffer.overlapping(low - earlier, high + later)
+        parts = [buffer.load(number) for number in numbers]
+        if side == "left":
+            parts.append(fresh[other])
+        if not parts:
+            return None
+        candidates = pl.concat([part.rows for part in parts])
+        here, there = self._matching(side, rows, candidates)
+
+        fresh[side].mark(here)
+        if buffer.pads:
+            matched = there.unique().sort()
+            starts = pl.Series([0, *(part.rows.height for part in parts)]).cum_sum()
+            for place, (start, stop) in enumerate(
+                pairwise(matched.search_sorted(starts, side="left").to_list())
+            ):
+                marked = matched.slice(start, stop - start) - starts[place]
+                if place < len(numbers):
+                    buffer.mark(numbers[place], marked)
+                else:
+                    parts[place].mark(marked)
+
+        mine, theirs = rows[here], candidates[there]
+        left, right = (mine, theirs) if side == "left" else (theirs, mine)
+        return pl.concat(
+            [
+                left.select(*self.join.on, *_renamed(self._names["left"])),
+                right.select(_renamed(self._names["right"])),
+            ],
+            how="horizontal",
+        )
+
+    def _matching(
+        self, side: SideName, rows: pl.DataFrame, others: pl.DataFrame
+    ) -> tuple[pl.Series, pl.Series]:
+        left, right = (rows, others) if side == "left" else (others, rows)
+        left_rows, right_rows = matching_rows(
+            left,
+            right,
+            on=self.join.on,
+            left_time=self.join.left_time,
+            right_time=self.join.right_time,
+            before=self.join.before,
+            after=self.join.after,
+        )
+        return (left_rows, right_rows) if side == "left" else (right_rows, left_rows)
+
+    def _padded(self, side: SideName, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of one side as output rows, the columns of the other side null."""
+        other = _OTHER[side]
+        nulls = [
+            pl.lit(None, self._schemas[other][name]).alias(to) for name, to in self._names[other].items()
+        ]
+        columns = {side: _renamed(self._names[side]), other: nulls}
+        return rows.select(*self.join.on, *columns["left"], *columns["right"])
+
+    def _part(self, side: SideName, rows: pl.DataFrame) -> Part:
+        return Part(
+            rows, pl.zeros(rows.height, dtype=pl.Boolean, eager=True) if self.join.pads(side) else None
+        )
+
+    def _buffers(self, state: JoinState) -> dict[SideName, Buffer]:
+        sides: dict[SideName, SideState] = {"left": state.left, "right": state.right}
+        return {
+            side: Buffer(
+                side, self._times[side], self.join.pads(side), sides[side], state.blobs, self._chunk_rows
+            )
+            for side in _SIDES
+        }
+
+    # ---- checking what was given
+
+    def _check_schemas(self) -> None:
+        for side in _SIDES:
+            schema, time = self._schemas[side], self._times[side]
+            for name in (*self.join.on, time):
+                if name not in schema:
+                    raise InvalidArgument(
+                        side, schema.names(), f"has no column {name!r}", fix="add or rename one"
+                    )
+            if schema[time] != pl.Int64:
+                raise InvalidArgument(
+                    f"{side}_time",
+                    time,
+                    f"is of type {schema[time]}",
+                    fix="give Int64 microseconds since 1970",
+                )
+        for name in self.join.on:
+            left, right = self._schemas["left"][name], self._schemas["right"][name]
+            if left != right:
+                raise InvalidArgument(
+                    "on", name, f"is {left} on the left, {right} on the right", fix="cast one"
+                )
+            if left.is_nested() or left == pl.Object:
+                raise InvalidArgument("on", name, f"is of type {left}", fix="join on plain columns")
+
+    def _output_names(self) -> dict[SideName, dict[str, str]]:
+        """The columns of each side besides the keys, and what they are called in the result."""
+        own = {side: [name for name in self._schemas[side] if name not in self.join.on] for side in _SIDES}
+        shared = set(own["left"]) & set(own["right"])
+        names = {
+            side: {name: name + suffix if name in shared else name for name in own[side]}
+            for side, suffix in zip(_SIDES, self.join.suffixes, strict=True)
+        }
+        result = [*self.join.on, *names["left"].values(), *names["right"].values()]
+        if twice := sorted({name for name in result if result.count(name) > 1}):
+            raise InvalidArgument(
+                "suffixes", self.join.suffixes, f"make {twice[0]!r} appear twice", fix="choose other suffixes"
+            )
+        return names
+
+    def _checked(self, side: SideName, batch: pl.DataFrame | None) -> pl.DataFrame:
+        """The batch with its columns in order, or an error that says what is wrong with it."""
+        schema, time = self._schemas[side], self._times[side]
+        if batch is None:
+            return schema.to_frame()
+        if dict(batch.schema) != dict(schema):
+            raise InvalidArgument(
+                side, dict(batch.schema), "is not the schema given", fix=f"send {dict(schema)}"
+            )
+        times = batch[time]
+        if times.has_nulls():
+            raise InvalidArgument(
+                side, None, f"event time {time!r} is null", fix="filter such rows out before"
+            )
+        outside = times.filter((times <= -REACH) | (times >= REACH))
+        if not outside.is_empty():
+            raise InvalidArgument(
+                side,
+                outside[0],
+                f"event time {time!r} is 146,000 years off",
+                fix="give microseconds since 1970",
+            )
+        return batch.select(schema.names())
+
+    def _identity(self) -> str:
+        """What a saved state depends on: loading it into another join would lose or invent rows."""
+        schemas = ", ".join(f"{side}={dict(self._schemas[side])}" for side in _SIDES)
+        return f"{self.join.identity()} of {schemas}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The watermarks of both sides at one moment, and what follows from them."""
+
+    join: TimeBoundedJoin
+    left: int | None
+    right: int | None
+
+    def watermark(self, side: SideName) -> int | None:
+        """The last one received: rows of that side below it are late (J1)."""
+        return self.left if side == "left" else self.right
+
+    def limit(self, side: SideName) -> int | None:
+        """Rows of a side below this cannot match what the other side may still bring (J2)."""
+        other, reach = (self.right, self.join.after) if side == "left" else (self.left, self.join.before)
+        return other if other is None or other == END_OF_TIME else other - reach
+
+    def bound(self, side: SideName) -> int | None:
+        """The limit, moved to where times can lie, so that it can be compared with a column."""
+        limit = self.limit(side)
+        return None if limit is None else max(-REACH, min(limit, REACH))
+
+    def forwarded(self, side: SideName) -> int | None:
+        """The watermark of a side downstream (J6)."""
+        own, limit = self.watermark(side), self.limit(side)
+        return None if own is None or limit is None else max(BEGINNING_OF_TIME, min(own, limit))
+
+    def moved(self, watermarks: Mapping[str, int]) -> _Limits:
+        """The limits after these watermarks; one that goes back is an error (J7)."""
+        if unknown := sorted(watermarks.keys() - set(_SIDES)):
+            raise InvalidArgument(
+                "watermarks", unknown[0], "is not a side of a join", fix='use "left" and "right"'
+            )
+        moved = {side: self.watermark(side) for side in _SIDES}
+        for side in _SIDES:
+            if side in watermarks:
+                value, previous = check_int64(watermarks[side], f"watermarks[{side!r}]"), moved[side]
+                if previous is not None and value < previous:
+                    raise WatermarkRegression(f"the {side} side of the join", DEFAULT_KEY, previous, value)
+                moved[side] = value
+        return _Limits(self.join, moved["left"], moved["right"])
+
+
+def _settle(buffer: Buffer, fresh: Part, previous: int | None, limit: int | None) -> pl.DataFrame:
+    """Store the new rows that may still match, let go of all that may not; the rows to pad.
+
+    A new row below the limit from before the step is not stored (J3). One that falls below it only
+    by this step would be stored and leave again at once (J5), so it is not stored either.
+    """
+    if limit is None:
+        buffer.append(fresh)
+        buffer.compact(None)
+        return fresh.rows.clear()
+    below = fresh.rows[buffer.time] < limit
+    leaving = [fresh.take(below.arg_true()).unmatched()]
+    if limit != previous:
+        leaving += buffer.evict(previous, limit)
+    buffer.append(fresh.take((~below).arg_true()))
+    buffer.compact(limit)
+    return pl.concat(leaving)
+
+
+def _renamed(names: Mapping[str, str]) -> list[pl.Expr]:
+    return [pl.col(name).alias(renamed) for name, renamed in names.items()]

@@ -1,0 +1,285 @@
+"""The state of a windowed operator: a small index, and blobs in a key-value store.
+
+The index says what there is: which windows are open, which blobs belong to them, when they are due. It is
+one value, read and written with every step. The blobs hold what grows with the keys, and only those of the
+windows that a step touches are read or written. `docs/reference/window-state.md` describes the format.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import polars as pl
+
+from slackwater.errors import CorruptState
+from slackwater.progress.saved import Saved, SavedForm
+from slackwater.time import BEGINNING_OF_TIME
+from slackwater.windows.assigners import WindowBounds
+from slackwater.windows.engine.blobs import BlobStore, decode, encode
+
+FAN_IN = 8
+"""So many blobs of one level are merged into one of the next."""
+
+
+class Blob(Saved):
+    """A blob that was appended, or merged from others: its name, its level, how many rows."""
+
+    name: str
+    level: int
+    rows: int
+
+
+class SliceEntry(Saved):
+    """The partials of a stretch of event time: whole windows, or what several windows share."""
+
+    start: int
+    end: int
+    blobs: list[Blob]
+
+
+class WindowEntry(Saved):
+    """What the index knows of an open window (or, for sessions, of a group of them)."""
+
+    start: int
+    end: int
+    rows: str | None = None
+    """The blob with one row per key; none while nothing but the end of the window matters."""
+    standing: str | None = None
+    """The blob with the panes that stand, where they may have to be taken back or compared."""
+    target: int | None = None
+    """The earliest processing time at which the trigger must be asked."""
+    hold: int | None = None
+    """The earliest timestamp of a pane that is still to come on time."""
+    due: int = 0
+    """The next watermark that matters to it: its end, then its purge."""
+    fired: int = 0
+    """The last step in which one of its rows fired."""
+    reach: int = 0
+    """Sessions only: the earliest start in the group."""
+
+
+class IndexLayout(Saved):
+    """The index as it is saved."""
+
+    watermark: int | None
+    clock: int
+    forwarded: int
+    dropped_late: int
+    dropped_closed: int
+    step: int
+    next_blob: int
+    signature: str
+    empty: bytes | None
+    kinds: dict[str, str]
+    slices: list[SliceEntry]
+    windows: list[WindowEntry]
+
+
+INDEX_FORM = SavedForm("window state", "W", 1, IndexLayout)
+
+_STALE = 64
+"""So many outdated entries an agenda carries before it is worth sorting them out."""
+
+Member = TypeVar("Member", bound=Hashable)
+
+
+class Agenda(Generic[Member]):
+    """Members by when they are due; finding the earliest does not look at the others.
+
+    >>> agenda: Agenda[str] = Agenda()
+    >>> for member, due in (("a", 5), ("b", 3), ("a", 1)):
+    ...     agenda.set(member, due)
+    >>> agenda.earliest(), agenda.take(3), agenda.earliest()
+    (1, ['a', 'b'], None)
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Member, int] = {}
+        self._heap: list[tuple[int, Member]] = []
+
+    def set(self, member: Member, due: int | None) -> None:
+        """Note when a member is due; ``None`` takes it off."""
+        if due is None:
+            self._due.pop(member, None)
+        elif self._due.get(member) != due:
+            self._due[member] = due
+            heapq.heappush(self._heap, (due, member))
+            if len(self._heap) > 2 * len(self._due) + _STALE:  # more than half are dates that were changed
+                self._heap = [(at, each) for each, at in self._due.items()]
+                heapq.heapify(self._heap)
+
+    def earliest(self) -> int | None:
+        """When the earliest is due."""
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, until: int) -> list[Member]:
+        """Take off all that are due at or before ``until``, earliest first."""
+        taken: list[Member] = []
+        while (earliest := self.earliest()) is not None and earliest <= until:
+            member = heapq.heappop(self._heap)[1]
+            del self._due[member]
+            taken.append(member)
+        return taken
+
+
+class WindowState:
+    """What a windowed operator remembers between two steps; made and loaded by the operator.
+
+    >>> from slackwater.windows import Count, Fixed, WindowedOperator
+    >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    >>> state, _ = operator.step(operator.initial_state(), pl.DataFrame({"ts": [3, 12]}))
+    >>> state.open_windows, len(state.blobs)
+    (2, 2)
+    """
+
+    def __init__(self, blobs: BlobStore, signature: str) -> None:
+        self.blobs = blobs
+        self.signature = signature
+        self.watermark: int | None = None
+        self.clock = BEGINNING_OF_TIME
+        self.forwarded = BEGINNING_OF_TIME
+        self.dropped_late = 0
+        self.dropped_closed = 0
+        self.step = 0
+        self.slices: dict[WindowBounds, SliceEntry] = {}
+        self.windows: dict[WindowBounds, WindowEntry] = {}
+        self.empty: pl.DataFrame | None = None
+        """A frame without rows that has the columns and types of partials; none before the first batch."""
+        self.kinds: dict[str, str] = {}
+        """What keys and inputs hold: batches must agree on it."""
+        self.dues: Agenda[WindowBounds] = Agenda()
+        self.targets: Agenda[WindowBounds] = Agenda()
+        self.holds: Agenda[WindowBounds] = Agenda()
+        self._next_blob = 0
+        self._read: dict[str, pl.DataFrame] = {}
+        self._written: set[str] = set()
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows (for sessions: groups of them) are open."""
+        return len(self.windows)
+
+    @property
+    def no_partials(self) -> pl.DataFrame:
+        """A frame without rows that has the columns and types of partials."""
+        if self.empty is None:
+            raise CorruptState("window state", "it names windows but not the types of their partials")
+        return self.empty
+
+    # ---- the index
+
+    def note(self, entry: WindowEntry) -> None:
+        """Put a window into the index, or say that its dates changed."""
+        bounds = entry.start, entry.end
+        self.windows[bounds] = entry
+        self.dues.set(bounds, entry.due)
+        self.targets.set(bounds, entry.target)
+        self.holds.set(bounds, entry.hold)
+
+    def forget(self, bounds: WindowBounds) -> None:
+        """Take a window out of the index, with its blobs."""
+        entry = self.windows.pop(bounds)
+        for agenda in (self.dues, self.targets, self.holds):
+            agenda.set(bounds, None)
+        self.delete(entry.rows)
+        self.delete(entry.standing)
+
+    def forget_slice(self, bounds: WindowBounds) -> None:
+        """Take a slice out of the index, with its blobs; nothing happens if there is none."""
+        entry = self.slices.pop(bounds, None)
+        if entry is not None:
+            for blob in entry.blobs:
+                self.delete(blob.name)
+
+    # ---- blobs, written behind: what is gone by the end of the step is never encoded
+
+    def read(self, name: str | None) -> pl.DataFrame:
+        """The frame of a blob that the index names."""
+        if name is None:
+            raise CorruptState("window state", "its index names a window without the blob that belongs to it")
+        frame = self._read.get(name)
+        if frame is None:
+            try:
+                data = self.blobs[name]
+            except KeyError:
+                raise CorruptState(
+                    "window state", f"the blob {name!r} that its index names is missing"
+                ) from None
+            frame = self._read[name] = decode(data, f"window state (blob {name})")
+        return frame
+
+    def write(self, frame: pl.DataFrame, replaces: str | None = None) -> str | None:
+        """Keep a frame in a new blob instead of another one; an empty frame needs none."""
+        self.delete(replaces)
+        if frame.is_empty():
+            return None
+        name = str(self._next_blob)
+        self._next_blob += 1
+        self._read[name] = frame
+        self._written.add(name)
+        return name
+
+    def delete(self, name: str | None) -> None:
+        """Drop a blob; nothing happens for none."""
+        if name is None:
+            return
+        self._read.pop(name, None)
+        if name in self._written:
+            self._written.discard(name)
+        else:
+            with suppress(KeyError):  # not pop(), which would read the blob first
+                del self.blobs[name]
+
+    def flush(self) -> None:
+        """End a step: encode what was written and is still there, drop what was read."""
+        for name in sorted(self._written, key=int):
+            self.blobs[name] = encode(self._read[name])
+        self._written.clear()
+        self._read.clear()
+
+    # ---- saving
+
+    def save(self) -> bytes:
+        """The index as bytes."""
+        return INDEX_FORM.seal(
+            IndexLayout(
+                watermark=self.watermark,
+                clock=self.clock,
+                forwarded=self.forwarded,
+                dropped_late=self.dropped_late,
+                dropped_closed=self.dropped_closed,
+                step=self.step,
+                next_blob=self._next_blob,
+                signature=self.signature,
+                empty=None if self.empty is None else encode(self.empty),
+                kinds=self.kinds,
+                slices=list(self.slices.values()),
+                windows=list(self.windows.values()),
+            )
+        )
+
+    @classmethod
+    def load(cls, saved: bytes, blobs: BlobStore, signature: str) -> WindowState:
+        """What `save` wrote, over the blobs that belong to it."""
+        layout = INDEX_FORM.unseal(saved)
+        if layout.signature != signature:
+            raise CorruptState(
+                "window state", f"it belongs to another operator ({layout.signature}, here {signature})"
+            )
+        state = cls(blobs, signature)
+        state.watermark, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded
+        state.dropped_late, state.dropped_closed = layout.dropped_late, layout.dropped_closed
+        state.step, state._next_blob = layout.step, layout.next_blob
+        state.kinds = layout.kinds
+        state.empty = (
+            None if layout.empty is None else decode(layout.empty, "window state (types of partials)")
+        )
+        state.slices = {(entry.start, entry.end): entry for entry in layout.slices}
+        for entry in layout.windows:
+            state.note(entry)
+        return state
