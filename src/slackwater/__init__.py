@@ -2,279 +2,140 @@
 
 Slackwater answers one question everywhere in a data pipeline: how far are we, and what can
 safely be emitted? Import it as ``sw``; every public name is here.
+
+A name is imported when it is first used: a Spark worker that needs one module of this package
+does not pay for the others.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from slackwater.errors import (
-    AfterDone,
-    AfterEnd,
-    AsyncItemFailed,
-    CorruptState,
-    FunctionFailed,
-    InvalidArgument,
-    InvalidDuration,
-    InvalidInstant,
-    ProgressError,
-    SequenceConflict,
-    SlackwaterError,
-    StateError,
-    UnknownSource,
-    UnsupportedStateVersion,
-    WatermarkRegression,
-)
-from slackwater.progress.coalescer import Coalescer, EdgeEmission, OperatorCoalescer, OperatorEmissions
-from slackwater.progress.explanation import Explanation, Gap, Reason
-from slackwater.progress.generator import (
-    Clock,
-    Constant,
-    FixedDelay,
-    Lag,
-    WatermarkGenerator,
-    clock,
-    constant,
-    fixed_delay,
-    lag,
-)
-from slackwater.progress.numbering import OutputNumbering, Rechunker
-from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
-from slackwater.progress.plan import Kind, PipelinePlan, PlanNode
-from slackwater.progress.tracker import Observed, ProgressTracker
-from slackwater.progress.values import DEFAULT_KEY, DONE, IDLE, BufferHeader, Control, Watermark
-from slackwater.time import (
-    BEGINNING_OF_TIME,
-    END_OF_TIME,
-    Range,
-    duration,
-    format_duration,
-    format_instant,
-    instant,
-    to_datetime,
-)
-
-if TYPE_CHECKING:
-    from slackwater.progress.stage import AsyncStage, Retry
-    from slackwater.spark.api.stream import stream
-    from slackwater.spark.api.stream_options import headers, ingestion_time
-    from slackwater.spark.api.upsert import upsert_once, upsert_to
-    from slackwater.spark.monitor.reports import why
-    from slackwater.spark.monitor.telemetry import telemetry
-    from slackwater.spark.session import SlowSession, session
-    from slackwater.streams.log.catalog import Streams
-    from slackwater.streams.log.reader_group import ReaderGroup
-    from slackwater.streams.log.transactions import TransactionalWriter
-    from slackwater.streams.log.writer import Writer
-    from slackwater.streams.maintenance.controller import Controller
-    from slackwater.streams.maintenance.retention import Retention
-    from slackwater.streams.maintenance.scaling import ScalingPolicy
-    from slackwater.streams.settings import StreamSettings
-    from slackwater.streams.spark.stream_event_time import read_stream, stream_headers
-    from slackwater.streams.time.marks import MarkSettings, NoteResult
-    from slackwater.windows import (
-        Accumulation,
-        JoinOperator,
-        MergeOperator,
-        TimeBoundedJoin,
-        WindowedOperator,
-        after_all,
-        after_any,
-        after_count,
-        after_each,
-        after_processing_time,
-        after_watermark,
-        all,
-        always,
-        any,
-        approx_count_distinct,
-        approx_quantile,
-        calendar,
-        collect,
-        collect_set,
-        count,
-        every,
-        first,
-        fixed,
-        fold,
-        global_window,
-        inherited,
-        last,
-        max,
-        mean,
-        min,
-        never,
-        or_finally,
-        reduce,
-        repeatedly,
-        sessions,
-        sliding,
-        sort,
-        stddev,
-        sum,
-        time_bounded_join,
-        top_n,
-        top_n_by_key,
-        variance,
-    )
+from slackwater._lazy_exports import lazy_exports
 
 __version__ = "0.1.0"
 
-_LATER = {
-    "AsyncStage": "slackwater.progress.stage",
-    "Retry": "slackwater.progress.stage",
-    "SlowSession": "slackwater.spark.session",
-    "headers": "slackwater.spark.api.stream_options",
-    "ingestion_time": "slackwater.spark.api.stream_options",
-    "session": "slackwater.spark.session",
-    "stream": "slackwater.spark.api.stream",
-    "telemetry": "slackwater.spark.monitor.telemetry",
-    "upsert_once": "slackwater.spark.api.upsert",
-    "upsert_to": "slackwater.spark.api.upsert",
-    "why": "slackwater.spark.monitor.reports",
-    "Controller": "slackwater.streams.maintenance.controller",
-    "MarkSettings": "slackwater.streams.time.marks",
-    "NoteResult": "slackwater.streams.time.marks",
-    "ReaderGroup": "slackwater.streams.log.reader_group",
-    "Retention": "slackwater.streams.maintenance.retention",
-    "ScalingPolicy": "slackwater.streams.maintenance.scaling",
-    "StreamSettings": "slackwater.streams.settings",
-    "Streams": "slackwater.streams.log.catalog",
-    "TransactionalWriter": "slackwater.streams.log.transactions",
-    "Writer": "slackwater.streams.log.writer",
-    "read_stream": "slackwater.streams.spark.stream_event_time",
-    "stream_headers": "slackwater.streams.spark.stream_event_time",
-}
-
-
-def __getattr__(name: str) -> object:
-    """What needs much else is imported when it is first used: Spark starts processes that need little."""
-    if name not in __all__:
-        raise AttributeError(f"module 'slackwater' has no attribute {name!r}")
-    return getattr(import_module(_LATER.get(name, "slackwater.windows")), name)
-
-
-__all__ = [
-    "BEGINNING_OF_TIME",
-    "DEFAULT_KEY",
-    "DONE",
-    "END_OF_TIME",
-    "IDLE",
-    "Accumulation",
-    "AfterDone",
-    "AfterEnd",
-    "AsyncItemFailed",
-    "AsyncStage",
-    "BufferHeader",
-    "Clock",
-    "Coalescer",
-    "Constant",
-    "Control",
-    "Controller",
-    "CorruptState",
-    "EdgeEmission",
-    "Explanation",
-    "FixedDelay",
-    "FunctionFailed",
-    "Gap",
-    "InvalidArgument",
-    "InvalidDuration",
-    "InvalidInstant",
-    "JoinOperator",
-    "Kind",
-    "Lag",
-    "MarkSettings",
-    "MergeOperator",
-    "NoteResult",
-    "Observed",
-    "OperatorCoalescer",
-    "OperatorEmissions",
-    "OrderedResults",
-    "OutputNumbering",
-    "PipelinePlan",
-    "PlanNode",
-    "ProgressError",
-    "ProgressTracker",
-    "Range",
-    "ReaderGroup",
-    "Reason",
-    "Rechunker",
-    "Retention",
-    "Retry",
-    "ScalingPolicy",
-    "SequenceConflict",
-    "SlackwaterError",
-    "SlowSession",
-    "StateError",
-    "StreamSettings",
-    "Streams",
-    "Ticket",
-    "TimeBoundedJoin",
-    "TransactionalWriter",
-    "UnknownSource",
-    "UnorderedResults",
-    "UnsupportedStateVersion",
-    "Watermark",
-    "WatermarkGenerator",
-    "WatermarkRegression",
-    "WindowedOperator",
-    "Writer",
-    "after_all",
-    "after_any",
-    "after_count",
-    "after_each",
-    "after_processing_time",
-    "after_watermark",
-    "all",
-    "always",
-    "any",
-    "approx_count_distinct",
-    "approx_quantile",
-    "calendar",
-    "clock",
-    "collect",
-    "collect_set",
-    "constant",
-    "count",
-    "duration",
-    "every",
-    "first",
-    "fixed",
-    "fixed_delay",
-    "fold",
-    "format_duration",
-    "format_instant",
-    "global_window",
-    "headers",
-    "ingestion_time",
-    "inherited",
-    "instant",
-    "lag",
-    "last",
-    "max",
-    "mean",
-    "min",
-    "never",
-    "or_finally",
-    "read_stream",
-    "reduce",
-    "repeatedly",
-    "session",
-    "sessions",
-    "sliding",
-    "sort",
-    "stddev",
-    "stream",
-    "stream_headers",
-    "sum",
-    "telemetry",
-    "time_bounded_join",
-    "to_datetime",
-    "top_n",
-    "top_n_by_key",
-    "upsert_once",
-    "upsert_to",
-    "variance",
-    "why",
-]
+if TYPE_CHECKING:
+    from slackwater.errors import AfterDone as AfterDone
+    from slackwater.errors import AfterEnd as AfterEnd
+    from slackwater.errors import AsyncItemFailed as AsyncItemFailed
+    from slackwater.errors import CorruptState as CorruptState
+    from slackwater.errors import FunctionFailed as FunctionFailed
+    from slackwater.errors import InvalidArgument as InvalidArgument
+    from slackwater.errors import InvalidDuration as InvalidDuration
+    from slackwater.errors import InvalidInstant as InvalidInstant
+    from slackwater.errors import ProgressError as ProgressError
+    from slackwater.errors import SequenceConflict as SequenceConflict
+    from slackwater.errors import SlackwaterError as SlackwaterError
+    from slackwater.errors import StateError as StateError
+    from slackwater.errors import UnknownSource as UnknownSource
+    from slackwater.errors import UnsupportedStateVersion as UnsupportedStateVersion
+    from slackwater.errors import WatermarkRegression as WatermarkRegression
+    from slackwater.progress.coalescer import Coalescer as Coalescer
+    from slackwater.progress.coalescer import EdgeEmission as EdgeEmission
+    from slackwater.progress.coalescer import OperatorCoalescer as OperatorCoalescer
+    from slackwater.progress.coalescer import OperatorEmissions as OperatorEmissions
+    from slackwater.progress.explanation import Explanation as Explanation
+    from slackwater.progress.explanation import Gap as Gap
+    from slackwater.progress.explanation import Reason as Reason
+    from slackwater.progress.generator import Clock as Clock
+    from slackwater.progress.generator import Constant as Constant
+    from slackwater.progress.generator import FixedDelay as FixedDelay
+    from slackwater.progress.generator import Lag as Lag
+    from slackwater.progress.generator import WatermarkGenerator as WatermarkGenerator
+    from slackwater.progress.generator import clock as clock
+    from slackwater.progress.generator import constant as constant
+    from slackwater.progress.generator import fixed_delay as fixed_delay
+    from slackwater.progress.generator import lag as lag
+    from slackwater.progress.numbering import OutputNumbering as OutputNumbering
+    from slackwater.progress.numbering import Rechunker as Rechunker
+    from slackwater.progress.ordering import OrderedResults as OrderedResults
+    from slackwater.progress.ordering import Ticket as Ticket
+    from slackwater.progress.ordering import UnorderedResults as UnorderedResults
+    from slackwater.progress.plan import Kind as Kind
+    from slackwater.progress.plan import PipelinePlan as PipelinePlan
+    from slackwater.progress.plan import PlanNode as PlanNode
+    from slackwater.progress.stage import AsyncStage as AsyncStage
+    from slackwater.progress.stage import Retry as Retry
+    from slackwater.progress.tracker import Observed as Observed
+    from slackwater.progress.tracker import ProgressTracker as ProgressTracker
+    from slackwater.progress.values import DEFAULT_KEY as DEFAULT_KEY
+    from slackwater.progress.values import DONE as DONE
+    from slackwater.progress.values import IDLE as IDLE
+    from slackwater.progress.values import BufferHeader as BufferHeader
+    from slackwater.progress.values import Control as Control
+    from slackwater.progress.values import Watermark as Watermark
+    from slackwater.spark.api.stream import stream as stream
+    from slackwater.spark.api.stream_options import headers as headers
+    from slackwater.spark.api.stream_options import ingestion_time as ingestion_time
+    from slackwater.spark.api.upsert import upsert_once as upsert_once
+    from slackwater.spark.api.upsert import upsert_to as upsert_to
+    from slackwater.spark.monitor.reports import why as why
+    from slackwater.spark.monitor.telemetry import telemetry as telemetry
+    from slackwater.spark.session import SlowSession as SlowSession
+    from slackwater.spark.session import session as session
+    from slackwater.streams.log.catalog import Streams as Streams
+    from slackwater.streams.log.reader_group import ReaderGroup as ReaderGroup
+    from slackwater.streams.log.transactions import TransactionalWriter as TransactionalWriter
+    from slackwater.streams.log.writer import Writer as Writer
+    from slackwater.streams.maintenance.controller import Controller as Controller
+    from slackwater.streams.maintenance.retention import Retention as Retention
+    from slackwater.streams.maintenance.scaling import ScalingPolicy as ScalingPolicy
+    from slackwater.streams.settings import StreamSettings as StreamSettings
+    from slackwater.streams.spark.stream_event_time import read_stream as read_stream
+    from slackwater.streams.spark.stream_event_time import stream_headers as stream_headers
+    from slackwater.streams.time.marks import MarkSettings as MarkSettings
+    from slackwater.streams.time.marks import NoteResult as NoteResult
+    from slackwater.time import BEGINNING_OF_TIME as BEGINNING_OF_TIME
+    from slackwater.time import END_OF_TIME as END_OF_TIME
+    from slackwater.time import Range as Range
+    from slackwater.time import duration as duration
+    from slackwater.time import format_duration as format_duration
+    from slackwater.time import format_instant as format_instant
+    from slackwater.time import instant as instant
+    from slackwater.time import to_datetime as to_datetime
+    from slackwater.windows import Accumulation as Accumulation
+    from slackwater.windows import JoinOperator as JoinOperator
+    from slackwater.windows import MergeOperator as MergeOperator
+    from slackwater.windows import TimeBoundedJoin as TimeBoundedJoin
+    from slackwater.windows import WindowedOperator as WindowedOperator
+    from slackwater.windows import after_all as after_all
+    from slackwater.windows import after_any as after_any
+    from slackwater.windows import after_count as after_count
+    from slackwater.windows import after_each as after_each
+    from slackwater.windows import after_processing_time as after_processing_time
+    from slackwater.windows import after_watermark as after_watermark
+    from slackwater.windows import all as all
+    from slackwater.windows import always as always
+    from slackwater.windows import any as any
+    from slackwater.windows import approx_count_distinct as approx_count_distinct
+    from slackwater.windows import approx_quantile as approx_quantile
+    from slackwater.windows import calendar as calendar
+    from slackwater.windows import collect as collect
+    from slackwater.windows import collect_set as collect_set
+    from slackwater.windows import count as count
+    from slackwater.windows import every as every
+    from slackwater.windows import first as first
+    from slackwater.windows import fixed as fixed
+    from slackwater.windows import fold as fold
+    from slackwater.windows import global_window as global_window
+    from slackwater.windows import inherited as inherited
+    from slackwater.windows import last as last
+    from slackwater.windows import max as max
+    from slackwater.windows import mean as mean
+    from slackwater.windows import min as min
+    from slackwater.windows import never as never
+    from slackwater.windows import or_finally as or_finally
+    from slackwater.windows import reduce as reduce
+    from slackwater.windows import repeatedly as repeatedly
+    from slackwater.windows import sessions as sessions
+    from slackwater.windows import sliding as sliding
+    from slackwater.windows import sort as sort
+    from slackwater.windows import stddev as stddev
+    from slackwater.windows import sum as sum
+    from slackwater.windows import time_bounded_join as time_bounded_join
+    from slackwater.windows import top_n as top_n
+    from slackwater.windows import top_n_by_key as top_n_by_key
+    from slackwater.windows import variance as variance
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(__name__)

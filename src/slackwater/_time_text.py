@@ -1,6 +1,6 @@
-"""How a point in time is worded, for errors and explanations alike.
+"""Text form of instants, for errors and explanations.
 
-Apart from `slackwater.time`, which builds on the errors, so that errors can use it too.
+A module of its own because `slackwater.errors` uses it and `slackwater.time` imports the errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HIGHEST: Final = 2**63 - 1
 
 
 def instant_text(value: int | None) -> str:
-    """An instant as people read it; also for the ends of time and for none.
+    """Format an instant as ISO 8601 in UTC, or as a word for None and for the bounds of 64-bit time.
 
     >>> instant_text(10_500_000), instant_text(2**63 - 1), instant_text(None)
     ('1970-01-01T00:00:10.500000Z', 'end of time', 'unknown')

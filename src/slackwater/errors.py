@@ -1,8 +1,8 @@
-"""The exception tree: every error carries the offending value and says what would be right.
+"""The exceptions that Slackwater raises.
 
-An error is read twice: by a person at 3 a.m., who needs the message to name the fix, and by
-code, which needs the parts of that message as attributes. So each class takes the parts, keeps
-them, and words the message itself; the same mistake reads the same wherever it is made.
+Every error carries the offending value and states the fix. The parts of the message are also attributes, so
+that code can react to them without parsing text. Each class builds its message from these parts, so the same
+mistake always gives the same message. The rule numbers (C1, S6, …) refer to docs/spec.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def _rebuild(cls: type[SlackwaterError], message: str, state: dict[str, Any]) ->
 
 
 class SlackwaterError(Exception):
-    """The root of everything Slackwater raises on purpose.
+    """The base class of all errors that Slackwater raises.
 
-    Errors cross process boundaries (a Spark worker fails, the driver reports), so they pickle
-    with all their attributes whatever the signature of their constructor.
+    Errors cross process boundaries (a Spark worker fails, the driver reports), so they can be
+    pickled with all their attributes, whatever the signature of their constructor.
     """
 
     def __init__(self, message: str) -> None:
@@ -39,7 +39,13 @@ class SlackwaterError(Exception):
 
 
 class InvalidArgument(SlackwaterError, ValueError):
-    """A value given by the caller cannot be used.
+    """An argument has a value that is not allowed.
+
+    Args:
+        name: The name of the parameter, column or key.
+        value: The rejected value.
+        reason: Why it is not allowed, as a predicate: ``"must be greater than zero"``.
+        fix: What to write instead.
 
     >>> try:
     ...     raise InvalidArgument("size", 0, "must be greater than zero", fix='write size="10 seconds"')
@@ -57,79 +63,79 @@ class InvalidArgument(SlackwaterError, ValueError):
 
 
 class InvalidDuration(InvalidArgument):
-    """A duration that cannot be read, or that is not allowed where it stands."""
+    """A duration cannot be parsed, or is not allowed for this parameter."""
 
 
 class InvalidInstant(InvalidArgument):
-    """A point in time that cannot be read, or that lies outside what 64 bits of microseconds hold."""
+    """A point in time cannot be parsed, or does not fit into 64 bits of microseconds."""
 
 
 # ---- progress
 
 
 class ProgressError(SlackwaterError):
-    """A producer broke a rule of the progress protocol; nothing of the offending step was kept."""
+    """A producer violated the progress protocol. The rejected step changed no state."""
 
 
 class WatermarkRegression(ProgressError):
-    """A watermark that does not lie above the previous one of the same input and key (C1)."""
+    """A watermark is not greater than the previous one of the same input and key (C1)."""
 
     def __init__(self, source: object, key: str, previous: int, value: int) -> None:
         self.source = source
         self.key = key
         self.previous = previous
         self.value = value
-        relation = "equals" if value == previous else "goes back from"
+        relation = "equals" if value == previous else "is lower than"
         super().__init__(
-            f"watermark {value} ({instant_text(value)}) of key {key!r} on {source} {relation} "
-            f"{previous} ({instant_text(previous)}): watermarks on one input and key must strictly "
-            f"increase; send one only when it has moved"
+            f"watermark {value} ({instant_text(value)}) of key {key!r} on {source} {relation} the previous "
+            f"watermark {previous} ({instant_text(previous)}): watermarks of one input and key must strictly "
+            f"increase; send a watermark only when it has advanced"
         )
 
 
 class AfterDone(ProgressError):
-    """Something arrived from an input or origin that had already said DONE (C7, S6)."""
+    """A message arrived from an input or origin that had already sent DONE (C7, S6)."""
 
     def __init__(self, source: object, received: str) -> None:
         self.source = source
         self.received = received
         super().__init__(
-            f"{received} on {source} after DONE: DONE is final; say IDLE for an input that may speak again"
+            f"received {received} on {source} after DONE: DONE is final; send IDLE if the input can resume"
         )
 
 
 class AfterEnd(ProgressError):
-    """Rows came in a batch after the one that had ended the stream; nothing of that batch was kept.
+    """Rows arrived in a batch after the batch that ended the stream. No row of the new batch was processed.
 
     >>> print(AfterEnd())
-    rows came after the stream had ended: to_df(flush=True) tells the end with the first batch of a run, and \
-the source had more than it gave to that batch, or got more since; nothing of them was lost. Start again \
+    rows arrived after the end of the stream: to_df(flush=True) ends the stream with the first batch of a \
+run, but the source had more rows than that batch, or received more since; no rows were lost. Start again \
 with a new checkpoint: run the query to its end without flush, then once more with flush=True and a source \
 without a limit per batch
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "rows came after the stream had ended: to_df(flush=True) tells the end with the first batch of a "
-            "run, and the source had more than it gave to that batch, or got more since; nothing of them was "
-            "lost. Start again with a new checkpoint: run the query to its end without flush, then once more "
-            "with flush=True and a source without a limit per batch"
+            "rows arrived after the end of the stream: to_df(flush=True) ends the stream with the first "
+            "batch of a run, but the source had more rows than that batch, or received more since; no rows "
+            "were lost. Start again with a new checkpoint: run the query to its end without flush, then once "
+            "more with flush=True and a source without a limit per batch"
         )
 
 
 class UnknownSource(ProgressError):
-    """An input, origin or partition that was not declared."""
+    """An input, origin or partition was not declared."""
 
     def __init__(self, source: object, known: Iterable[object], *, fix: str) -> None:
         self.source = source
         self.known = tuple(known)
         shown = ", ".join(str(name) for name in self.known[:10]) or "none"
         more = f" and {len(self.known) - 10} more" if len(self.known) > 10 else ""
-        super().__init__(f"{source} is not known here (known: {shown}{more}); {fix}")
+        super().__init__(f"unknown {source} (known: {shown}{more}); {fix}")
 
 
 class SequenceConflict(ProgressError):
-    """A buffer whose sequence or chunk number contradicts the rules or what was seen before (S6)."""
+    """A buffer has an invalid sequence or chunk number, or contradicts an earlier buffer (S6)."""
 
     def __init__(self, origin: object, sequence: int, chunk: int, reason: str) -> None:
         self.origin = origin
@@ -143,22 +149,22 @@ class SequenceConflict(ProgressError):
 
 
 class StateError(SlackwaterError):
-    """Saved state that cannot be loaded. It is never loaded in part."""
+    """Saved state cannot be loaded. State is never loaded partially."""
 
 
 class CorruptState(StateError):
-    """Saved bytes that are cut short, changed, or not of the form they claim to be."""
+    """Saved bytes are truncated, modified, or not in the expected format."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.what = what
         self.reason = reason
         super().__init__(
-            f"the saved {what} cannot be loaded: {reason}; restore an intact copy, or start without it"
+            f"cannot load the saved {what}: {reason}; restore an intact copy, or start without saved state"
         )
 
 
 class UnsupportedStateVersion(StateError):
-    """Saved bytes of a version that this release does not read."""
+    """Saved bytes have a format version that this release cannot read."""
 
     def __init__(self, what: str, version: int, supported: Iterable[int]) -> None:
         self.what = what
@@ -166,8 +172,8 @@ class UnsupportedStateVersion(StateError):
         self.supported = tuple(supported)
         readable = ", ".join(str(number) for number in self.supported)
         super().__init__(
-            f"the saved {what} has version {version}, this release reads {readable}; "
-            f"load it with the release that wrote it"
+            f"cannot load the saved {what}: it has format version {version}, but this release supports "
+            f"{readable}; load it with the release that wrote it"
         )
 
 
@@ -175,7 +181,7 @@ class UnsupportedStateVersion(StateError):
 
 
 class AsyncItemFailed(SlackwaterError):
-    """An async stage gave up on an item (A4); the cause is chained."""
+    """An item of an async stage failed after all its retries (A4). The cause is chained."""
 
     def __init__(self, key: object, attempts: int, reason: str) -> None:
         self.key = key
@@ -189,9 +195,9 @@ class AsyncItemFailed(SlackwaterError):
 
 
 class FunctionFailed(SlackwaterError):
-    """A function over the rows of a pane failed, or returned what it had not promised.
+    """A user function over the rows of a pane raised, or returned rows that do not match its schema.
 
-    Carries its message alone: it comes out of compiled code, which makes it again from its text.
+    Has no attributes apart from the message: compiled code raises it again from its text.
     """
 
 
@@ -199,31 +205,31 @@ class FunctionFailed(SlackwaterError):
 
 
 class MetadataError(SlackwaterError):
-    """The metadata store cannot do what it was asked for; no work was done in part."""
+    """An operation of the metadata store failed. Its transaction was rolled back."""
 
 
 class StoreUnavailable(MetadataError):
-    """The database does not answer, has no room, or is kept busy by others."""
+    """The database cannot be reached, is full, or is locked by other processes."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
         self.reason = reason
         super().__init__(
-            f"the metadata store at {url} is not available: {reason}; see that the database can be "
-            f"reached and written to, and try again"
+            f"the metadata store at {url} is not available: {reason}; check that the database is running, "
+            f"reachable and writable, then retry"
         )
 
 
 class UnknownSchemaVersion(MetadataError):
-    """The store was made by a newer release."""
+    """The metadata store was created by a newer release."""
 
     def __init__(self, url: str, version: str, known: Iterable[str]) -> None:
         self.url = url
         self.version = version
         self.known = tuple(known)
         super().__init__(
-            f"the metadata store at {url} has version {version}, this release knows {', '.join(self.known)}; "
-            f"install the release that made it, or a newer one"
+            f"the metadata store at {url} has schema version {version}, but this release supports "
+            f"{', '.join(self.known)}; install the release that created it, or a newer one"
         )
 
 
@@ -231,39 +237,39 @@ class UnknownSchemaVersion(MetadataError):
 
 
 class StreamError(SlackwaterError):
-    """Something about a stream, its writers or its readers; what was acknowledged before is safe."""
+    """An operation on a stream failed. Events that were acknowledged before are safe."""
 
 
 class UnknownStream(StreamError):
-    """A stream that does not exist, or no longer."""
+    """The stream does not exist, or was deleted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is no stream {name!r}; create it, or list the streams that there are")
+        super().__init__(f"stream {name!r} does not exist; create it, or list the existing streams")
 
 
 class StreamExists(StreamError):
-    """A stream of that name is there already."""
+    """A stream with this name exists already."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is a stream {name!r} already; open it, or choose another name")
+        super().__init__(f"stream {name!r} exists already; open it, or choose another name")
 
 
 class WriterReplaced(StreamError):
-    """Another process has opened a writer with the same id; this one may not go on."""
+    """Another process opened a writer with the same id; this writer can no longer write."""
 
     def __init__(self, stream: str, writer: str) -> None:
         self.stream = stream
         self.writer = writer
         super().__init__(
-            f"writer {writer!r} of stream {stream!r} was opened again elsewhere; give every process an id of "
-            f"its own, or close this writer"
+            f"writer {writer!r} of stream {stream!r} was opened again by another process; give every process "
+            f"its own writer id, or close this writer"
         )
 
 
 class WriterClosed(StreamError):
-    """Something was asked of a writer that is closed."""
+    """The writer is closed."""
 
     def __init__(self, writer: str) -> None:
         self.writer = writer
@@ -271,20 +277,20 @@ class WriterClosed(StreamError):
 
 
 class WriteFailed(StreamError):
-    """Events could not be stored: those after number ``acknowledged``. The cause is chained."""
+    """The events after number ``acknowledged`` were not stored. The cause is chained."""
 
     def __init__(self, writer: str, acknowledged: int, reason: str) -> None:
         self.writer = writer
         self.acknowledged = acknowledged
         self.reason = reason
         super().__init__(
-            f"writer {writer!r} could not store its events after number {acknowledged}: {reason}; open the "
-            f"writer again with the same id and write them again from there"
+            f"writer {writer!r} could not store its events after number {acknowledged}: {reason}; reopen the "
+            f"writer with the same id and write the events after that number again"
         )
 
 
 class TransactionEnded(StreamError):
-    """A transaction that was committed, aborted, or not used in time."""
+    """The transaction was committed or aborted, or has expired."""
 
     def __init__(self, transaction: str, state: str) -> None:
         self.transaction = transaction
@@ -295,33 +301,34 @@ class TransactionEnded(StreamError):
 
 
 class CommitUnknown(StreamError):
-    """The store was lost during a commit, and nobody has found out since whether it was stored.
+    """The connection to the store was lost during a commit, and its outcome has not been determined yet.
 
     >>> print(CommitUnknown("loader"))
-    writer 'loader' does not know whether its last commit was stored; commit that transaction again, or open \
-the writer again
+    writer 'loader' cannot tell whether its last commit was stored; commit that transaction again, or reopen \
+the writer
     """
 
     def __init__(self, writer: str) -> None:
         self.writer = writer
-        fix = "commit that transaction again, or open the writer again"
-        super().__init__(f"writer {writer!r} does not know whether its last commit was stored; {fix}")
+        fix = "commit that transaction again, or reopen the writer"
+        super().__init__(f"writer {writer!r} cannot tell whether its last commit was stored; {fix}")
 
 
 class ReaderReplaced(StreamError):
-    """A reader was silent for too long, and others of its group read its segments now."""
+    """The lease of a reader expired, and other readers of its group took over its segments."""
 
     def __init__(self, group: str, reader: str) -> None:
         self.group = group
         self.reader = reader
         super().__init__(
-            f"reader {reader!r} of group {group!r} was taken for dead and others read its segments; open it "
-            f"again, read from there, and call checkpoint() more often than its lease is long"
+            f"the lease of reader {reader!r} of group {group!r} expired, and other readers took over its "
+            f"segments; reopen the reader, resume from its new positions, and call checkpoint() more often "
+            f"than the lease timeout"
         )
 
 
 class EventsGone(StreamError):
-    """Events that a reader asked for were removed by retention."""
+    """Retention has removed the requested events."""
 
     def __init__(self, stream: str, segment: int, offset: int, start: int) -> None:
         self.stream = stream
@@ -329,13 +336,13 @@ class EventsGone(StreamError):
         self.offset = offset
         self.start = start
         super().__init__(
-            f"stream {stream!r}, segment {segment}: the events from {offset} on were removed up to {start}; "
-            f"start at the head of the stream, or keep events for longer"
+            f"stream {stream!r}, segment {segment}: the events from offset {offset} to {start} were removed "
+            f"by retention; start at the head of the stream, or keep events for longer"
         )
 
 
 class CorruptSegment(StreamError):
-    """Stored events that are missing, cut short, or not what was written."""
+    """Stored events are missing, truncated or modified."""
 
     def __init__(self, stream: str, segment: int, offset: int, file: str, reason: str) -> None:
         self.stream = stream
@@ -344,6 +351,6 @@ class CorruptSegment(StreamError):
         self.file = file
         self.reason = reason
         super().__init__(
-            f"stream {stream!r}, segment {segment}: cannot read the events from {offset} on: "
-            f"{file} {reason}; restore that file, or truncate the stream behind it"
+            f"stream {stream!r}, segment {segment}: cannot read the events from offset {offset} on: "
+            f"{file} {reason}; restore that file, or truncate the stream after it"
         )

@@ -1,9 +1,8 @@
-"""Instants, durations and ranges: integer microseconds in UTC, everywhere.
+"""Instants, durations and ranges as integer microseconds in UTC.
 
-Inside Slackwater a point in time is an ``int``: microseconds since 1970-01-01T00:00:00Z. Integers
-compare exactly, survive every serialisation and need no timezone. This module is the one place
-where they are made from, and turned back into, what people write; and the one place that reads
-the wall clock.
+Inside Slackwater a point in time is an ``int``: microseconds since 1970-01-01T00:00:00Z. Integers compare
+exactly, survive every serialization and need no timezone. Only this module converts between these integers
+and the strings, ``datetime`` and ``timedelta`` values of users, and only this module reads the wall clock.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
 
 BEGINNING_OF_TIME: Final = LOWEST
-"""The lowest instant that 64 bits hold."""
+"""The lowest instant that fits into 64 bits."""
 END_OF_TIME: Final = HIGHEST
-"""The watermark of an input that has ended: nothing follows, every window is complete."""
+"""The watermark of an input that has ended: no rows follow, so every window is complete."""
 
 DurationLike = str | timedelta
-"""What a duration may be written as: ``"10 seconds"``, ``"PT10S"``, ``timedelta(seconds=10)``."""
+"""A duration: ``"10 seconds"``, ``"PT10S"`` or ``timedelta(seconds=10)``."""
 InstantLike = str | datetime
-"""What an instant may be written as: an ISO 8601 string with its zone, or an aware ``datetime``."""
+"""An instant: an ISO 8601 string with a timezone, or an aware ``datetime``."""
 
 _MICRO: Final = timedelta(microseconds=1)
 
@@ -67,7 +66,9 @@ _CALENDAR_FIX: Final = 'write days ("30 days"), or use a calendar window'
 
 
 def now() -> int:
-    """The wall clock. The only function of Slackwater that reads it; everything else is told.
+    """Return the wall-clock time as an instant.
+
+    This is the only function of Slackwater that reads the clock. All others take the time as an argument.
 
     >>> now() > instant("2024-01-01T00:00:00Z")
     True
@@ -76,9 +77,17 @@ def now() -> int:
 
 
 def instant(value: InstantLike, *, name: str = "instant") -> int:
-    """The microseconds of a point in time.
+    """Convert a point in time to microseconds since the epoch.
 
-    A time without a zone is refused, because guessing one is how hours go missing.
+    Args:
+        value: An ISO 8601 string with a timezone, or an aware ``datetime``.
+        name: The name of the parameter, for the error message.
+
+    Returns:
+        Microseconds since 1970-01-01T00:00:00Z.
+
+    Raises:
+        InvalidInstant: The value is not a date and time, or has no timezone. A timezone is never guessed.
 
     >>> instant("1970-01-01T00:00:10Z")
     10000000
@@ -100,13 +109,22 @@ def instant(value: InstantLike, *, name: str = "instant") -> int:
         if moment.tzinfo is None:
             raise InvalidInstant(name, value, "has no timezone", fix=f'add it: "{moment.isoformat()}Z"')
         return (moment - EPOCH) // _MICRO
-    fix = 'give a datetime with tzinfo, or a string like "2024-01-01T12:00:00Z"'
+    fix = 'pass a datetime with tzinfo, or a string like "2024-01-01T12:00:00Z"'
     kind = "a date without a time" if isinstance(moment, date) else f"of type {type(moment).__name__}"
     raise InvalidInstant(name, value, f"is {kind}, not a point in time", fix=fix)
 
 
 def to_datetime(value: int) -> datetime:
-    """An instant as an aware ``datetime`` in UTC.
+    """Convert an instant to an aware ``datetime`` in UTC.
+
+    Args:
+        value: Microseconds since 1970-01-01T00:00:00Z.
+
+    Returns:
+        The same point in time as a ``datetime`` with ``tzinfo=UTC``.
+
+    Raises:
+        InvalidInstant: The instant is outside the years 1 to 9999, which ``datetime`` cannot represent.
 
     >>> to_datetime(10_000_000).isoformat()
     '1970-01-01T00:00:10+00:00'
@@ -115,12 +133,19 @@ def to_datetime(value: int) -> datetime:
         return EPOCH + timedelta(microseconds=value)
     except OverflowError:
         raise InvalidInstant(
-            "instant", value, "lies outside the years 1 to 9999", fix="use format_instant() to show it"
+            "instant", value, "is outside the years 1 to 9999", fix="use format_instant() to print it"
         ) from None
 
 
 def format_instant(value: int | None) -> str:
-    """An instant as people read it; also for the ends of time and for none.
+    """Format an instant as ISO 8601 in UTC.
+
+    Args:
+        value: Microseconds since the epoch, or None.
+
+    Returns:
+        The ISO 8601 text; ``"unknown"`` for None, ``"beginning of time"`` and ``"end of time"`` for the
+        bounds of 64-bit time.
 
     >>> format_instant(10_500_000)
     '1970-01-01T00:00:10.500000Z'
@@ -133,10 +158,19 @@ def format_instant(value: int | None) -> str:
 
 
 def duration(value: DurationLike, *, name: str = "duration") -> int:
-    """The microseconds of a duration: Spark-style text, ISO 8601 or ``timedelta``.
+    """Convert a duration to microseconds.
 
-    Negative durations are legal here; whoever cannot use one says so. Months and years are
-    refused: they have no fixed length.
+    Args:
+        value: Spark-style text (``"1 hour 30 minutes"``), ISO 8601 text (``"PT1H30M"``) or a ``timedelta``.
+            Negative durations are allowed here; parameters that need a positive one check it themselves.
+        name: The name of the parameter, for the error message.
+
+    Returns:
+        The number of microseconds.
+
+    Raises:
+        InvalidDuration: The text cannot be parsed, has no unit, or uses months or years, which have no
+            fixed length.
 
     >>> duration("10 seconds"), duration("1 hour 30 minutes"), duration("PT0.5S")
     (10000000, 5400000000, 500000)
@@ -159,12 +193,18 @@ def duration(value: DurationLike, *, name: str = "duration") -> int:
         what = "a bare number has no unit" if isinstance(given, (int, float)) else "is not a duration"
         raise InvalidDuration(name, given, what, fix=_DURATION_FIX)
     if not BEGINNING_OF_TIME < microseconds < END_OF_TIME:
-        raise InvalidDuration(name, value, "is longer than 292,000 years", fix="write a shorter one")
+        raise InvalidDuration(name, value, "is longer than 292,000 years", fix="use a shorter duration")
     return microseconds
 
 
 def format_duration(microseconds: int) -> str:
-    """A duration in its largest units, at most two of them.
+    """Format a duration with at most its two largest units.
+
+    Args:
+        microseconds: The duration.
+
+    Returns:
+        The text, for example ``"1 h 30 min"``.
 
     >>> format_duration(5_400_000_000), format_duration(250_000), format_duration(0)
     ('1 h 30 min', '250 ms', '0 s')
@@ -187,9 +227,9 @@ def format_duration(microseconds: int) -> str:
 
 
 def frame_floor(at: int, size: int, offset: int = 0) -> int:
-    """The frame boundary at or below ``at``; boundaries are ``k * size + offset``.
+    """Return the greatest frame boundary not above ``at``; boundaries are ``k * size + offset`` (G4).
 
-    The mathematical floor, so negative times fall the right way; on a boundary it is the boundary.
+    This is the mathematical floor, also for negative times. A boundary is its own floor.
 
     >>> frame_floor(-5, 4), frame_floor(-4, 4), frame_floor(3, 4)
     (-8, -4, 0)
@@ -198,7 +238,7 @@ def frame_floor(at: int, size: int, offset: int = 0) -> int:
 
 
 def frame_higher(at: int, size: int, offset: int = 0) -> int:
-    """The first frame boundary strictly above ``at``.
+    """Return the first frame boundary strictly above ``at``.
 
     >>> frame_higher(-5, 4), frame_higher(4, 4)
     (-4, 8)
@@ -207,7 +247,7 @@ def frame_higher(at: int, size: int, offset: int = 0) -> int:
 
 
 def check_now(now: object) -> int | None:
-    """A clock reading that a caller passed, or None if it passed none.
+    """Validate an optional clock reading passed by a caller.
 
     >>> check_now(None), check_now(5)
     (None, 5)
@@ -216,21 +256,22 @@ def check_now(now: object) -> int | None:
 
 
 def check_int64(value: object, name: str) -> int:
-    """``value`` as a plain ``int`` that fits into 64 bits, or an error that names it.
+    """Convert ``value`` to a plain ``int`` that fits into 64 bits.
 
-    Accepts what counts as an integer (also NumPy's); refuses booleans, floats and anything larger.
+    Accepts integer types (also NumPy's) and rejects booleans, floats and larger numbers. ``name`` is the
+    parameter in the error message.
 
     >>> check_int64(5, "watermark")
     5
     >>> check_int64(5.0, "watermark")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: watermark = 5.0: is a float; give an integer
+    slackwater.errors.InvalidArgument: watermark = 5.0: is a float; pass an integer
     """
-    fix = "give an integer"
+    fix = "pass an integer"
     if isinstance(value, bool):
         raise InvalidArgument(name, value, "is a bool", fix=fix)
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # that it may fail is the point
+        number = operator.index(value)  # type: ignore[arg-type]  # a TypeError is handled below
     except TypeError:
         kind = type(value).__name__
         article = "an" if kind[0] in "aeiou" else "a"
@@ -242,7 +283,14 @@ def check_int64(value: object, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A half-open range of instants, ``[start, end)``: the start belongs to it, the end does not.
+    """A half-open range of instants ``[start, end)``: the start is included, the end is not.
+
+    Args:
+        start: The first instant of the range.
+        end: The first instant after the range. Equal to ``start`` for an empty range.
+
+    Raises:
+        InvalidArgument: ``end`` is lower than ``start``.
 
     >>> Range(0, 10).contains(0), Range(0, 10).contains(10)
     (True, False)
@@ -256,12 +304,12 @@ class Range:
             raise InvalidArgument(
                 "end",
                 self.end,
-                f"lies before the start {self.start}",
-                fix="swap the two, or leave the range out",
+                f"is before the start {self.start}",
+                fix="swap the two values",
             )
 
     def contains(self, at: int) -> bool:
-        """Whether ``at`` lies in the range.
+        """Return whether ``at`` is in the range.
 
         >>> Range(5, 6).contains(5)
         True
@@ -269,7 +317,7 @@ class Range:
         return self.start <= at < self.end
 
     def overlaps(self, other: Range) -> bool:
-        """Whether the two share an instant; ranges that only touch do not.
+        """Return whether both ranges contain a common instant; adjacent ranges do not overlap.
 
         >>> Range(0, 10).overlaps(Range(10, 20)), Range(0, 10).overlaps(Range(9, 20))
         (False, True)
@@ -281,12 +329,12 @@ class Range:
 
 
 def _scaled(sign: str, whole: str, fraction: str | None, unit: int, name: str, value: str) -> int:
-    """``whole.fraction`` units in microseconds, exactly."""
+    """Convert ``whole.fraction`` units to microseconds without rounding."""
     digits = fraction or ""
     scale: int = 10 ** len(digits)
     microseconds, remainder = divmod(int(whole + digits) * unit, scale)
     if remainder:
-        raise InvalidDuration(name, value, "is finer than a microsecond", fix="round it to microseconds")
+        raise InvalidDuration(name, value, "is more precise than a microsecond", fix="round it")
     return -microseconds if sign == "-" else microseconds
 
 
@@ -301,7 +349,7 @@ def _spark_duration(text: str, name: str) -> int:
         part = _SPARK_PART.match(body, position)
         if part is None:
             raise InvalidDuration(
-                name, text, f"cannot be read from {body[position:]!r} on", fix=_DURATION_FIX
+                name, text, f"cannot be parsed from {body[position:]!r} on", fix=_DURATION_FIX
             )
         sign, whole, fraction, word = part.groups()
         unit = word.lower()
@@ -328,8 +376,8 @@ def _iso_duration(text: str, name: str) -> int:
         raise InvalidDuration(name, text, "is not an ISO 8601 duration", fix=_DURATION_FIX)
     overall, *numbers = match.groups()
     total = 0
-    for place, unit in enumerate((WEEK, DAY, HOUR, MINUTE, SECOND)):
-        sign, whole, fraction = numbers[3 * place : 3 * place + 3]
+    for index, unit in enumerate((WEEK, DAY, HOUR, MINUTE, SECOND)):
+        sign, whole, fraction = numbers[3 * index : 3 * index + 3]
         if whole is not None:
             total += _scaled(sign, whole, fraction, unit, name, text)
     return -total if overall == "-" else total

@@ -116,8 +116,8 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "code", "said"),
     [
-        (["read", "shop/nope"], None, 1, "there is no stream 'shop/nope'"),
-        (["create", "shop/bids"], None, 1, "there is a stream 'shop/bids' already"),
+        (["read", "shop/nope"], None, 1, "stream 'shop/nope' does not exist"),
+        (["create", "shop/bids"], None, 1, "stream 'shop/bids' exists already"),
         (["create", "bids"], None, 2, "write scope and name"),
         (["create", "shop/new", "--columns", "at instant"], None, 2, "has no type 'instant'"),
         (["create", "shop/new", "--timeout", "0 seconds"], None, 2, "timeout = 0"),

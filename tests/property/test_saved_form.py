@@ -166,7 +166,9 @@ def test_another_version_is_refused_by_name(subject: str, version: int) -> None:
     make, load = SUBJECTS[subject]
     body = bytearray(make().save()[:-4])
     body[0] = version
-    with pytest.raises(UnsupportedStateVersion, match=f"has version {version}, this release reads 1"):
+    with pytest.raises(
+        UnsupportedStateVersion, match=f"has format version {version}, but this release supports 1"
+    ):
         load(_resealed(bytes(body)))
 
 

@@ -72,7 +72,7 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"origin": "auction", "origins": "a"}, r"is a single text; write \['a'\]"),
         ({"buckets": 3}, r"is not a multiple of spark.sql.shuffle.partitions \(2\)"),
         ({"buckets": 0}, "is not a multiple"),
-        ({"buckets": "2"}, "buckets = '2': is a str; give an integer"),
+        ({"buckets": "2"}, "buckets = '2': is a str; pass an integer"),
         ({"origin": "auction", "origins": [7]}, r"origins = \[7\]: are not all texts.*write \['7'\]"),
         ({"clock": Ticks((5, 5)), "idle_after": "0 seconds"}, "idle_after = 0: must be greater than zero"),
         ({"max_ahead": "-1 seconds"}, "max_ahead = -1000000: is negative"),

@@ -104,7 +104,7 @@ def test_rows_of_a_source_with_a_limit_of_its_own_stop_the_query(spark: SparkSes
     spark.dataSource.register(OneByOne)
     panes = totals(spark.readStream.format("one_by_one").load()).to_df(flush=True)
     for _ in range(2):  # the batch that stopped is tried again, and is not passed over
-        with pytest.raises(StreamingQueryException, match="rows came after the stream had ended"):
+        with pytest.raises(StreamingQueryException, match="rows arrived after the end of the stream"):
             run(panes, folder)
         assert found(spark, folder) == [("a", 0, 1)]
     assert sorted(path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*")) == ["0"]

@@ -192,7 +192,7 @@ def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_pat
             {},
             "says it is the last chunk, but chunk 1 was",
         ),
-        (NORTH_1, {"origins": ["south"]}, "origin 'north' is not known here"),
+        (NORTH_1, {"origins": ["south"]}, "unknown origin 'north'"),
     ],
 )
 def test_headers_that_contradict_the_rules_stop_the_query(

@@ -139,5 +139,5 @@ def test_a_changed_lag_never_takes_the_watermark_back() -> None:
 
 def test_an_origin_that_was_not_declared_is_named_with_the_argument_to_change() -> None:
     progress = SourceProgress(SourceRules(Lag(0), origins=("a",)), now=0)
-    with pytest.raises(UnknownSource, match=r"origin 'b' is not known here \(known: a\); add it to origins="):
+    with pytest.raises(UnknownSource, match=r"unknown origin 'b' \(known: a\); add it to origins="):
         progress.advance([Observation("a", [Peak(1, 1)]), Observation("b", [Peak(1, 1)])], now=0)

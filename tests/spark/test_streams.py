@@ -212,7 +212,7 @@ def test_a_batch_job_appends_in_one_commit(spark: SparkSession, shop: Shop) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"stream": "shop/nope"}, "there is no stream"),
+        ({"stream": "shop/nope"}, "stream 'shop/nope' does not exist"),
         ({"stream": "shop/bids", "maxEvents": "3"}, "is not known"),
     ],
 )

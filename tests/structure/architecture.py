@@ -1,7 +1,7 @@
-"""Which package may know which, read from the imports themselves.
+"""The allowed dependencies between packages, checked against the import statements.
 
-The map is the design's table of packages. Imports are read with `ast` instead of being run, so
-that one inside a function, under ``TYPE_CHECKING`` or of a module that is not installed counts too.
+The map follows the design's table of packages. Imports are parsed with `ast` and not executed, so
+that an import inside a function, under ``TYPE_CHECKING`` or of a missing module counts too.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Final
 
 ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
-"""``slackwater/__init__.py``: re-exports everything, so whoever imports it knows everything."""
+"""``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
 _BASE: Final = {"_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"progress", "windows"}
-_HOSTED: Final = _CORE | {"spark", "sql", "metadata", "streams", "ingest"}
+_ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_time_text": set(),
     "_durable_files": set(),
+    "_lazy_exports": set(),
     "errors": {"_time_text"},
     "time": {"_time_text", "errors"},
     "progress": _BASE,
-    "windows": _BASE | {"progress"},
+    "windows": _BASE | {"_lazy_exports", "progress"},
     "sql": _BASE,
     "spark": _CORE | {"sql"},
     "metadata": _BASE | {"sql"},
@@ -34,17 +35,18 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "ingest": _CORE | {"_durable_files", "sql", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
-    "demo": _HOSTED | {FACE, "plot"},
-    "ui": _HOSTED | {FACE},
-    "cli": _HOSTED | {FACE, "demo", "ui", "plot"},
-    FACE: _HOSTED | {"testing"},
+    "demo": _ALL_PACKAGES | {FACE, "plot"},
+    "ui": _ALL_PACKAGES | {FACE},
+    "cli": _ALL_PACKAGES | {FACE, "demo", "ui", "plot"},
+    FACE: _ALL_PACKAGES | {"_lazy_exports", "testing"},
 }
-"""Each package with the packages it may import; one that is not listed here is a failure."""
+"""The packages that each package may import. A package that is not listed is a violation."""
 
 SPARK: Final = {"pyspark", "py4j"}
 COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 
 MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
+    "_lazy_exports": SPARK | COLUMNS,
     "_time_text": SPARK | COLUMNS,
     "errors": SPARK | COLUMNS,
     "time": SPARK | COLUMNS,
@@ -55,12 +57,12 @@ MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "metadata": SPARK,
     "sql": SPARK,
 }
-"""Libraries that a package must not know."""
+"""Third-party libraries that a package must not import."""
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module, and where it stands."""
+    """One imported module, with the file and line of the import statement."""
 
     file: Path
     line: int
@@ -68,7 +70,7 @@ class Import:
 
 
 def imports_of(file: Path, package: str) -> Iterator[Import]:
-    """Every module that ``file`` imports, by full name; ``package`` is what it lies in."""
+    """Yield every module that ``file`` imports, by full name; ``package`` contains the file."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
         match node:
             case ast.Import():
@@ -91,17 +93,17 @@ def imports_of(file: Path, package: str) -> Iterator[Import]:
 
 
 def violations(source: Path) -> list[str]:
-    """What in the tree ``source`` (the folder of the package) breaks the map, a line for each."""
+    """List the imports below ``source`` (the folder of the package) that the map does not allow."""
     found: list[str] = []
     for file in sorted(source.rglob("*.py")):
-        place = file.relative_to(source)
-        owner = FACE if place == Path("__init__.py") else place.parts[0].removesuffix(".py")
+        path = file.relative_to(source)
+        owner = FACE if path == Path("__init__.py") else path.parts[0].removesuffix(".py")
         if owner not in MAY_IMPORT:
-            found.append(f"{place}: package {owner!r} is not on the map of packages")
+            found.append(f"{path}: package {owner!r} is missing in MAY_IMPORT")
             continue
-        package = ".".join([ROOT, *place.parent.parts])
+        package = ".".join([ROOT, *path.parent.parts])
         found += [
-            f"{place}:{item.line}: {owner} imports {item.module}: {problem}"
+            f"{path}:{item.line}: {owner} imports {item.module}: {problem}"
             for item in imports_of(file, package)
             if (problem := _problem(owner, item.module, source))
         ]
@@ -111,13 +113,13 @@ def violations(source: Path) -> list[str]:
 def _problem(owner: str, module: str, source: Path) -> str | None:
     top, _, rest = module.partition(".")
     if top != ROOT:
-        return "it must not know this library" if top in MAY_NOT_IMPORT.get(owner, set()) else None
+        return "it must not import this library" if top in MAY_NOT_IMPORT.get(owner, set()) else None
     name = rest.partition(".")[0]
     is_module = (source / name).is_dir() or (source / f"{name}.py").is_file()
     target = name if name and (is_module or name in MAY_IMPORT) else FACE
     if target == owner or target in MAY_IMPORT[owner]:
         return None
     if target not in MAY_IMPORT:
-        return "it is not on the map of packages"
-    allowed = ", ".join(sorted(MAY_IMPORT[owner])) or "nothing of this project"
-    return f"it may import only {allowed}"
+        return "that package is missing in MAY_IMPORT"
+    allowed = ", ".join(sorted(MAY_IMPORT[owner])) or "no other package"
+    return f"it may import only: {allowed}"

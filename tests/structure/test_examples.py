@@ -1,60 +1,64 @@
-"""Every public function and class shows itself in an example, and the example runs."""
+"""Every public name that a user calls has an example in its docstring, and the example shows the feature.
+
+That the examples run is checked elsewhere: pytest collects all of them (``--doctest-modules``).
+"""
 
 from __future__ import annotations
 
+import ast
 import doctest
 import enum
-import importlib
 import inspect
-import pkgutil
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-import slackwater as sw
+from tests.structure.public_names import DOCUMENTED_PACKAGES, public_names
 
-PROGRAMS = ("slackwater.cli", "slackwater.demo.story")
-"""Modules and packages that are run, not called; the docstring of a command is its help."""
+SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
 
-
-def public_modules(package: types.ModuleType) -> Iterator[types.ModuleType]:
-    """The package and all its modules whose names do not begin with an underscore."""
-    yield package
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        hidden = any(part.startswith("_") for part in found.name.split("."))
-        is_program = f"{found.name}.".startswith(tuple(f"{program}." for program in PROGRAMS))
-        if not hidden and not is_program:
-            yield importlib.import_module(found.name)
+INTROSPECTION: Final = {"callable", "getattr", "hasattr", "isinstance", "issubclass", "type"}
+"""Functions whose result shows nothing of what a name is for."""
 
 
-def public_things(modules: Iterator[types.ModuleType]) -> dict[str, object]:
-    """What a user may call: the names of an ``__all__``, and every function of a public module.
-
-    A class that no ``__all__`` names is a part of the works, also where its name has no underscore.
-    """
-    things: dict[str, object] = {}
-    for module in modules:
-        exported = set(getattr(module, "__all__", ()))
-        for name, thing in vars(module).items():
-            is_function = inspect.isroutine(inspect.unwrap(thing))
-            lives_here = getattr(thing, "__module__", None) == module.__name__
-            if (is_function and lives_here and not name.startswith("_")) or (
-                name in exported and (is_function or inspect.isclass(thing))
-            ):
-                things[f"{thing.__module__}.{name}"] = thing
-    return things
+def called_by_users(packages: Iterable[types.ModuleType]) -> dict[str, object]:
+    """The functions and classes in the ``__all__`` of packages, by module and name."""
+    found: dict[str, object] = {}
+    for package in packages:
+        for name in public_names(package):
+            thing = getattr(package, name)
+            if inspect.isclass(thing) or inspect.isroutine(inspect.unwrap(thing)):
+                found[f"{thing.__module__}.{name}"] = thing
+    return found
 
 
 def needs_no_example(thing: object) -> bool:
-    """Errors are raised, words are compared, protocols are fulfilled: none of them is called by a user."""
+    """Whether users catch, compare or implement it instead of calling it: errors, enums, protocols."""
     return inspect.isclass(thing) and (
         issubclass(thing, (BaseException, enum.Enum)) or getattr(thing, "_is_protocol", False)
     )
 
 
-def missing(thing: object) -> str | None:
-    """What the docstring lacks, or None."""
+def shows_something(example: doctest.Example) -> bool:
+    """Whether an example uses something, instead of printing ``f.__module__`` or the like."""
+    for node in ast.walk(ast.parse(example.source)):
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                if name not in INTROSPECTION:
+                    return True
+            case ast.Attribute(attr=name):
+                if not name.startswith("__"):
+                    return True
+            case ast.Call() | ast.BinOp() | ast.Subscript() | ast.FunctionDef() | ast.ClassDef():
+                return True
+    return False
+
+
+def problem_of(thing: object) -> str | None:
+    """What the docstring lacks; None if it lacks nothing."""
     text = thing.__doc__
     if not text:
         return "has no docstring"
@@ -65,44 +69,65 @@ def missing(thing: object) -> str | None:
         return "has no >>> example in its docstring"
     if any(doctest.SKIP in example.options for example in examples):
         return "has an example that is skipped"
+    if not any(shows_something(example) for example in examples):
+        return "has an example that does not use it"
     return None
 
 
-THINGS = public_things(public_modules(sw))
+def docstrings(file: Path) -> Iterator[tuple[int, str]]:
+    """The line and the text of every docstring in a file."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+THINGS = called_by_users(DOCUMENTED_PACKAGES)
 
 
 @pytest.mark.parametrize("name", sorted(THINGS))
-def test_it_has_a_running_example(name: str) -> None:
-    problem = missing(THINGS[name])
+def test_a_public_name_has_an_example(name: str) -> None:
+    problem = problem_of(THINGS[name])
     assert problem is None, f"{name} {problem}"
 
 
-def test_the_public_face_was_read() -> None:
-    assert {"slackwater.time.duration", "slackwater.time.Range"} <= THINGS.keys()
+def test_no_docstring_has_only_examples_that_show_nothing() -> None:
+    found = [
+        f"{file.relative_to(SOURCE)}:{line}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        for line, text in docstrings(file)
+        if (examples := doctest.DocTestParser().get_examples(text))
+        and not any(shows_something(example) for example in examples)
+    ]
+    assert found == []
 
 
-def test_a_missing_example_is_found() -> None:
+def test_the_public_names_were_found() -> None:
+    some = {"slackwater.time.duration", "slackwater.time.Range", "slackwater.spark.api.stream.stream"}
+    assert some <= THINGS.keys()
+
+
+NO_EXAMPLE = "has no >>> example in its docstring"
+VACUOUS = "has an example that does not use it"
+
+
+@pytest.mark.parametrize(
+    ("definition", "docstring", "problem"),
+    [
+        ("def thing():", None, "has no docstring"),
+        ("def thing():", "Only words.", NO_EXAMPLE),
+        ("def thing():", ">>> thing()", None),
+        ("def thing():", ">>> thing()  # doctest: +SKIP", "has an example that is skipped"),
+        ("def thing():", ">>> thing.__module__\n'bare'", VACUOUS),
+        ("def thing():", ">>> callable(thing)\nTrue", VACUOUS),
+        ("class thing(Exception):", "Raised, not called.", None),
+        ("class thing(Exception):", None, "has no docstring"),
+        ("class thing:", "Only words.", NO_EXAMPLE),
+    ],
+)
+def test_a_missing_example_is_reported(definition: str, docstring: str | None, problem: str | None) -> None:
     module = types.ModuleType("bare")
-    exec(  # noqa: S102 - functions must live in the module to count as its own
-        "def bare(): pass\n"
-        "def prose():\n    'Only words.'\n"
-        "def shown():\n    '''Shown.\\n\\n    >>> 1\\n    1\\n    '''\n"
-        "def skipped():\n    '''Skipped.\\n\\n    >>> 1  # doctest: +SKIP\\n    1\\n    '''\n"
-        "class Trouble(Exception):\n    'Something happened.'\n"
-        "class Silent(Exception): pass\n"
-        "class Bare:\n    'Only words.'\n"
-        "class Inner: pass\n"
-        "__all__ = ['Trouble', 'Silent', 'Bare']\n"
-        "def _private(): pass\n",
-        vars(module),
-    )
-    found = {name: missing(thing) for name, thing in public_things(iter([module])).items()}
-    assert found == {
-        "bare.bare": "has no docstring",
-        "bare.prose": "has no >>> example in its docstring",
-        "bare.shown": None,
-        "bare.skipped": "has an example that is skipped",
-        "bare.Trouble": None,
-        "bare.Silent": "has no docstring",
-        "bare.Bare": "has no >>> example in its docstring",
-    }
+    source = f"{definition} {docstring!r}\n__all__ = ['thing']"
+    exec(source, vars(module))  # noqa: S102 - the module must own the function
+    assert problem_of(called_by_users([module])["bare.thing"]) == problem

@@ -56,7 +56,7 @@ def test_a_regression_names_input_key_and_both_values() -> None:
 
 def test_an_equal_watermark_reads_differently_from_a_lower_one() -> None:
     assert "equals" in str(WatermarkRegression("input 0", "default", 5, 5))
-    assert "goes back from" in str(WatermarkRegression("input 0", "default", 5, 4))
+    assert "is lower than the previous watermark 5" in str(WatermarkRegression("input 0", "default", 5, 4))
 
 
 def test_a_long_list_of_known_names_is_cut() -> None:

@@ -41,8 +41,8 @@ class SavedForm(Generic[Layout]):
     3
     >>> form.unseal(form.seal(Point(3))[:-1])
     Traceback (most recent call last):
-    slackwater.errors.CorruptState: the saved point cannot be loaded: its checksum does not match \
-its content; restore an intact copy, or start without it
+    slackwater.errors.CorruptState: cannot load the saved point: its checksum does not match its \
+content; restore an intact copy, or start without saved state
     """
 
     what: str

@@ -140,10 +140,9 @@ def _moved(options: Iterable[str]) -> bool:
 
 
 class SlowSession(UserWarning):
-    """A session made elsewhere in which queries run, but slower than they need to.
+    """Warning: the settings of a Spark session make queries slower than necessary.
 
-    >>> issubclass(SlowSession, UserWarning)  # warnings.simplefilter("ignore", SlowSession) keeps it quiet
-    True
+    Silence it with ``warnings.simplefilter("ignore", sw.SlowSession)``.
     """
 
 

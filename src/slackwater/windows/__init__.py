@@ -1,199 +1,100 @@
-"""Windows: what to emit, when. Assigners, triggers, accumulations and the operator, without Spark."""
+"""Windows, triggers, accumulations and the windowed operator, on columns and without Spark."""
 
-from slackwater.windows.accumulations import (
-    Accumulation,
-    All,
-    Any,
-    ApproxCountDistinct,
-    ApproxQuantile,
-    Collect,
-    CollectSet,
-    ColumnarAccumulation,
-    Count,
-    First,
-    Fold,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Reduce,
-    Sort,
-    Stddev,
-    Sum,
-    TopN,
-    TopNByKey,
-    Variance,
-    all,
-    any,
-    approx_count_distinct,
-    approx_quantile,
-    collect,
-    collect_set,
-    count,
-    first,
-    fold,
-    last,
-    max,
-    mean,
-    min,
-    reduce,
-    sort,
-    stddev,
-    sum,
-    top_n,
-    top_n_by_key,
-    variance,
-)
-from slackwater.windows.assigners import (
-    Calendar,
-    Fixed,
-    Global,
-    Inherited,
-    Sessions,
-    Sliding,
-    Window,
-    WindowBounds,
-    calendar,
-    fixed,
-    global_window,
-    inherited,
-    sessions,
-    sliding,
-)
-from slackwater.windows.engine.cogroup_operator import (
-    MergeOperator,
-    MergeState,
-)
-from slackwater.windows.engine.join_operator import (
-    JoinOperator,
-    JoinOutput,
-)
-from slackwater.windows.engine.window_state import (
-    WindowState,
-)
-from slackwater.windows.engine.windowed_operator import (
-    Folded,
-    WindowedOperator,
-    WindowOutput,
-)
-from slackwater.windows.spec import (
-    TimeBoundedJoin,
-    time_bounded_join,
-)
-from slackwater.windows.triggers import (
-    DEFAULT_TRIGGER,
-    AfterAll,
-    AfterAny,
-    AfterCount,
-    AfterEach,
-    AfterProcessingTime,
-    AfterWatermark,
-    Always,
-    Never,
-    OrFinally,
-    Repeatedly,
-    Trigger,
-    after_all,
-    after_any,
-    after_count,
-    after_each,
-    after_processing_time,
-    after_watermark,
-    always,
-    every,
-    never,
-    or_finally,
-    repeatedly,
-)
+from __future__ import annotations
 
-__all__ = [
-    "DEFAULT_TRIGGER",
-    "Accumulation",
-    "AfterAll",
-    "AfterAny",
-    "AfterCount",
-    "AfterEach",
-    "AfterProcessingTime",
-    "AfterWatermark",
-    "All",
-    "Always",
-    "Any",
-    "ApproxCountDistinct",
-    "ApproxQuantile",
-    "Calendar",
-    "Collect",
-    "CollectSet",
-    "ColumnarAccumulation",
-    "Count",
-    "First",
-    "Fixed",
-    "Fold",
-    "Folded",
-    "Global",
-    "Inherited",
-    "JoinOperator",
-    "JoinOutput",
-    "Last",
-    "Max",
-    "Mean",
-    "MergeOperator",
-    "MergeState",
-    "Min",
-    "Never",
-    "OrFinally",
-    "Reduce",
-    "Repeatedly",
-    "Sessions",
-    "Sliding",
-    "Sort",
-    "Stddev",
-    "Sum",
-    "TimeBoundedJoin",
-    "TopN",
-    "TopNByKey",
-    "Trigger",
-    "Variance",
-    "Window",
-    "WindowBounds",
-    "WindowOutput",
-    "WindowState",
-    "WindowedOperator",
-    "after_all",
-    "after_any",
-    "after_count",
-    "after_each",
-    "after_processing_time",
-    "after_watermark",
-    "all",
-    "always",
-    "any",
-    "approx_count_distinct",
-    "approx_quantile",
-    "calendar",
-    "collect",
-    "collect_set",
-    "count",
-    "every",
-    "first",
-    "fixed",
-    "fold",
-    "global_window",
-    "inherited",
-    "last",
-    "max",
-    "mean",
-    "min",
-    "never",
-    "or_finally",
-    "reduce",
-    "repeatedly",
-    "sessions",
-    "sliding",
-    "sort",
-    "stddev",
-    "sum",
-    "time_bounded_join",
-    "top_n",
-    "top_n_by_key",
-    "variance",
-]
+from typing import TYPE_CHECKING
+
+from slackwater._lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from slackwater.windows.accumulations import Accumulation as Accumulation
+    from slackwater.windows.accumulations import All as All
+    from slackwater.windows.accumulations import Any as Any
+    from slackwater.windows.accumulations import ApproxCountDistinct as ApproxCountDistinct
+    from slackwater.windows.accumulations import ApproxQuantile as ApproxQuantile
+    from slackwater.windows.accumulations import Collect as Collect
+    from slackwater.windows.accumulations import CollectSet as CollectSet
+    from slackwater.windows.accumulations import ColumnarAccumulation as ColumnarAccumulation
+    from slackwater.windows.accumulations import Count as Count
+    from slackwater.windows.accumulations import First as First
+    from slackwater.windows.accumulations import Fold as Fold
+    from slackwater.windows.accumulations import Last as Last
+    from slackwater.windows.accumulations import Max as Max
+    from slackwater.windows.accumulations import Mean as Mean
+    from slackwater.windows.accumulations import Min as Min
+    from slackwater.windows.accumulations import Reduce as Reduce
+    from slackwater.windows.accumulations import Sort as Sort
+    from slackwater.windows.accumulations import Stddev as Stddev
+    from slackwater.windows.accumulations import Sum as Sum
+    from slackwater.windows.accumulations import TopN as TopN
+    from slackwater.windows.accumulations import TopNByKey as TopNByKey
+    from slackwater.windows.accumulations import Variance as Variance
+    from slackwater.windows.accumulations import all as all
+    from slackwater.windows.accumulations import any as any
+    from slackwater.windows.accumulations import approx_count_distinct as approx_count_distinct
+    from slackwater.windows.accumulations import approx_quantile as approx_quantile
+    from slackwater.windows.accumulations import collect as collect
+    from slackwater.windows.accumulations import collect_set as collect_set
+    from slackwater.windows.accumulations import count as count
+    from slackwater.windows.accumulations import first as first
+    from slackwater.windows.accumulations import fold as fold
+    from slackwater.windows.accumulations import last as last
+    from slackwater.windows.accumulations import max as max
+    from slackwater.windows.accumulations import mean as mean
+    from slackwater.windows.accumulations import min as min
+    from slackwater.windows.accumulations import reduce as reduce
+    from slackwater.windows.accumulations import sort as sort
+    from slackwater.windows.accumulations import stddev as stddev
+    from slackwater.windows.accumulations import sum as sum
+    from slackwater.windows.accumulations import top_n as top_n
+    from slackwater.windows.accumulations import top_n_by_key as top_n_by_key
+    from slackwater.windows.accumulations import variance as variance
+    from slackwater.windows.assigners import Calendar as Calendar
+    from slackwater.windows.assigners import Fixed as Fixed
+    from slackwater.windows.assigners import Global as Global
+    from slackwater.windows.assigners import Inherited as Inherited
+    from slackwater.windows.assigners import Sessions as Sessions
+    from slackwater.windows.assigners import Sliding as Sliding
+    from slackwater.windows.assigners import Window as Window
+    from slackwater.windows.assigners import WindowBounds as WindowBounds
+    from slackwater.windows.assigners import calendar as calendar
+    from slackwater.windows.assigners import fixed as fixed
+    from slackwater.windows.assigners import global_window as global_window
+    from slackwater.windows.assigners import inherited as inherited
+    from slackwater.windows.assigners import sessions as sessions
+    from slackwater.windows.assigners import sliding as sliding
+    from slackwater.windows.engine.cogroup_operator import MergeOperator as MergeOperator
+    from slackwater.windows.engine.cogroup_operator import MergeState as MergeState
+    from slackwater.windows.engine.join_operator import JoinOperator as JoinOperator
+    from slackwater.windows.engine.join_operator import JoinOutput as JoinOutput
+    from slackwater.windows.engine.window_state import WindowState as WindowState
+    from slackwater.windows.engine.windowed_operator import Folded as Folded
+    from slackwater.windows.engine.windowed_operator import WindowedOperator as WindowedOperator
+    from slackwater.windows.engine.windowed_operator import WindowOutput as WindowOutput
+    from slackwater.windows.spec import TimeBoundedJoin as TimeBoundedJoin
+    from slackwater.windows.spec import time_bounded_join as time_bounded_join
+    from slackwater.windows.triggers import DEFAULT_TRIGGER as DEFAULT_TRIGGER
+    from slackwater.windows.triggers import AfterAll as AfterAll
+    from slackwater.windows.triggers import AfterAny as AfterAny
+    from slackwater.windows.triggers import AfterCount as AfterCount
+    from slackwater.windows.triggers import AfterEach as AfterEach
+    from slackwater.windows.triggers import AfterProcessingTime as AfterProcessingTime
+    from slackwater.windows.triggers import AfterWatermark as AfterWatermark
+    from slackwater.windows.triggers import Always as Always
+    from slackwater.windows.triggers import Never as Never
+    from slackwater.windows.triggers import OrFinally as OrFinally
+    from slackwater.windows.triggers import Repeatedly as Repeatedly
+    from slackwater.windows.triggers import Trigger as Trigger
+    from slackwater.windows.triggers import after_all as after_all
+    from slackwater.windows.triggers import after_any as after_any
+    from slackwater.windows.triggers import after_count as after_count
+    from slackwater.windows.triggers import after_each as after_each
+    from slackwater.windows.triggers import after_processing_time as after_processing_time
+    from slackwater.windows.triggers import after_watermark as after_watermark
+    from slackwater.windows.triggers import always as always
+    from slackwater.windows.triggers import every as every
+    from slackwater.windows.triggers import never as never
+    from slackwater.windows.triggers import or_finally as or_finally
+    from slackwater.windows.triggers import repeatedly as repeatedly
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(__name__)

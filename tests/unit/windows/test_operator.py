@@ -114,7 +114,7 @@ def test_a_watermark_never_goes_back() -> None:
     state, _ = operator.step(operator.initial_state(), BATCH, {"default": 5})
     state, output = operator.step(state, None, {"default": 5})
     assert output.watermarks == {}
-    with pytest.raises(WatermarkRegression, match="goes back from 5"):
+    with pytest.raises(WatermarkRegression, match="is lower than the previous watermark 5"):
         operator.step(state, None, {"default": 4})
 
 

@@ -36,11 +36,7 @@ def aggregated(
     late: Keep,
     invalid: Keep,
 ) -> EmittedPanes:
-    """Panes of accumulations; behind `Windowed.agg`.
-
-    >>> aggregated.__module__
-    'slackwater.spark.api.builders'
-    """
+    """Panes of accumulations; behind `Windowed.agg`."""
     if invalid not in ("count", "emit"):
         raise InvalidArgument("invalid", invalid, "is not known", fix="use one of count, emit")
     for name, accumulation in accumulations.items():
@@ -77,11 +73,7 @@ def applied(
     columns: Sequence[str] | None,
     frame: Literal["polars", "pandas"],
 ) -> EmittedPanes:
-    """Panes whose rows a function makes; behind `Windowed.apply`.
-
-    >>> applied.__module__
-    'slackwater.spark.api.builders'
-    """
+    """Panes whose rows a function makes; behind `Windowed.apply`."""
     made = schema_of(schema)
     seen = [name for name in mine.sources[0].schema.names if name not in mine.key]
     seen = seen if columns is None else list(columns)
@@ -122,11 +114,7 @@ def cogrouped(
     right: Sequence[str],
     how: How,
 ) -> EmittedPanes:
-    """Panes of two streams; behind `Windowed.cogroup`.
-
-    >>> cogrouped.__module__
-    'slackwater.spark.api.builders'
-    """
+    """Panes of two streams; behind `Windowed.cogroup`."""
     check_sides(mine, other)
     _check_names([*mine.key, *(() if how == "cogroup" else (*left, *right))])
     host = MergeHost({**options, "left": tuple(left), "right": tuple(right), "how": how})

@@ -50,11 +50,7 @@ class Joined(Operated):
 
 
 def joined(left: Stream, right: Stream, join: TimeBoundedJoin) -> Joined:
-    """Two keyed streams joined by their times; behind `Stream.join`.
-
-    >>> joined.__module__
-    'slackwater.spark.api.joins'
-    """
+    """Two keyed streams joined by their times; behind `Stream.join`."""
     check_sides(left, right)
     for one in (left, right):
         for name in one.sources[0].schema.names:

@@ -79,8 +79,8 @@ def check_session(connection: Connection, stream: Stream, session: Session) -> S
     ...     first, second = (bids.store.write(lambda c: open_session(c, bids, "w", at=0)) for _ in range(2))
     ...     bids.store.write(lambda connection: check_session(connection, bids, first))
     Traceback (most recent call last):
-    slackwater.errors.WriterReplaced: writer 'w' of stream 'shop/bids' was opened again elsewhere; give \
-every process an id of its own, or close this writer
+    slackwater.errors.WriterReplaced: writer 'w' of stream 'shop/bids' was opened again by another \
+process; give every process its own writer id, or close this writer
     """
     row = connection.execute(
         sql.select(_writers).where(*_is(stream, session)).with_for_update()

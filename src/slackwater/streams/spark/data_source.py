@@ -66,9 +66,5 @@ def _only_append(overwrite: bool) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format ``slackwater`` known to a session.
-
-    >>> register.__name__
-    'register'
-    """
+    """Makes the format ``slackwater`` known to a session."""
     spark.dataSource.register(SlackwaterFormat)

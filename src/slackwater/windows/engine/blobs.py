@@ -44,8 +44,8 @@ def decode(data: bytes, what: str) -> pl.DataFrame:
 
     >>> decode(encode(pl.DataFrame({"ts": [1, 2]}))[:-1], "left rows of a join")
     Traceback (most recent call last):
-    slackwater.errors.CorruptState: the saved left rows of a join cannot be loaded: its checksum does \
-not match its content; restore an intact copy, or start without it
+    slackwater.errors.CorruptState: cannot load the saved left rows of a join: its checksum does not match \
+its content; restore an intact copy, or start without saved state
     """
     if len(data) <= 1 + _CHECKSUM:
         raise CorruptState(what, f"it has only {len(data)} bytes")

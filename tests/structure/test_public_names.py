@@ -1,0 +1,98 @@
+"""Every public name can be listed, imported and type-checked, and costs nothing until it is used."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import types
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import slackwater as sw
+from slackwater import windows
+from tests.structure.public_names import DOCUMENTED_PACKAGES, public_names
+
+HEAVY = {"pyspark", "polars", "pyarrow", "pandas", "numpy", "sqlalchemy", "alembic", "httpx", "pydantic"}
+"""Libraries that ``import slackwater`` must not import."""
+
+every_package = pytest.mark.parametrize("package", DOCUMENTED_PACKAGES, ids=lambda package: package.__name__)
+
+
+@every_package
+def test_dir_lists_every_public_name(package: types.ModuleType) -> None:
+    assert set(public_names(package)) <= set(dir(package))
+
+
+@every_package
+def test_every_public_name_can_be_imported_and_is_listed_once(package: types.ModuleType) -> None:
+    names = public_names(package)
+    assert names
+    assert len(names) == len(set(names))
+    for name in names:
+        assert getattr(package, name) is not None
+
+
+def test_a_star_import_brings_every_name() -> None:
+    namespace: dict[str, object] = {}
+    exec("from slackwater import *", namespace)  # noqa: S102 - a star import is legal only in a module
+    assert set(public_names(sw)) <= namespace.keys()
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'slackwater' has no attribute 'no_such_name'"):
+        getattr(sw, "no_such_name")  # noqa: B009 - mypy knows that it is missing
+
+
+def test_a_name_is_the_object_in_its_module() -> None:
+    assert sw.duration is importlib.import_module("slackwater.time").duration
+    assert sw.sum is windows.sum
+
+
+def test_modules_that_hold_public_names_are_attributes() -> None:
+    assert sw.errors.InvalidArgument is sw.InvalidArgument
+    assert windows.triggers.every is windows.every
+
+
+def test_importing_the_package_imports_no_heavy_library() -> None:
+    code = "import sys, slackwater, slackwater.windows; print(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & {name.partition(".")[0] for name in finished.stdout.split()}
+
+
+PACKAGE = """
+from typing import TYPE_CHECKING
+from slackwater._lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from textwrap import dedent as dedent
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(__name__, renamed={"unindent": "dedent"})
+"""
+
+
+@pytest.fixture
+def zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package with lazy names in a zip archive, as ``--py-files`` distributes it."""
+    archive = tmp_path / "names.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("zipped_names/__init__.py", PACKAGE)
+    monkeypatch.syspath_prepend(str(archive))
+    monkeypatch.delitem(sys.modules, "zipped_names", raising=False)
+    return importlib.import_module("zipped_names")
+
+
+def test_lazy_names_work_in_a_zip_archive(zipped: types.ModuleType) -> None:
+    assert public_names(zipped) == ["dedent"]
+    assert zipped.dedent("  a") == "a"
+
+
+def test_a_deprecated_name_warns_and_is_not_listed(zipped: types.ModuleType) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=r"zipped_names\.unindent is deprecated; use zipped_names\.dedent"
+    ):
+        assert zipped.unindent is zipped.dedent
+    assert "unindent" not in public_names(zipped)
+    assert "unindent" not in dir(zipped)
