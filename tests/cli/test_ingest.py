@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.ingest import WHOLE, WorkUnit
-from slackwater.ingest.ledger.progress_ledger import read_history, record_success
+from slackwater.ingest.ledger.progress_ledger import read_history, record_failed_read, record_success
 from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run
 from slackwater.metadata.store import open_store
 
@@ -107,6 +108,26 @@ def test_an_id_that_history_prints_can_be_given_back(tmp_path: Path, monkeypatch
     assert "1970-01-01T00:00:00.000010Z" in shown.stdout
     assert f": {ERROR}" in shown.stdout
     assert '{"a": "[/a]"}' in shown.stdout
+
+
+def test_history_lists_the_failed_reads_that_will_be_repeated(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    work = WorkUnit(0, 20_000_000, WHOLE, 0)
+    with open_store(state) as store:
+        store.write(lambda connection: record_success(connection, "orders", "system", work))
+        for read in (work._replace(low=5_000_000), WorkUnit(20_000_000, 30_000_000, WHOLE, 20_000_000)):
+            store.write(partial(record_failed_read, job="orders", watermark="system", work=read))
+    listed = ingest("history", file, "--state", state)
+    assert listed.stdout.endswith("2 reads failed and will be repeated; --owed lists them\n")
+    shown = json.loads(ingest("history", file, "--state", state, "--owed", "--json").stdout)
+    assert [(row["partition"], row["low"], row["high_watermark"]) for row in shown] == [
+        ("1970-01-01T00:00:00Z", "1970-01-01T00:00:05Z", "1970-01-01T00:00:20Z"),
+        ("1970-01-01T00:00:20Z", "1970-01-01T00:00:20Z", None),
+    ]
+    assert [row["why"].split(":")[0] for row in shown] == [
+        "a read failed after its last success",
+        "never read successfully",
+    ]
 
 
 def test_an_unknown_run_is_an_error(tmp_path: Path) -> None:

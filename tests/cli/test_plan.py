@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.ingest import WorkUnit, unit_of
-from slackwater.ingest.ledger.progress_ledger import record_success
+from slackwater.ingest.ledger.progress_ledger import record_failed_read, record_success
 from slackwater.metadata.store import open_store
 from slackwater.time import instant
 
@@ -66,6 +66,23 @@ def test_json_is_all_of_the_plan_and_nothing_else(job: Path) -> None:
     plan = json.loads(shown.stdout)
     assert [unit["unit"] for unit in plan["units"][:2]] == [{"country": "NO"}, {"country": "SE"}]
     assert plan["left_out"][0]["reason"] == "gap"
+
+
+def test_an_owed_read_is_shown_with_its_reason(job: Path, tmp_path: Path) -> None:
+    state = f"sqlite:///{tmp_path}/store.db"
+    start, end, low = (instant(f"2020-{day}T00:00:00Z") for day in ("01-01", "02-01", "01-20"))
+    work = WorkUnit(start, end, unit_of({"country": "NO"}), start)
+    with open_store(state) as store:
+        store.write(lambda connection: record_success(connection, "orders", "system", work))
+        failed = work._replace(low=low)
+        store.write(lambda connection: record_failed_read(connection, "orders", "system", failed))
+    shown = invoke(job, "--now", "2020-02-01", "--state", state, "--set", "days=1")
+    assert "1: a read failed after its last success: read again from where that read began" in shown.output
+    [row] = [line for line in shown.output.splitlines() if "country=NO" in line]
+    assert row.count("2020-01-20") == 2
+    assert row.split("│")[-2].strip() == "owed"
+    unit = json.loads(invoke(job, "--now", "2020-02-01", "--state", state, "--json").stdout)["units"][0]
+    assert (unit["reason"], unit["owed_from"]) == ("owed", "2020-01-20T00:00:00Z")
 
 
 def test_times_are_those_of_the_timezone_of_the_job(job: Path) -> None:
@@ -196,4 +213,4 @@ def test_a_run_without_room_for_anything_new_is_warned_of(tmp_path: Path) -> Non
         store.write(read)
     shown = CliRunner().invoke(app, ["plan", str(job), "--state", state, "--now", "2020-01-04"])
     assert shown.exit_code == 0
-    assert "warning: the run has room for nothing but what was read before" in " ".join(shown.output.split())
+    assert "warning: re-reads within the grace period use up the whole run" in " ".join(shown.output.split())

@@ -13,6 +13,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection, Engine
 
 from slackwater.errors import UnknownSchemaVersion
+from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.metadata import migrations
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import open_store, schema_version
@@ -54,6 +55,39 @@ def test_every_version_is_brought_up_to_date_with_its_records(empty_url: str, ve
             LEASE
         ]
         assert store.read(differences) == []
+
+
+def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(empty_url: str) -> None:
+    engine = engine_of(database(empty_url))
+    at_version(engine, "0007")
+    entries = [  # unit, low, state, ended_at
+        ("failed twice", 3, "failed", 5),
+        ("failed twice", 4, "failed", 6),
+        ("stopped", 7, "interrupted", 5),
+        ("repeated", 1, "failed", 5),
+        ("repeated", 1, "succeeded", 6),
+        ("failed later", 1, "failed", 5),
+        ("failed later", 1, "succeeded", 6),
+        ("failed later", 2, "failed", 7),
+    ]
+    with engine.begin() as connection:
+        run = {"id": "a", "job": "orders", "watermark": "system", "started_at": 1, "state": "failed"}
+        connection.execute(schema.runs.insert().values(run))
+        for number, (unit, low, state, ended) in enumerate(entries):
+            connection.execute(
+                schema.outcomes.insert().values(
+                    run="a", number=number, start=0, unit=unit, low=low, high=10, state=state,
+                    rows=0, bytes=0, started_at=0, ended_at=ended,
+                )
+            )  # fmt: skip
+    engine.dispose()
+    with open_store(empty_url) as store:
+        history = store.read(lambda connection: read_history(connection, "orders", "system"))
+    assert sorted(history.failed_reads()) == [
+        (0, "failed later", 2),
+        (0, "failed twice", 3),
+        (0, "stopped", 7),
+    ]
 
 
 def test_the_migrations_lead_to_the_tables_that_the_code_uses(empty_url: str) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 import sqlalchemy as sql
 
-from slackwater.ingest import WHOLE, WorkUnit
+from slackwater.ingest import WHOLE, History, WorkUnit
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
     JobLease,
     Outcome,
     Run,
-    failed_units,
     list_runs,
     outcomes_of,
     prune_runs,
@@ -37,8 +38,16 @@ time.sleep(600)
 """
 
 
+def history(store: MetadataStore) -> History:
+    return store.read(lambda connection: read_history(connection, "orders", "system"))
+
+
 def highs(store: MetadataStore) -> list[tuple[int, str, int]]:
-    return list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
+    return list(history(store).rows())
+
+
+def failed(store: MetadataStore) -> list[tuple[int, str, int]]:
+    return list(history(store).failed_reads())
 
 
 def test_a_second_run_is_refused_until_the_first_has_died(store_url: str) -> None:
@@ -71,10 +80,65 @@ def test_a_failure_leaves_the_high_watermark_and_is_found_again(store_url: str) 
     with open_store(store_url) as store, JobLease(store, "orders") as lease:
         run = Run(store, lease, "system")
         run.record(WORK, BAD)
-        assert (highs(store), failed_units(store, "orders", "system")) == ([], {(0, WHOLE.key)})
+        assert (highs(store), failed(store)) == ([], [(0, WHOLE.key, 0)])
         run.record(WORK, GOOD)
-        assert (highs(store), failed_units(store, "orders", "system")) == ([(0, WHOLE.key, 10)], set())
+        assert (highs(store), failed(store)) == ([(0, WHOLE.key, 10)], [])
         run.end("succeeded")
         assert prune_runs(store, "orders", before=2**60) == 1
         assert list_runs(store, "orders") == []
         assert highs(store) == [(0, WHOLE.key, 10)]
+
+
+def test_failed_reads_survive_a_restart_with_their_lowest_low(store_url: str) -> None:
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        run.record(WORK, GOOD)
+        for number, low in enumerate((6, 4, 8), 1):
+            work = WORK._replace(low=low, previous=10)
+            run.record(work, replace(BAD, number=number, low=low))
+        run.end("failed")
+        prune_runs(store, "orders", before=2**60)
+    with open_store(store_url) as store:
+        assert (highs(store), failed(store)) == ([(0, WHOLE.key, 10)], [(0, WHOLE.key, 4)])
+
+
+@pytest.mark.parametrize("state", ["failed", "interrupted"])
+def test_a_read_that_does_not_succeed_is_owed_even_if_it_was_stopped(
+    store_url: str, state: Literal["failed", "interrupted"]
+) -> None:
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        Run(store, lease, "system").record(WORK, replace(BAD, state=state))
+        assert failed(store) == [(0, WHOLE.key, 0)]
+
+
+def test_a_read_that_was_begun_and_never_ended_is_owed(store_url: str) -> None:
+    script = HOLD.replace(
+        'Run(store, JobLease(store, "orders"), "system")',
+        'Run(store, JobLease(store, "orders"), "system").begin(WorkUnit(0, 10, WHOLE, 3))',
+    ).replace("import sys, time", "import sys, time\nfrom slackwater.ingest import WHOLE, WorkUnit")
+    killed = subprocess.Popen([sys.executable, "-c", script, store_url], stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    with killed, open_store(store_url) as store:
+        try:
+            assert killed.stdout.readline() == "held\n"
+        finally:
+            killed.kill()
+            killed.wait()
+        assert failed(store) == [(0, WHOLE.key, 3)]
+
+
+def test_a_run_that_was_replaced_begins_nothing(store_url: str) -> None:
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        store.write(lambda connection: connection.execute(sql.update(leases).values(owner="another")))
+        with pytest.raises(RunReplaced):
+            run.begin(WORK)
+        assert failed(store) == []
+
+
+def test_a_success_that_saw_nothing_clears_the_failure_and_sets_no_high_watermark(store_url: str) -> None:
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        run.record(WORK, BAD)
+        run.record(WORK, GOOD, high=0)
+        assert (highs(store), failed(store)) == ([], [])

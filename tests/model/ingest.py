@@ -1,6 +1,7 @@
-"""Partitions and plans, slowly: boundaries by trying offsets, high watermarks by asking all runs so far.
+"""Reference model of partitions and plans, slow and simple.
 
-Shares nothing with the planner but the form of its answers. Everything is recomputed from what was asked.
+Boundaries are found by trying UTC offsets; high watermarks and failed reads are recomputed from all reads so
+far. The model shares nothing with the planner except the form of its results.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Range = tuple[datetime, datetime]
 
 
-def at_wall_clock(local: datetime, place: ZoneInfo) -> datetime:
-    """When clocks show ``local``: the first time they do; if they never do, counted on from before."""
+def at_wall_clock(local: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant at which clocks show ``local``; in a gap, with the offset before it."""
     around = [local.replace(tzinfo=UTC) + timedelta(days=days) for days in (-2, -1, 1, 2)]
-    offsets = [moment.astimezone(place).utcoffset() for moment in around]
+    offsets = [moment.astimezone(zone).utcoffset() for moment in around]
     candidates = [local.replace(tzinfo=UTC) - offset for offset in offsets if offset is not None]
-    hits = [each for each in candidates if each.astimezone(place).replace(tzinfo=None) == local]
+    hits = [each for each in candidates if each.astimezone(zone).replace(tzinfo=None) == local]
     return min(hits) if hits else candidates[0]
 
 
 def later(local: datetime, kind: str, number: int) -> datetime:
-    """The wall-clock time ``number`` steps after ``local``: the last day of a month that is too short."""
+    """The wall-clock time ``number`` steps after ``local``; in a month that is too short, its last day."""
     if kind == "daily":
         return local + timedelta(days=number)
     if kind == "weekly":
@@ -39,7 +40,7 @@ def later(local: datetime, kind: str, number: int) -> datetime:
     return local.replace(year=months // 12, month=months % 12 + 1)
 
 
-def cut(kind: str, start: datetime, end: datetime, place: ZoneInfo, *, partial: bool) -> list[Range]:
+def cut(kind: str, start: datetime, end: datetime, zone: ZoneInfo, *, partial: bool) -> list[Range]:
     """The partitions of one kind from ``start`` to ``end``."""
     found: list[Range] = []
     number, low = 1, start
@@ -49,7 +50,7 @@ def cut(kind: str, start: datetime, end: datetime, place: ZoneInfo, *, partial: 
         if kind == "hourly":
             high = start + timedelta(hours=number)
         else:
-            high = at_wall_clock(later(start.astimezone(place).replace(tzinfo=None), kind, number), place)
+            high = at_wall_clock(later(start.astimezone(zone).replace(tzinfo=None), kind, number), zone)
         number += 1
         if high <= low:
             continue
@@ -59,13 +60,15 @@ def cut(kind: str, start: datetime, end: datetime, place: ZoneInfo, *, partial: 
     return found
 
 
-@dataclass
-class Done:
-    """One success: the partition, the unit, how far."""
+@dataclass(frozen=True)
+class Read:
+    """One read that ended: its partition, its unit, its range, and whether it succeeded."""
 
     start: datetime
     unit: str
+    low: datetime
     high: datetime
+    succeeded: bool
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,29 @@ class Rules:
 
 @dataclass
 class PlannerModel:
-    """Every success so far; each question is answered from all of them."""
+    """All reads so far, in order; every plan is computed from them."""
 
-    done: list[Done] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
 
     def high(self, start: datetime, unit: str) -> datetime | None:
-        return max(
-            (each.high for each in self.done if (each.start, each.unit) == (start, unit)), default=None
-        )
+        """H: the highest end of a successful read."""
+        good = (each.high for each in self._of(start, unit) if each.succeeded)
+        return max(good, default=None)
+
+    def owed(self, start: datetime, unit: str) -> datetime | None:
+        """D: the lowest low of the reads that failed since the last success."""
+        since: list[datetime] = []
+        for each in self._of(start, unit):
+            since = [] if each.succeeded else [*since, each.low]
+        return min(since, default=None)
+
+    def _of(self, start: datetime, unit: str) -> list[Read]:
+        return [each for each in self.reads if (each.start, each.unit) == (start, unit)]
 
     def plan(
         self, partitions: Sequence[Range], units: Sequence[str], rules: Rules, reached: datetime
     ) -> list[tuple[datetime, datetime, datetime, str]]:
-        """Start of the partition, low, high and unit of everything that runs."""
+        """Partition start, low, high and unit of everything that runs."""
         runs = []
         for start, end in partitions:
             for unit in units:
@@ -105,15 +118,19 @@ class PlannerModel:
     def low(
         self, start: datetime, end: datetime, unit: str, rules: Rules, reached: datetime
     ) -> datetime | None:
-        """Where the unit begins to read; None if it does not run."""
+        """The low of the unit; None if it does not run."""
         high = None if rules.backfill else self.high(start, unit)
         if high is None:
             return start
-        overall = max(each.high for each in self.done) - rules.grace
+        overall = max(each.high for each in self.reads if each.succeeded) - rules.grace
         own = high - rules.grace + rules.abstinent
         ended = end > own
         if rules.mode == "wait" and high < end and reached > own:
             ended = True
+        low = min(own, high) if rules.mode == "wait" else own
+        owed = self.owed(start, unit)
+        if owed is not None and min(low, owed) < end:
+            return max(start, min(low, owed))
         if not ended or not (end > overall or high < end):
             return None
-        return max(start, min(own, high) if rules.mode == "wait" else own)
+        return max(start, low)

@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.ingest import History, Plan, WorkUnit, parse_job, plan
 from slackwater.ingest.plan.partitions import KINDS, Kind, Partitioning, partition
 from slackwater.ingest.plan.units import unit_of
 from slackwater.time import instant, to_datetime
-from tests.model.ingest import Done, PlannerModel, Rules, cut
+from tests.model.ingest import PlannerModel, Read, Rules, cut
 
 ZONES = (
     *("UTC", "America/Los_Angeles", "Europe/Berlin", "Asia/Kathmandu"),
@@ -147,6 +147,10 @@ def runs(**fixed: Any) -> st.SearchStrategy[list[Run]]:
     )
 
 
+Failure = tuple[str, int, int, int]
+"""A read that failed: unit, partition start, and the hours of its range."""
+
+
 @dataclass
 class World:
     """Runs a job again and again, and counts how often every hour of every unit was read."""
@@ -154,26 +158,40 @@ class World:
     history: History = field(default_factory=History)
     read: Counter[tuple[str, int]] = field(default_factory=Counter)
     shown: set[tuple[str, int]] = field(default_factory=set)
-    """What a plan said it leaves out."""
+    """The hours that a plan showed as left out."""
+    owed: set[Failure] = field(default_factory=set)
+    """Reads that failed and that no later read of the unit has covered."""
 
     def run(self, each: Run) -> Plan:
         made = plan(parse_job(each.keys(), environment={}), self.history, instant(each.now))
         for skipped in made.skipped:
-            if skipped.unread is not None and skipped.reason == "abstinent":
-                self.shown |= hours(skipped.unit.as_dict()["id"], skipped.unread.start, skipped.unread.end)
+            if (lost := skipped.left_out) is not None:
+                self.shown |= hours(skipped.unit.as_dict()["id"], lost.start, lost.end)
         for index, work in enumerate(made.units):
-            if index not in each.failed:
-                name = work.unit.as_dict()["id"]
+            name = str(work.unit.as_dict()["id"])
+            if work.left_out is not None:
+                self.shown |= hours(name, work.left_out.start, work.left_out.end)
+            if index in each.failed:
+                self.history.failed(work.start, work.unit.key, work.low)
+                self.owed.add((name, work.start, hour_of(work.low), hour_of(work.high)))
+            else:
                 self.read.update(hours(name, work.low, work.high))
-                if work.left_out is not None:
-                    self.shown |= hours(name, work.left_out.start, work.left_out.end)
                 self.history.succeeded(work.start, work.unit.key, work.high)
+                covered = (hour_of(work.low), hour_of(work.high))
+                self.owed = {
+                    one
+                    for one in self.owed
+                    if one[:2] != (name, work.start) or one[2] < covered[0] or one[3] > covered[1]
+                }
         return made
 
 
+def hour_of(at: int) -> int:
+    return (to_datetime(at) - BEGIN) // HOUR
+
+
 def hours(unit: str | None, low: int, high: int) -> set[tuple[str, int]]:
-    first, last = ((to_datetime(at) - BEGIN) // HOUR for at in (low, high))
-    return {(str(unit), hour) for hour in range(first, last)}
+    return {(str(unit), hour) for hour in range(hour_of(low), hour_of(high))}
 
 
 @given(runs(start=st.integers(0, 30), kind=st.sampled_from([*SIMPLE, "monthly"])))
@@ -192,10 +210,9 @@ def test_plans_are_those_of_the_model(sequence: list[Run]) -> None:
         }
         assert ran | rest == everything
         assert not ran & rest
-        model.done += [
-            Done(start, unit, high)
-            for index, (start, _, high, unit) in enumerate(wanted)
-            if index not in each.failed
+        model.reads += [
+            Read(start, unit, low, high, index not in each.failed)
+            for index, (start, low, high, unit) in enumerate(wanted)
         ]
 
 
@@ -247,7 +264,15 @@ def test_whatever_is_changed_everything_is_read_at_least_once(sequence: list[Run
     assert {(unit, hour) for unit in UNITS for hour in range(begin, 24 * 20)} <= world.read.keys()
 
 
+AT_EQUALITY = Run(
+    hours=67, kind="daily", start=0, end=None, units=("a",), grace=0, abstinent=5, mode="reduce", cap=None,
+    partial=True, place="UTC", failed=frozenset(),
+)  # fmt: skip
+"""The last day is read to hour 67, so its own cut-off is hour 72, where the day ends."""
+
+
 @given(runs(start=st.just(0), kind=st.sampled_from(SIMPLE), place=st.just("UTC"), mode=st.just("reduce")))
+@example([AT_EQUALITY])
 def test_what_the_abstinent_period_leaves_out_is_shown(sequence: list[Run]) -> None:
     world = World()
     for each in sequence:
@@ -268,4 +293,41 @@ def test_no_range_goes_back_beyond_grace_or_is_empty(sequence: list[Run]) -> Non
             assert work.start <= work.low < work.high
             assert high == work.previous
             if high is not None:
-                assert to_datetime(work.low) >= to_datetime(high) - each.grace * HOUR
+                allowed = to_datetime(high) - each.grace * HOUR
+                owed = allowed if work.owed is None else to_datetime(work.owed)
+                assert to_datetime(work.low) >= min(allowed, owed)
+
+
+@given(
+    runs(
+        start=st.just(0),
+        kind=st.sampled_from([*SIMPLE, "monthly"]),
+        place=st.sampled_from(PLACES),
+        end=st.none(),
+    )
+)
+def test_every_read_that_failed_is_repeated_over_its_whole_range(sequence: list[Run]) -> None:
+    world = World()
+    for each in sorted(sequence, key=lambda each: each.hours):
+        world.run(each)
+    finish(world, sequence[-1])
+    assert world.owed == set()
+
+
+@given(runs())
+def test_only_failed_plans_the_units_whose_last_read_failed(sequence: list[Run]) -> None:
+    world = World()
+    for each in sequence:
+        job = parse_job(each.keys(), environment={})
+        failed = {(start, key) for start, key, _ in world.history.failed_reads()}
+        uncapped = parse_job({**each.keys(), "ms.work.unit.parallelism.max": -1}, environment={})
+        wanted = [
+            work
+            for work in plan(uncapped, world.history, instant(each.now)).units
+            if (work.start, work.unit.key) in failed
+        ]
+        made = plan(job, world.history, instant(each.now), only_failed=True)
+        assert made.units == wanted[: each.cap]
+        owed = {(work.start, work.unit.key) for work in wanted if work.previous is not None}
+        assert owed == {(work.start, work.unit.key) for work in wanted if work.reason == "owed"}
+        world.run(each)

@@ -13,6 +13,7 @@ from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.runner import Approve, run_job
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import DAY, instant
+from tests.support.unit_reads import Amount, Died
 
 START = instant("2020-01-01T00:00:00Z")
 JOB = parse_job(
@@ -24,19 +25,6 @@ JOB = parse_job(
         "ms.run.concurrency": 1,
     }
 )
-
-
-class Died(BaseException):
-    """The process is no more."""
-
-
-@dataclass(frozen=True)
-class Read:
-    rows: int = 1
-    bytes: int = 1
-    highest: int | None = None
-    drift: str | None = None
-    without_time: int | None = None
 
 
 @dataclass
@@ -60,9 +48,9 @@ class Appended:
     def expect(self, made: Plan) -> None:
         """No time is noted here."""
 
-    def __call__(self, work: WorkUnit, approve: Approve, /) -> Read:
+    def __call__(self, work: WorkUnit, approve: Approve, /) -> Amount:
         fate = self.fates.pop(0) if self.fates else "well"
-        approve(Read(), self.log.number + 1)
+        approve(Amount(), self.log.number + 1)
         if fate == "dies before":
             raise Died
         if fate == "fails":
@@ -71,7 +59,7 @@ class Appended:
         self.log.number += 1
         if fate == "dies after":
             raise Died
-        return Read()
+        return Amount()
 
 
 def highs(store: MetadataStore) -> dict[int, int]:

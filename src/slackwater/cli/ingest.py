@@ -17,13 +17,12 @@ from slackwater.cli.console import FAILED, INTERRUPTED, AsJson, Group, note, say
 from slackwater.cli.interrupts import Stopping
 from slackwater.cli.plan import JobFile, Now, Set, now_of, settings_of, time_of
 from slackwater.errors import InvalidArgument
-from slackwater.ingest import History, Job, Plan, WorkUnit, load_job, unit_of
+from slackwater.ingest import WHOLE, History, Job, Plan, WorkUnit, load_job, unit_of
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
     Outcome,
     existing_store,
-    failed_units,
     find_run,
     list_runs,
     outcomes_of,
@@ -32,7 +31,8 @@ from slackwater.ingest.ledger.run_ledger import (
     store_exists,
 )
 from slackwater.ingest.plan.plan_report import plan_as_json, warnings_of
-from slackwater.ingest.runner import Report, Watcher, narrowed, run_job
+from slackwater.ingest.plan.planner import RUN_REASONS
+from slackwater.ingest.runner import Report, Watcher, first_units, run_job
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import SECOND, duration, format_instant, now
 
@@ -73,7 +73,7 @@ def run(
     settings: Set = None,
     at: Now = None,
     only_failed: Annotated[
-        bool, typer.Option("--only-failed", help="only units whose newest outcome is a failure")
+        bool, typer.Option("--only-failed", help="only units whose last read failed or was stopped")
     ] = False,
     max_units: Annotated[int | None, typer.Option("--max-units", min=1, help="at most so many units")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show the ranges, and execute nothing")] = False,
@@ -89,7 +89,7 @@ def run(
     check_runnable(read)
     if dry_run:
         made = _planned(read, state, moment, only_failed=only_failed)
-        _show_plan(narrowed(made, failed=None, most=max_units), as_json=as_json)
+        _show_plan(first_units(made, max_units), as_json=as_json)
         return
     with open_store(state) as store, Stopping() as stopping, ExitStack() as stack:
         _silence_spark()
@@ -127,13 +127,17 @@ def history(
     settings: Set = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="the newest so many runs")] = 20,
     run_id: Annotated[str | None, typer.Option("--run", help="the units of this run instead")] = None,
+    owed: Annotated[
+        bool, typer.Option("--owed", help="the failed reads that the next run has to repeat, instead")
+    ] = False,
     prune: Annotated[
         str | None, typer.Option("--prune", metavar="AGE", help='forget runs older than this, as "90 days"')
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs of JOB, the newest first, or the units of one of them."""
-    name = load_job(job, settings=settings_of(settings or [])).settings.name
+    """List the runs of JOB, the newest first, the units of one of them, or its failed reads."""
+    read = load_job(job, settings=settings_of(settings or []))
+    name = read.settings.name
     with existing_store(state) as store:
         if prune is not None:
             gone = prune_runs(store, name, before=now() - duration(prune, name="prune"))
@@ -142,6 +146,10 @@ def history(
         if run_id is not None:
             _check_run(store, name, run_id)
             _show_units([_row(outcome) for outcome in outcomes_of(store, run_id)], as_json=as_json)
+            return
+        failed = _failed_reads(store, read)
+        if owed:
+            show(failed, ["unit", "partition", "low", "high_watermark", "why"], as_json=as_json)
             return
         rows = [
             {
@@ -152,6 +160,28 @@ def history(
             for record in list_runs(store, name, limit=limit)
         ]
     show(rows, ["id", "state", "started", "ended"], as_json=as_json, whole=["id"])
+    if failed and not as_json:
+        say(f"{len(failed)} reads failed and will be repeated; --owed lists them")
+
+
+def _failed_reads(store: MetadataStore, job: Job) -> list[dict[str, Any]]:
+    """The reads that failed since the last success of their unit, oldest partition first."""
+    name, watermark = job.settings.name, job.settings.axis.name
+    known = store.read(lambda connection: read_history(connection, name, watermark))
+    highs = {(start, unit): high for start, unit, high in known.rows()}
+    rows: list[dict[str, Any]] = []
+    for start, unit, low in sorted(known.failed_reads()):
+        high = highs.get((start, unit))
+        rows.append(
+            {
+                "unit": "" if unit == WHOLE.key else unit,
+                "partition": format_instant(start),
+                "low": format_instant(low),
+                "high_watermark": None if high is None else format_instant(high),
+                "why": RUN_REASONS["new" if high is None else "owed"],
+            }
+        )
+    return rows
 
 
 @app.command()
@@ -188,12 +218,10 @@ def _planned(job: Job, state: str, moment: int, *, only_failed: bool) -> Plan:
     """What a run would do: the same plan, and nothing changed. A store that is not there yet is empty."""
     name, watermark = job.settings.name, job.settings.axis.name
     if not store_exists(state):
-        empty = make_plan(job, History(), moment)
-        return narrowed(empty, failed=() if only_failed else None, most=None)
+        return make_plan(job, History(), moment, only_failed=only_failed)
     with open_store(state, upgrade=False) as store:
         history = store.read(lambda connection: read_history(connection, name, watermark))
-        failed = failed_units(store, name, watermark) if only_failed else None
-    return narrowed(make_plan(job, history, moment), failed=failed, most=None)
+    return make_plan(job, history, moment, only_failed=only_failed)
 
 
 # ---- while it runs

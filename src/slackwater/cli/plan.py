@@ -22,7 +22,7 @@ from slackwater.ingest.jobfile.bounds import read_fixed
 from slackwater.ingest.jobfile.zones import local_of
 from slackwater.ingest.ledger.progress_ledger import look_up_history
 from slackwater.ingest.plan.plan_report import FATES, OMISSIONS, plan_as_json, stretches, warnings_of
-from slackwater.ingest.plan.planner import SKIP_REASONS
+from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS
 from slackwater.time import Range, now
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="the job file, as .properties or .yaml")]
@@ -146,26 +146,27 @@ class _Shown:
         say(f"overall cut-off: {self._time(made.overall) or 'none, there is no history'}\n", highlight=False)
         self._table(
             f"would run: {len(made.units)}",
-            ("#", "unit", "low", "high", "high watermark", "own cut-off", "leaves out"),
+            ("#", "unit", "low", "high", "high watermark", "own cut-off", "owed from", "leaves out", "why"),
             [
                 (str(number), str(work.unit), self._time(work.low), self._time(work.high),
-                 self._time(work.previous) or "new", self._time(work.own), self._range(work.left_out))
+                 self._time(work.previous) or "new", self._time(work.own), self._time(work.owed),
+                 self._range(work.left_out), work.reason)
                 for number, work in enumerate(made.units[: self._most or None])
             ],
             len(made.units),
         )  # fmt: skip
+        self._counts(Counter(RUN_REASONS[work.reason] for work in made.units))
         self._table(
             f"would be skipped: {len(made.skipped)}",
-            ("unit", "partition", "high watermark", "own cut-off", "why"),
+            ("unit", "partition", "high watermark", "own cut-off", "leaves out", "why"),
             [
                 (str(unit.unit), self._range(Range(unit.start, unit.end)), self._time(unit.previous) or "new",
-                 self._time(unit.own), SKIP_REASONS[unit.reason])
+                 self._time(unit.own), self._range(unit.left_out), unit.reason)
                 for unit in made.skipped[: self._most or None]
             ],
             len(made.skipped),
         )  # fmt: skip
-        for reason, count in Counter(unit.reason for unit in made.skipped).items():
-            say(f"  {count}: {SKIP_REASONS[reason]}")
+        self._counts(Counter(SKIP_REASONS[unit.reason] for unit in made.skipped))
         for each in made.omissions:
             stretch = self._range(Range(each.start, each.end))
             say(f"[yellow]left out:[/] {stretch}: {OMISSIONS[each.reason]}", highlight=False)
@@ -184,6 +185,10 @@ class _Shown:
         self._console.print(table if rows else f"{title}")
         if count > len(rows):
             self._console.print(f"  … and {count - len(rows)} more; --rows 0 shows all")
+
+    def _counts(self, reasons: Counter[str]) -> None:
+        for reason, count in reasons.items():
+            self._console.print(f"  {count}: {reason}")
 
     def _range(self, stretch: Range | None) -> str:
         return "" if stretch is None else f"{self._time(stretch.start)} to {self._time(stretch.end)}"

@@ -10,7 +10,7 @@ import base64
 import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.references import Secrets
 from slackwater.ingest.ledger.intents import settle
 from slackwater.ingest.ledger.progress_ledger import read_history
-from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run, failed_units
+from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run
 from slackwater.ingest.plan.planner import Plan, WorkUnit, plan
 from slackwater.metadata.store import MetadataStore
 from slackwater.time import SECOND
@@ -147,7 +147,7 @@ def run_job(
 ) -> Report:
     """Plan a job after its history in ``store`` and run the plan; refused while another run is under way.
 
-    ``only_failed`` leaves out all units but those whose newest outcome is a failure, ``max_units`` all but
+    ``only_failed`` leaves out all units but those whose last read failed, ``max_units`` all but
     the first so many. Once ``stop`` is set no unit begins, and none that runs is put in place.
 
     >>> from tempfile import TemporaryDirectory
@@ -173,11 +173,13 @@ def run_job(
     with JobLease(store, name, clock=clock) as lease:
         _settle(store, lease, extract, watermark)
         history = store.read(lambda connection: read_history(connection, name, watermark))
-        made = plan(job, history, clock() if now is None else now)
+        planned_at = clock() if now is None else now
+        made = plan(job, history, planned_at)
         if isinstance(extract, Appending):
             extract.expect(made)
-        failed = failed_units(store, name, watermark) if only_failed else None
-        made = narrowed(made, failed=failed, most=max_units)
+        if only_failed:
+            made = plan(job, history, planned_at, only_failed=True)
+        made = first_units(made, max_units)
         hears.planned(made)
         run = Run(store, lease, watermark, clock=clock)
         stopped = stop or threading.Event()
@@ -190,17 +192,16 @@ def run_job(
     return report
 
 
-def narrowed(made: Plan, *, failed: Collection[tuple[int, str]] | None, most: int | None) -> Plan:
-    """A plan with only the units that are among the ``failed`` ones, and of those only the first ``most``.
+def first_units(made: Plan, most: int | None) -> Plan:
+    """A plan with at most the first ``most`` units; None keeps all of them.
 
     >>> from slackwater.ingest.plan.units import WHOLE
     >>> units = [WorkUnit(0, 10, WHOLE, 0), WorkUnit(10, 20, WHOLE, 10)]
     >>> made = Plan("orders", "system", 20, 0, 20, units, [], (), None)
-    >>> [work.start for work in narrowed(made, failed={(10, "{}")}, most=1).units]
-    [10]
+    >>> [work.start for work in first_units(made, 1).units]
+    [0]
     """
-    units = [work for work in made.units if failed is None or (work.start, work.unit.key) in failed]
-    return replace(made, units=units[:most])
+    return replace(made, units=made.units[:most])
 
 
 def _settle(store: MetadataStore, lease: JobLease, extract: Extract, watermark: str) -> None:
@@ -230,6 +231,7 @@ class _Unit:
     def __call__(self, number: int, work: WorkUnit) -> Outcome | None:
         if self.stop.wait(max(0.0, self.began + number * self.pacing / SECOND - time.monotonic())):
             return None
+        self.run.begin(work)
         self.watcher.started(number, work)
         started = self.clock()
         place = (number, work.start, work.unit.key, work.low, work.high)

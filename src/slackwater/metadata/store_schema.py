@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0007"
+NEWEST: Final = "0008"
 """The migration that leads to these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -190,6 +190,16 @@ high_watermarks: Final = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the partition
     Column("unit", Text, primary_key=True),  # its values as JSON with sorted names
     Column("high", BigInteger, nullable=False),
+)
+
+failed_reads: Final = Table(
+    "slackwater_failed_reads",
+    TABLES,
+    Column("job", Text, primary_key=True),
+    Column("watermark", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the partition
+    Column("unit", Text, primary_key=True),
+    Column("low", BigInteger, nullable=False),  # the lowest of the reads since the last success
 )
 
 runs: Final = Table(

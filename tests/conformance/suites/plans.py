@@ -54,8 +54,10 @@ def run(case: Case) -> None:
             failed = each.get("failed", [])
             if any(index >= len(planned) for index in failed):
                 raise BrokenCase(f"{where}: `failed` names a unit that is not planned")
-            for index, (start, _, high, key) in enumerate(planned):
-                if index not in failed:
+            for index, (start, low, high, key) in enumerate(planned):
+                if index in failed:
+                    history.failed(start, key, low)
+                else:
                     history.succeeded(start, key, high)
 
 

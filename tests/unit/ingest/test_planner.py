@@ -8,7 +8,7 @@ import pytest
 
 from slackwater.ingest import WHOLE, History, InvalidJob, Plan, TooFewUnits, parse_job, plan, unit_of
 from slackwater.ingest.plan.plan_report import plan_as_json, stretches
-from slackwater.time import HOUR, SECOND, format_instant, instant
+from slackwater.time import HOUR, SECOND, Range, format_instant, instant
 
 
 def at(text: str) -> int:
@@ -16,7 +16,15 @@ def at(text: str) -> int:
 
 
 def made(
-    now: str, *, begin: str = "2020-01-01", to: str = "P0D", units: str = "", history: Any = (), **keys: Any
+    now: str,
+    *,
+    begin: str = "2020-01-01",
+    to: str = "P0D",
+    units: str = "",
+    history: Any = (),
+    failed: Any = (),
+    only_failed: bool = False,
+    **keys: Any,
 ) -> Plan:
     watermark: list[dict[str, Any]] = [
         {"name": "system", "type": "datetime", "range": {"from": begin, "to": to}}
@@ -26,7 +34,8 @@ def made(
     options = {f"ms.{name.replace('_', '.')}": value for name, value in keys.items()}
     job = parse_job({"ms.watermark": watermark, **options}, environment={})
     rows = [(at(start), unit, at(high)) for start, unit, high in history]
-    return plan(job, History(rows), at(now))
+    reads = [(at(start), unit, at(low)) for start, unit, low in failed]
+    return plan(job, History(rows, reads), at(now), only_failed=only_failed)
 
 
 def ranges(shown: Plan) -> list[tuple[str, str]]:
@@ -229,7 +238,123 @@ def test_planning_changes_nothing_and_is_repeatable() -> None:
     assert plan(job, history, at("2020-01-01")) == first
 
 
+# ---- owed re-reads
+
+
+HISTORY = [("2020-01-01", "{}", "2020-01-10")]
+"""Read to the tenth; with two days of grace, a read from the eighth follows."""
+
+
+def owed(now: str, low: str = "2020-01-05", **options: Any) -> Plan:
+    return made(now, history=HISTORY, failed=[("2020-01-01", "{}", low)], **options)
+
+
+def test_a_failed_read_is_repeated_from_its_low() -> None:
+    shown = owed("2020-01-12", grace_period_days=2)
+    assert ranges(shown) == [("2020-01-05T00", "2020-01-12T00")]
+    assert (shown.units[0].reason, shown.units[0].owed) == ("owed", at("2020-01-05"))
+
+
+def test_a_failed_read_above_the_cut_off_does_not_raise_the_low() -> None:
+    assert ranges(owed("2020-01-12", low="2020-01-09", grace_period_days=2)) == [
+        ("2020-01-08T00", "2020-01-12T00")
+    ]
+
+
+def test_a_failed_read_is_repeated_although_nothing_else_asks_for_it() -> None:
+    shown = owed("2020-01-20", to="2020-01-10")
+    assert ranges(shown) == [("2020-01-05T00", "2020-01-10T00")]
+    assert made("2020-01-20", to="2020-01-10", history=HISTORY).units == []
+
+
+def test_an_owed_read_does_not_wait_for_the_abstinent_period() -> None:
+    for mode in ("reduce", "wait"):
+        shown = owed("2020-01-12", abstinent_period_days=30, abstinent_mode=mode)
+        assert ranges(shown) == [("2020-01-05T00", "2020-01-12T00")]
+        assert shown.units[0].left_out is None
+
+
+def test_an_owed_read_in_wait_mode_begins_at_the_high_watermark_at_the_latest() -> None:
+    shown = owed("2020-01-20", low="2020-01-14", abstinent_period_days=30, abstinent_mode="wait")
+    assert ranges(shown) == [("2020-01-10T00", "2020-01-20T00")]
+
+
+def test_an_owed_read_in_reduce_mode_shows_what_lies_before_it_as_left_out() -> None:
+    [work] = owed("2020-01-20", low="2020-01-14", abstinent_period_days=30).units
+    assert work.left_out == Range(at("2020-01-10"), at("2020-01-14"))
+
+
+def test_an_owed_read_that_begins_where_the_partition_now_ends_is_not_run() -> None:
+    for low, expected in (("2020-01-05", []), ("2020-01-04", [("2020-01-04T00", "2020-01-05T00")])):
+        assert ranges(owed("2020-01-20", to="2020-01-05", low=low)) == expected
+
+
+def test_a_new_unit_that_failed_is_read_from_its_start() -> None:
+    shown = made("2020-01-04", failed=[("2020-01-01", "{}", "2020-01-02")])
+    assert ranges(shown) == [("2020-01-01T00", "2020-01-04T00")]
+    assert (shown.units[0].reason, shown.units[0].owed) == ("new", None)
+
+
+def test_a_backfill_ignores_failed_reads() -> None:
+    shown = owed("2020-01-12", backfill=True)
+    assert ranges(shown) == [("2020-01-01T00", "2020-01-12T00")]
+    assert shown.units[0].reason == "new"
+
+
+def test_failed_reads_of_units_that_are_no_longer_configured_are_ignored() -> None:
+    shown = made("2020-01-04", units="a", failed=[("2020-01-01", B, "2020-01-01")])
+    assert [work.unit.key for work in shown.units] == [A]
+
+
+def test_only_failed_plans_new_units_that_failed_and_owed_ones_before_the_cap() -> None:
+    shown = made(
+        "2020-01-06",
+        work_unit_partition="daily",
+        grace_period_days=1,
+        work_unit_parallelism_max=2,
+        work_unit_min_units=2,
+        history=[(f"2020-01-0{day}", "{}", f"2020-01-0{day + 1}") for day in (1, 2, 3)],
+        failed=[("2020-01-02", "{}", "2020-01-02"), ("2020-01-05", "{}", "2020-01-05")],
+        only_failed=True,
+    )
+    assert ranges(shown) == [("2020-01-02T00", "2020-01-03T00"), ("2020-01-05T00", "2020-01-06T00")]
+    assert [work.reason for work in shown.units] == ["owed", "new"]
+    assert [unit.reason for unit in shown.skipped] == ["cut-off", "not-failed", "not-failed"]
+
+
+def test_a_cap_leaves_an_owed_read_to_a_later_run() -> None:
+    shown = made(
+        "2020-01-03",
+        work_unit_partition="daily",
+        work_unit_parallelism_max=1,
+        history=[("2020-01-02", "{}", "2020-01-03")],
+        failed=[("2020-01-02", "{}", "2020-01-02")],
+    )
+    assert ranges(shown) == [("2020-01-01T00", "2020-01-02T00")]
+    assert [unit.reason for unit in shown.skipped] == ["parallelism"]
+
+
+# ---- the abstinent period at equality
+
+
+def test_what_a_partition_lacks_is_shown_as_left_out_where_it_ends_at_its_own_cut_off() -> None:
+    options: dict[str, Any] = {"work_unit_partition": "daily", "abstinent_period": "PT5H"}
+    lost = Range(at("2020-01-03T19:00:00Z"), at("2020-01-04"))
+    for now, to in (("2020-01-05", "2020-01-04"), ("2020-01-04", "P0D")):
+        shown = made(now, to=to, history=[("2020-01-03", "{}", "2020-01-03T19:00:00Z")], **options)
+        [skipped] = shown.skipped
+        assert skipped.own == skipped.end == at("2020-01-04")
+        assert skipped.left_out == skipped.unread == lost
+        assert (lost.start, lost.end, "left out") in stretches(shown)
+
+
 # ---- as JSON, and as stretches
+
+
+def test_json_shows_owed_reads_with_their_reason() -> None:
+    [unit] = plan_as_json(owed("2020-01-12", grace_period_days=2))["units"]
+    assert (unit["reason"], unit["owed_from"]) == ("owed", "2020-01-05T00:00:00Z")
+    assert unit["why"].startswith("a read failed after its last success")
 
 
 def test_json_has_ranges_reasons_and_cut_offs() -> None:
@@ -240,10 +365,8 @@ def test_json_has_ranges_reasons_and_cut_offs() -> None:
     assert unit["left_out"] == ["2020-01-15T00:00:00Z", "2020-01-18T00:00:00Z"]
     assert shown["overall_cut_off"] == unit["high_watermark"] == "2020-01-15T00:00:00Z"
     [skipped] = plan_as_json(made("2020-01-16", abstinent_period_days=3, history=history))["skipped"]
-    assert (skipped["reason"], skipped["unread"]) == (
-        "abstinent",
-        ["2020-01-15T00:00:00Z", "2020-01-16T00:00:00Z"],
-    )
+    lost = ["2020-01-15T00:00:00Z", "2020-01-16T00:00:00Z"]
+    assert (skipped["reason"], skipped["unread"], skipped["left_out"]) == ("abstinent", lost, lost)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +391,19 @@ def test_json_has_ranges_reasons_and_cut_offs() -> None:
         ),
         (
             {"abstinent_period_days": 9},
+            {("2020-01-01", "2020-01-15", "read"), ("2020-01-15", "2020-01-20", "left out")},
+        ),
+        (
+            {"abstinent_period_days": 9, "abstinent_mode": "wait"},
             {("2020-01-01", "2020-01-15", "read"), ("2020-01-15", "2020-01-20", "waits")},
+        ),
+        (
+            {"failed": [("2020-01-01", "{}", "2020-01-10")]},
+            {
+                ("2020-01-01", "2020-01-10", "read"),
+                ("2020-01-10", "2020-01-15", "again"),
+                ("2020-01-15", "2020-01-20", "new"),
+            },
         ),
         ({"backfill": True}, {("2020-01-01", "2020-01-20", "new")}),
     ],

@@ -1,7 +1,7 @@
-"""What succeeded before: the last good high watermark of every unit of every partition.
+"""The history of a job as the planner reads it: high watermarks and reads that failed.
 
-The planner only reads it. A success moves a high watermark up and never down; a failure leaves it as it
-was, whatever it was.
+A success raises the high watermark of a unit, never lowers it, and clears the failures before it. A failure
+leaves the high watermark as it was and records where the failed read began.
 """
 
 from __future__ import annotations
@@ -12,54 +12,100 @@ from slackwater.ingest.plan.units import Unit
 
 
 class History:
-    """High watermarks of one job and one watermark name, by the start of the partition and the unit.
+    """High watermarks and failed reads of one job and one watermark name, by partition start and unit key.
+
+    Args:
+        rows: ``(partition start, unit key, high watermark)`` of every unit that has succeeded.
+        failed: ``(partition start, unit key, low)`` of every read that failed since the unit's last success.
 
     >>> from slackwater.ingest.plan.units import WHOLE
-    >>> history = History([(0, WHOLE.key, 10)])
+    >>> history = History([(0, WHOLE.key, 10)], failed=[(0, WHOLE.key, 7)])
     >>> history.high(0, WHOLE), history.high(5, WHOLE), history.newest
     (10, None, 10)
+    >>> list(history.failed_reads())
+    [(0, '{}', 7)]
     """
 
-    __slots__ = ("_highs", "_newest")
+    __slots__ = ("_failed", "_highs", "_newest")
 
-    def __init__(self, rows: Iterable[tuple[int, str, int]] = ()) -> None:
+    def __init__(
+        self, rows: Iterable[tuple[int, str, int]] = (), failed: Iterable[tuple[int, str, int]] = ()
+    ) -> None:
         self._highs: dict[int, dict[str, int]] = {}
+        self._failed: dict[int, dict[str, int]] = {}
         self._newest: int | None = None
         for start, key, high in rows:
             self.succeeded(start, key, high)
+        for start, key, low in failed:
+            self.failed(start, key, low)
 
     def succeeded(self, start: int, key: str, high: int) -> None:
-        """Note that the unit with this key was read up to ``high``; an older one changes nothing.
+        """Record that a unit was read up to ``high``; a lower ``high`` than before is ignored.
 
-        >>> history = History()
+        Args:
+            start: Start of the partition.
+            key: Key of the unit.
+            high: End of the range that was read.
+
+        >>> history = History(failed=[(0, "{}", 3)])
         >>> history.succeeded(0, "{}", 10)
         >>> history.succeeded(0, "{}", 5)
-        >>> list(history.rows())
-        [(0, '{}', 10)]
+        >>> list(history.rows()), list(history.failed_reads())
+        ([(0, '{}', 10)], [])
         """
         highs = self._highs.setdefault(start, {})
         if (known := highs.get(key)) is None or high > known:
             highs[key] = high
         if self._newest is None or high > self._newest:
             self._newest = high
+        self._failed.get(start, {}).pop(key, None)
+
+    def failed(self, start: int, key: str, low: int) -> None:
+        """Record that a read of a unit from ``low`` failed; the lowest ``low`` since its last success counts.
+
+        Args:
+            start: Start of the partition.
+            key: Key of the unit.
+            low: Start of the range whose read failed.
+
+        >>> history = History()
+        >>> for low in (7, 5, 9):
+        ...     history.failed(0, "{}", low)
+        >>> list(history.failed_reads())
+        [(0, '{}', 5)]
+        """
+        lows = self._failed.setdefault(start, {})
+        lows[key] = min(low, lows.get(key, low))
 
     @property
     def newest(self) -> int | None:
-        """The highest of all, also of units and partitions that the job no longer has."""
+        """The highest of all high watermarks, including units and partitions that the job no longer has."""
         return self._newest
 
     def high(self, start: int, unit: Unit) -> int | None:
-        """How far the unit was read; None if it is new, or never succeeded."""
+        """The high watermark of a unit; None if it is new or has never succeeded."""
         return self._highs.get(start, {}).get(unit.key)
 
     def of_partition(self, start: int) -> Mapping[str, int]:
-        """The high watermarks of the partition that begins at ``start``, by the keys of the units.
+        """The high watermarks of the partition that begins at ``start``, by unit key.
 
         >>> History([(0, "{}", 10)]).of_partition(0)
         {'{}': 10}
         """
         return self._highs.get(start, {})
 
+    def failed_in_partition(self, start: int) -> Mapping[str, int]:
+        """The lowest low of the failed reads of the partition that begins at ``start``, by unit key.
+
+        >>> History(failed=[(0, "{}", 3)]).failed_in_partition(0)
+        {'{}': 3}
+        """
+        return self._failed.get(start, {})
+
     def rows(self) -> Iterable[tuple[int, str, int]]:
-        """Everything, as (start, key of the unit, high)."""
+        """All high watermarks, as (partition start, unit key, high)."""
         return ((start, key, high) for start, highs in self._highs.items() for key, high in highs.items())
+
+    def failed_reads(self) -> Iterable[tuple[int, str, int]]:
+        """All reads that failed since the last success of their unit, as (partition start, unit key, low)."""
+        return ((start, key, low) for start, lows in self._failed.items() for key, low in lows.items())

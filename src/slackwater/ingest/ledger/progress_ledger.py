@@ -1,26 +1,27 @@
-"""The history of a job in the metadata store: read for a plan, moved up by every success."""
+"""The history of a job in the metadata store: high watermarks and reads that failed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.ledger.history import History
 from slackwater.ingest.plan.planner import WorkUnit
-from slackwater.metadata.store import open_store
-from slackwater.metadata.store_schema import high_watermarks
+from slackwater.metadata.store import insert_of, open_store
+from slackwater.metadata.store_schema import failed_reads, high_watermarks
 from slackwater.sql.database import database, shown
+
+_IDENTITY = ["job", "watermark", "start", "unit"]
 
 
 def look_up_history(url: str, job: str, watermark: str) -> History:
-    """The history of a job in the store at ``url``, which is left as it is.
+    """Read the history of a job from the store at ``url`` without changing the store.
 
-    A store that no job was run with yet has none. A file that does not exist is an error, because
-    a plan from an empty history looks like a plan to read everything again.
+    A store without any run of the job gives an empty history. A SQLite file that does not exist is an error,
+    because a plan from an empty history looks like a plan to read everything again.
 
     >>> look_up_history("sqlite:////no/such/file.db", "orders", "system")
     Traceback (most recent call last):
@@ -36,31 +37,38 @@ leave it out to plan without history
 
 
 def read_history(connection: Connection, job: str, watermark: str) -> History:
-    """The high watermarks of one job and one watermark.
+    """Read the high watermarks and the failed reads of one job and one watermark.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
     []
     """
-    if not sql.inspect(connection).has_table(high_watermarks.name):
-        return History()
-    columns = high_watermarks.c
-    rows = connection.execute(
-        sql.select(columns.start, columns.unit, columns.high).where(
-            columns.job == job, columns.watermark == watermark
-        )
+    highs = _rows(connection, high_watermarks, "high", job, watermark)
+    return History(highs, _rows(connection, failed_reads, "low", job, watermark))
+
+
+def _rows(
+    connection: Connection, table: sql.Table, value: str, job: str, watermark: str
+) -> list[tuple[int, str, int]]:
+    """(partition start, unit key, value) of one job and one watermark; empty if there is no table yet."""
+    if not sql.inspect(connection).has_table(table.name):
+        return []
+    columns = table.c
+    query = sql.select(columns.start, columns.unit, columns[value]).where(
+        columns.job == job, columns.watermark == watermark
     )
-    return History((start, unit, high) for start, unit, high in rows)
+    return [(start, unit, at) for start, unit, at in connection.execute(query)]
 
 
 def record_success(
     connection: Connection, job: str, watermark: str, work: WorkUnit, high: int | None = None
 ) -> None:
-    """Move the high watermark of a unit up to what was read, never down.
+    """Raise the high watermark of a unit to what was read, and clear its failed reads.
 
-    That is the end of the partition, or ``high`` where the data says how far it goes. It belongs into the
-    transaction that records the outcome.
+    The new high watermark is the end of the partition, or ``high`` where the data itself shows how far it
+    goes; it is never lowered, and a ``high`` that is not behind the start of the partition leaves it alone.
+    Call this in the transaction that records the outcome.
 
     >>> from slackwater.ingest.plan.units import WHOLE
     >>> from tempfile import TemporaryDirectory
@@ -71,15 +79,46 @@ def record_success(
     ...     list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
     [(0, '{}', 20)]
     """
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    identity = _identity(job, watermark, work)
+    connection.execute(sql.delete(failed_reads).filter_by(**identity))
     reached = work.high if high is None else high
-    insert = dialect.insert(high_watermarks).values(
-        job=job, watermark=watermark, start=work.start, unit=work.unit.key, high=reached
-    )
+    if reached <= work.start:
+        return
+    insert = insert_of(connection)(high_watermarks).values(**identity, high=reached)
     connection.execute(
         insert.on_conflict_do_update(
-            index_elements=["job", "watermark", "start", "unit"],
+            index_elements=_IDENTITY,
             set_={"high": insert.excluded.high},
             where=high_watermarks.c.high < insert.excluded.high,
         )
     )
+
+
+def record_failed_read(connection: Connection, job: str, watermark: str, work: WorkUnit) -> None:
+    """Record that a unit has to be read again from the low of ``work``; the lowest recorded low is kept.
+
+    Call this when a read starts, so that a killed run leaves the record behind, and in the transaction that
+    records a failure. `record_success` removes the record.
+
+    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    ...     for low in (5, 3, 7):
+    ...         work = WorkUnit(0, 20, WHOLE, low)
+    ...         store.write(lambda connection: record_failed_read(connection, "orders", "system", work))
+    ...     history = store.read(lambda connection: read_history(connection, "orders", "system"))
+    >>> list(history.failed_reads())
+    [(0, '{}', 3)]
+    """
+    insert = insert_of(connection)(failed_reads).values(**_identity(job, watermark, work), low=work.low)
+    connection.execute(
+        insert.on_conflict_do_update(
+            index_elements=_IDENTITY,
+            set_={"low": insert.excluded.low},
+            where=failed_reads.c.low > insert.excluded.low,
+        )
+    )
+
+
+def _identity(job: str, watermark: str, work: WorkUnit) -> dict[str, str | int]:
+    return {"job": job, "watermark": watermark, "start": work.start, "unit": work.unit.key}

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.ledger.intents import forget, intend
-from slackwater.ingest.ledger.progress_ledger import record_success
+from slackwater.ingest.ledger.progress_ledger import record_failed_read, record_success
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.metadata.leases import Lease, Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
@@ -183,6 +183,15 @@ class Run:
         """Refuse to go on if another run has taken over."""
         self._store.read(self._lease.check)
 
+    def begin(self, work: WorkUnit) -> None:
+        """Record that a read starts; it counts as failed until it succeeds, even after a crash."""
+
+        def kept(connection: Connection) -> None:
+            self._lease.check(connection)
+            record_failed_read(connection, self._lease.job, self._watermark, work)
+
+        self._store.write(kept, repeatable=True)
+
     def intend(self, work: WorkUnit, number: int) -> None:
         """Put on record that a unit is about to be appended under a number, while the run is ours."""
 
@@ -193,10 +202,11 @@ class Run:
         self._store.write(kept, repeatable=True)
 
     def record(self, work: WorkUnit, outcome: Outcome, high: int | None = None) -> None:
-        """Keep an outcome, and with a success move the high watermark up to ``high`` in the same transaction.
+        """Record an outcome, and in the same transaction the high watermark or the failed read.
 
-        Without ``high`` that is the end of the partition; one that is not behind the start moves nothing,
-        because nothing was seen. A success may be recorded again: it is kept once.
+        A success raises the high watermark to ``high``, by default the end of the partition, and clears the
+        failed reads of the unit. Any other outcome records its low as the start of a failed read. Recording
+        the same outcome twice has no further effect.
         """
 
         def kept(connection: Connection) -> None:
@@ -204,9 +214,11 @@ class Run:
             same = (outcomes.c.run == self.id, outcomes.c.number == outcome.number)
             connection.execute(outcomes.delete().where(*same))
             connection.execute(outcomes.insert().values(run=self.id, **asdict(outcome)))
-            if outcome.state == "succeeded" and (high is None or high > work.start):
+            if outcome.state == "succeeded":
                 record_success(connection, self._lease.job, self._watermark, work, high)
                 forget(connection, self._lease.job, self._watermark, work.unit.key, work.start)
+            else:
+                record_failed_read(connection, self._lease.job, self._watermark, work)
 
         self._store.write(kept, repeatable=True)
 
@@ -259,34 +271,6 @@ def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
     columns = [column for column in outcomes.c if column.name != "run"]
     query = sql.select(*columns).where(outcomes.c.run == run).order_by(outcomes.c.number)
     return [Outcome(*row) for row in store.read(lambda connection: connection.execute(query).all())]
-
-
-def failed_units(store: MetadataStore, job: str, watermark: str) -> set[tuple[int, str]]:
-    """The units whose newest outcome on record is a failure, as (start of the partition, key of the unit).
-
-    A unit that somebody stopped is as it was before.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
-    ...     failed_units(store, "orders", "system")
-    set()
-    """
-    query = (
-        sql.select(outcomes.c.start, outcomes.c.unit, outcomes.c.state)
-        .join(runs, runs.c.id == outcomes.c.run)
-        .where(runs.c.job == job, runs.c.watermark == watermark, outcomes.c.state != "interrupted")
-        .order_by(outcomes.c.ended_at, runs.c.started_at)
-    )
-
-    def found(connection: Connection) -> list[tuple[int, str, str]]:
-        # who only looks may look at a store in which nothing was run yet
-        there = sql.inspect(connection).has_table(outcomes.name)
-        return [(start, unit, state) for start, unit, state in connection.execute(query)] if there else []
-
-    rows = store.read(found)
-    newest = {(start, unit): state for start, unit, state in rows}
-    return {place for place, state in newest.items() if state == "failed"}
 
 
 def prune_runs(store: MetadataStore, job: str, *, before: int) -> int:

@@ -1,4 +1,4 @@
-"""A plan as others take it: as JSON, and as stretches of time by what happens to them."""
+"""Reports of a plan: as JSON, as warnings, and as time ranges by what happens to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from slackwater.ingest.plan.planner import SKIP_REASONS, Plan, SkippedUnit, WorkUnit
+from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS, Plan, SkippedUnit, WorkUnit
 from slackwater.time import Range, format_instant
 
 Fate = Literal["new", "again", "read", "waits", "later", "left out"]
@@ -18,41 +18,41 @@ FATES: Final[dict[str, str]] = {
     "later": "left to a later run",
     "left out": "left out",
 }
-"""What happens to a stretch of time, in words."""
+"""What a plan does with a time range, in words."""
 OMISSIONS: Final = {
     "gap": "in no sub-range of ms.work.unit.partition",
     "incomplete": "an incomplete partition, and ms.work.unit.partial.partition is false",
 }
-"""Why no partition covers a stretch of time, in words."""
-_UNREAD: Final[dict[str, Fate]] = {"parallelism": "later", "left-out": "left out"}
-"""What happens to the rest of a unit that does not run, where it does not wait."""
+"""Why no partition covers a time range, in words."""
+_LATER: Final = frozenset({"parallelism", "not-failed"})
+"""Reasons for which a unit is left to a later run."""
 
 
 def warnings_of(plan: Plan) -> list[str]:
-    """What a plan does as it was told, and probably should not.
+    """Warnings about a plan that is valid but probably not intended.
 
     >>> from slackwater.ingest import WHOLE, WorkUnit
     >>> from slackwater.ingest.plan.planner import SkippedUnit
     >>> again, new = WorkUnit(0, 10, WHOLE, 5, 10, 5), SkippedUnit(10, 20, WHOLE, None, None, "parallelism")
     >>> print(*warnings_of(Plan("j", "system", 20, 0, 20, [again], [new], (), 5)))
-    the run has room for nothing but what was read before, and units with something new (1) wait for ever; \
+    re-reads within the grace period use up the whole run, so units with unread data (1) never run; \
 raise ms.work.unit.parallelism.max, or shorten the grace period
     """
     waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]
-    if not waiting or any(work.previous is None or work.previous < work.end for work in plan.units):
+    if not waiting or any(work.reason != "grace" for work in plan.units):
         return []
-    told = f"units with something new ({len(waiting)}) wait for ever"
+    problem = f"units with unread data ({len(waiting)}) never run"
     fix = "raise ms.work.unit.parallelism.max, or shorten the grace period"
-    return [f"the run has room for nothing but what was read before, and {told}; {fix}"]
+    return [f"re-reads within the grace period use up the whole run, so {problem}; {fix}"]
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Everything a plan says, with times as ISO 8601.
+    """A plan as a JSON object, with times in ISO 8601.
 
     >>> from slackwater.ingest import History, parse_job, plan
     >>> shown = plan_as_json(plan(parse_job({}), History(), 1_577_836_800_000_000))
-    >>> shown["units"][0]["high"], shown["skipped"]
-    ('2020-01-01T00:00:00Z', [])
+    >>> shown["units"][0]["high"], shown["units"][0]["reason"], shown["skipped"]
+    ('2020-01-01T00:00:00Z', 'new', [])
     """
     return {
         "job": plan.job,
@@ -84,8 +84,11 @@ def _unit(plan: Plan, index: int, work: WorkUnit) -> dict[str, Any]:
         "partition": [format_instant(work.start), format_instant(work.end)],
         "high_watermark": _time(work.previous),
         "own_cut_off": _time(work.own),
+        "owed_from": _time(work.owed),
         "left_out": _range(work.left_out),
         "not_before": format_instant(plan.not_before(index)),
+        "reason": work.reason,
+        "why": RUN_REASONS[work.reason],
     }
 
 
@@ -96,6 +99,7 @@ def _skipped(unit: SkippedUnit) -> dict[str, Any]:
         "high_watermark": _time(unit.previous),
         "own_cut_off": _time(unit.own),
         "unread": _range(unit.unread),
+        "left_out": _range(unit.left_out),
         "reason": unit.reason,
         "why": SKIP_REASONS[unit.reason],
     }
@@ -110,7 +114,7 @@ def _range(stretch: Range | None) -> list[str] | None:
 
 
 def stretches(plan: Plan) -> Counter[tuple[int, int, str]]:
-    """What happens to which stretch of time, and for how many units.
+    """The number of units by time range and what the plan does with it, as ``(start, end, fate)``.
 
     >>> from slackwater.ingest import WHOLE, WorkUnit
     >>> work = WorkUnit(0, 20, WHOLE, 5, 10, 5)
@@ -130,6 +134,12 @@ def _stretches(plan: Plan) -> Iterator[tuple[int, int, Fate]]:
     for unit in plan.skipped:
         reached = unit.start if unit.previous is None else min(max(unit.start, unit.previous), unit.end)
         yield unit.start, reached, "read"
-        yield reached, unit.end, _UNREAD.get(unit.reason, "waits")
+        yield reached, unit.end, _fate_of_unread(unit)
     for omission in plan.omissions:
         yield omission.start, omission.end, "left out"
+
+
+def _fate_of_unread(unit: SkippedUnit) -> Fate:
+    if unit.left_out is not None:
+        return "left out"
+    return "later" if unit.reason in _LATER else "waits"

@@ -1,14 +1,15 @@
-"""Which ranges of which units are missing: the plan of one run.
+"""The planner: which ranges of which units one run has to read.
 
-A pure function of the job, of what succeeded before, and of now. It reads nothing, asks no clock, and
-keeps what it decided against together with the reason, so that a plan explains itself.
+`plan` is a pure function of the job, its history and the current time. It reads nothing and asks no clock.
+Every decision carries its reason, including the decision not to run a unit, so a plan explains itself.
 
-For a unit p of a partition, H is its last good high watermark, G the grace and A the abstinent period:
+For a unit p of a partition, H is its last good high watermark, D the lowest low of the reads that failed
+since its last success, G the grace period and A the abstinent period:
 
     overall = max of all H − G
     own     = H − G + A
-    run p   iff  p is new,  or  end > own  and  (end > overall  or  H < end)
-    low     = start if p is new, else max(start, own);   high = end
+    run p   iff  p is new,  or  D exists,  or  end > own  and  (end > overall  or  H < end)
+    low     = start if p is new, else max(start, min(own, D));   high = end
 """
 
 from __future__ import annotations
@@ -26,16 +27,25 @@ from slackwater.ingest.plan.partitions import Omission, partition
 from slackwater.ingest.plan.units import Unit
 from slackwater.time import SECOND, Range, check_int64
 
-SkipReason = Literal["read", "cut-off", "abstinent", "left-out", "parallelism"]
+RunReason = Literal["new", "owed", "unread", "grace"]
+SkipReason = Literal["read", "cut-off", "abstinent", "left-out", "parallelism", "not-failed"]
 _KEY: Final = "ms.watermark"
+RUN_REASONS: Final[dict[RunReason, str]] = {
+    "new": "never read successfully",
+    "owed": "a read failed after its last success: read again from where that read began",
+    "unread": "not read to its end yet",
+    "grace": "read to its end, and within the grace period: read again for late rows",
+}
+"""Why a unit runs, in words."""
 SKIP_REASONS: Final[dict[SkipReason, str]] = {
     "read": "read to its end",
     "cut-off": "read to its end, and behind the overall cut-off",
     "abstinent": "within the abstinent period of its last success",
-    "left-out": "ends within the abstinent period of its last success: what is unread stays unread",
+    "left-out": "ends within the abstinent period of its last success: the unread rest is never read",
     "parallelism": "more units than ms.work.unit.parallelism.max",
+    "not-failed": "its last read did not fail, and the run is limited to failed units",
 }
-"""Why a unit is not run, in words."""
+"""Why a unit does not run, in words."""
 
 
 class WorkUnit(NamedTuple):
@@ -43,8 +53,8 @@ class WorkUnit(NamedTuple):
 
     >>> from slackwater.ingest.plan.units import WHOLE
     >>> work = WorkUnit(0, 20, WHOLE, 15, 10, 15)
-    >>> work.high, work.left_out
-    (20, Range(start=10, end=15))
+    >>> work.high, work.left_out, work.reason
+    (20, Range(start=10, end=15), 'unread')
     """
 
     start: int
@@ -52,23 +62,36 @@ class WorkUnit(NamedTuple):
     unit: Unit
     low: int
     previous: int | None = None
+    """Its high watermark, H; None if it is new."""
     own: int | None = None
+    """Its own cut-off; None if it is new."""
+    owed: int | None = None
+    """Where the lowest read began that failed since its last success, D; None if it is new or none failed."""
 
     @property
     def high(self) -> int:
-        """What its high watermark becomes when it succeeds."""
+        """Its high watermark after a success."""
         return self.end
 
     @property
+    def reason(self) -> RunReason:
+        """Why it runs, as a key of `RUN_REASONS`."""
+        if self.previous is None:
+            return "new"
+        if self.owed is not None:
+            return "owed"
+        return "unread" if self.previous < self.end else "grace"
+
+    @property
     def left_out(self) -> Range | None:
-        """What lies between the last success and this range because of the abstinent period, if anything."""
+        """The range after the last success that the abstinent period leaves unread; None if there is none."""
         if self.previous is None or self.previous >= self.low or self.low == self.start:
             return None
         return Range(max(self.start, self.previous), self.low)
 
 
 class SkippedUnit(NamedTuple):
-    """A unit of a partition that does not run, why, and its own cut-off.
+    """A unit of a partition that does not run, with the reason and its own cut-off.
 
     >>> from slackwater.ingest.plan.units import WHOLE
     >>> SkippedUnit(0, 20, WHOLE, 15, 25, "abstinent").unread
@@ -81,17 +104,19 @@ class SkippedUnit(NamedTuple):
     previous: int | None
     own: int | None
     reason: SkipReason
+    left_out: Range | None = None
+    """The range after the last success that the abstinent period leaves unread; None if there is none."""
 
     @property
     def unread(self) -> Range | None:
-        """What of it was not read yet; None if it was read to its end."""
+        """The range that was not read yet; None if the unit was read to its end."""
         low = self.start if self.previous is None else max(self.start, self.previous)
         return Range(low, self.end) if low < self.end else None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do: the units in the order in which they start, and what is left out and why.
+    """The units that a run reads, in the order in which they start, and those that it skips, with reasons.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> made = plan(parse_job({}), History(), 1_577_836_800_000_000)
@@ -110,6 +135,7 @@ class Plan:
     overall: int | None
     """The overall cut-off; None without history."""
     pacing: int = 0
+    """Microseconds between the starts of two units."""
 
     def not_before(self, index: int) -> int:
         """The instant before which the unit with this index must not start.
@@ -120,8 +146,21 @@ class Plan:
         return self.now + index * self.pacing
 
 
-def plan(job: Job, history: History, now: int) -> Plan:
-    """Plan a run of ``job`` after what ``history`` says, at ``now``.
+def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> Plan:
+    """Plan one run of a job.
+
+    Args:
+        job: The job, as `load_job` or `parse_job` returns it.
+        history: What earlier runs read, and which of their reads failed.
+        now: The current time, in microseconds since 1970.
+        only_failed: Plan only units whose last read failed: new ones that failed, and owed re-reads.
+
+    Returns:
+        The units to read in order, the units that are skipped, and the reason for each.
+
+    Raises:
+        InvalidJob: A bound of the watermark lies outside the calendar.
+        TooFewUnits: There are fewer units than ``ms.work.unit.min.units``.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> from slackwater.time import format_instant, instant
@@ -146,7 +185,7 @@ def plan(job: Job, history: History, now: int) -> Plan:
             clock=settings.axis.start.clock(now, settings.timezone, _forced_form(job)),
         )
     except InvalidInstant as error:
-        raise _beyond_the_calendar(error) from None
+        raise _outside_calendar(error) from None
     known = History() if settings.backfill else history
     overall = None if known.newest is None else known.newest - settings.grace
     selection = _Selection(job, known, overall, now, end)
@@ -154,14 +193,18 @@ def plan(job: Job, history: History, now: int) -> Plan:
         selection.add(began, ended)
     limit = settings.most_units
     units, skipped = selection.units, selection.skipped
-    if limit is not None and len(units) > limit:
+    planned = len(units) if limit is None else min(len(units), limit)
+    if planned < settings.min_units:
+        raise TooFewUnits(planned, settings.min_units)
+    if only_failed:
+        failed = {(start, key) for start, key, _ in history.failed_reads()}
         skipped += [
-            SkippedUnit(work.start, work.end, work.unit, work.previous, work.own, "parallelism")
-            for work in units[limit:]
+            _skipped(work, "not-failed") for work in units if (work.start, work.unit.key) not in failed
         ]
+        units = [work for work in units if (work.start, work.unit.key) in failed]
+    if limit is not None:
+        skipped += [_skipped(work, "parallelism") for work in units[limit:]]
         del units[limit:]
-    if len(units) < settings.min_units:
-        raise TooFewUnits(len(units), settings.min_units)
     return Plan(
         job=settings.name,
         watermark=settings.axis.name,
@@ -176,8 +219,12 @@ def plan(job: Job, history: History, now: int) -> Plan:
     )
 
 
+def _skipped(work: WorkUnit, reason: SkipReason) -> SkippedUnit:
+    return SkippedUnit(work.start, work.end, work.unit, work.previous, work.own, reason)
+
+
 class _Selection:
-    """Goes through the partitions, oldest first, and through the units of each in their order."""
+    """Selects units, partition by partition from the oldest on, and within a partition in unit order."""
 
     def __init__(self, job: Job, history: History, overall: int | None, now: int, end: int) -> None:
         settings = job.settings
@@ -190,16 +237,17 @@ class _Selection:
         self._shift = settings.abstinent - settings.grace
         self._waits = settings.abstinent_mode == "wait"
         self._reached = end if isinstance(settings.axis.end, Ago) else now
-        """How far time has come: a unit that waits waits for this, so that it does not wait for ever."""
+        """The time that ends the waiting of a unit; it moves on even where the end of the axis is fixed."""
         self._grows = end if isinstance(settings.axis.end, Ago) else None
-        """Which end moves on from run to run."""
+        """The end that moves on from run to run; None if the end of the axis is fixed."""
 
     def add(self, start: int, end: int) -> None:
-        """Decide for every unit of ``[start, end)``."""
+        """Decide for every unit of the partition ``[start, end)``."""
         known = self._history.of_partition(start)
         if not known:
             self.units += [WorkUnit(start, end, unit, start) for _, unit in self._members]
             return
+        failed = self._history.failed_in_partition(start)
         overall, shift, waits = self._overall, self._shift, self._waits
         assert overall is not None  # noqa: S101 - there is history
         units, skipped = self.units.append, self.skipped.append
@@ -209,16 +257,21 @@ class _Selection:
                 units(WorkUnit(start, end, unit, start))
                 continue
             own = high + shift
+            low = min(own, high) if waits else own
+            owed = failed.get(key)
+            if owed is not None:
+                low = min(low, owed)
             unread = high < end
-            runs = end > own or (waits and unread and self._reached > own)
-            if runs and (unread or end > overall):
-                low = min(own, high) if waits else own
-                units(WorkUnit(start, end, unit, max(start, low), high, own))
+            rested = end > own or (waits and unread and self._reached > own)
+            if (rested and (unread or end > overall)) or (owed is not None and low < end):
+                units(WorkUnit(start, end, unit, max(start, low), high, own, owed))
             else:
-                skipped(SkippedUnit(start, end, unit, high, own, self._reason(end, high, runs=runs)))
+                reason = self._reason(end, high, rested=rested)
+                lost = Range(max(start, high), end) if unread and not waits else None
+                skipped(SkippedUnit(start, end, unit, high, own, reason, lost))
 
-    def _reason(self, end: int, high: int, *, runs: bool) -> SkipReason:
-        if runs:
+    def _reason(self, end: int, high: int, *, rested: bool) -> SkipReason:
+        if rested:
             return "cut-off"
         if end <= high - self._grace:
             return "read"
@@ -227,29 +280,29 @@ class _Selection:
 
 
 def _axis(job: Job, now: int) -> tuple[int, int]:
-    axis, place = job.settings.axis, job.settings.timezone
+    axis, timezone = job.settings.axis, job.settings.timezone
     form = _forced_form(job)
     try:
-        start = axis.start.resolve(now, place, form)
+        start = axis.start.resolve(now, timezone, form)
     except InvalidInstant as error:
-        raise _beyond_the_calendar(error, f"{_item(job)}.range.from") from None
+        raise _outside_calendar(error, f"{_item(job)}.range.from") from None
     try:
-        return start, axis.end.resolve(now, place, form)
+        return start, axis.end.resolve(now, timezone, form)
     except InvalidInstant as error:
-        raise _beyond_the_calendar(error, f"{_item(job)}.range.to") from None
+        raise _outside_calendar(error, f"{_item(job)}.range.to") from None
 
 
 def _item(job: Job) -> str:
-    """Where the axis is written, if it is."""
+    """The key of the datetime item, with its index; without one, the key of all items."""
     items = job.settings.watermark
     return next((f"{_KEY}[{number}]" for number, item in enumerate(items) if item.type == "datetime"), _KEY)
 
 
 def _forced_form(job: Job) -> Form | None:
-    """To what now is floored whatever the text says; None where the form of the text decides."""
+    """The unit to which now is floored regardless of the text; None if the form of the text decides."""
     coarse = job.settings.partition.kind in {"weekly", "monthly", "yearly"}
     return None if job.settings.rounding == "form" or coarse else "minute"
 
 
-def _beyond_the_calendar(error: InvalidInstant, key: str = _KEY) -> InvalidJob:
+def _outside_calendar(error: InvalidInstant, key: str = _KEY) -> InvalidJob:
     return InvalidJob([Problem(key, repr(error.value), error.reason, error.fix or "")])
