@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
+from slackwater.ingest.axis.timezones import instant_of, zone
 from slackwater.ingest.extraction import Extraction
-from slackwater.ingest.jobfile.zones import instant_of, zone
 from slackwater.ingest.runner import run_job
 from slackwater.metadata.store import open_store
 from slackwater.time import DAY, instant

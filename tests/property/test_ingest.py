@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.ingest import History, Plan, WorkUnit, parse_job, plan
-from slackwater.ingest.plan.partitions import KINDS, Kind, Partitioning, partition
-from slackwater.ingest.plan.units import unit_of
+from slackwater.ingest.axis.partitions import KINDS, Kind, Partitioning, partition
+from slackwater.ingest.units import unit_of
 from slackwater.time import instant, to_datetime
 from tests.model.ingest import PlannerModel, Read, Rules, cut
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.ingest.jobfile.bounds import read_fixed
-from slackwater.ingest.jobfile.zones import zone
-from slackwater.ingest.plan.units import unit_of
+from slackwater.ingest.axis.bounds import read_fixed
+from slackwater.ingest.axis.timezones import zone
+from slackwater.ingest.units import unit_of
 from slackwater.time import instant
 
 

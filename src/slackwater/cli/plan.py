@@ -18,8 +18,8 @@ from slackwater.cli.console import AsJson, write_json
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
-from slackwater.ingest.jobfile.bounds import read_fixed
-from slackwater.ingest.jobfile.zones import local_of
+from slackwater.ingest.axis.bounds import read_fixed
+from slackwater.ingest.axis.timezones import local_of
 from slackwater.ingest.ledger.progress_ledger import look_up_history
 from slackwater.ingest.plan.plan_report import FATES, OMISSIONS, plan_as_json, stretches, warnings_of
 from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS

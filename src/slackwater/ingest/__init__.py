@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from slackwater.ingest.job_errors import InvalidJob, Problem, TooFewUnits
 from slackwater.ingest.jobfile.job import Job, load_job, parse_job
-from slackwater.ingest.ledger.history import History
+from slackwater.ingest.plan.history import History
 from slackwater.ingest.plan.planner import Plan, SkippedUnit, WorkUnit, plan
-from slackwater.ingest.plan.units import WHOLE, Unit, unit_of
+from slackwater.ingest.units import WHOLE, Unit, unit_of
 
 __all__ = [
     "WHOLE",

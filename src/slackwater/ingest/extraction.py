@@ -21,7 +21,6 @@ from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.parameters import fill_in, names_in, parameter_values
 from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.plan.planner import Plan, WorkUnit
-from slackwater.ingest.plan.units import Unit
 from slackwater.ingest.sources.adbc_source import Part, Reading, check_file, check_times, read_database
 from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.file_source import DateInPath, files_of, read_files
@@ -46,6 +45,7 @@ from slackwater.ingest.targets.replacement import Approve, Slice, Target, Writte
 from slackwater.ingest.targets.schema_drift import column
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
+from slackwater.ingest.units import Unit
 from slackwater.sql.database import database
 from slackwater.streams.log.catalog import scope_and_name
 

@@ -195,7 +195,7 @@ def run_job(
 def first_units(made: Plan, most: int | None) -> Plan:
     """A plan with at most the first ``most`` units; None keeps all of them.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> units = [WorkUnit(0, 10, WHOLE, 0), WorkUnit(10, 20, WHOLE, 10)]
     >>> made = Plan("orders", "system", 20, 0, 20, units, [], (), None)
     >>> [work.start for work in first_units(made, 1).units]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slackwater.ingest import parse_job
-from slackwater.ingest.plan.partitions import partition
+from slackwater.ingest.axis.partitions import partition
 from slackwater.time import format_instant, instant
 from tests.conformance.framework import BrokenCase, Case, Fields, equal, must_fail
 from tests.support.ingest import moment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.bounds import read_bound
-from slackwater.ingest.jobfile.zones import floor_to, zone
+from slackwater.ingest.axis.bounds import read_bound
+from slackwater.ingest.axis.timezones import floor_to, zone
 from slackwater.time import format_instant, instant
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from slackwater.ingest.jobfile.http_keys import Authentication, Pagination
 from slackwater.ingest.jobfile.references import Secrets
 from slackwater.ingest.sources.http.client import Client, Policy
 from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, HttpFailure, RequestFailed
-from slackwater.ingest.sources.http.http_keys import Authentication, Pagination
 from slackwater.ingest.sources.http.record_reader import HttpReading, Part
 from slackwater.ingest.sources.http.record_types import type_of
 from slackwater.ingest.sources.http.requests import Request, Template

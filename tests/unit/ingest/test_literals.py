@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import local_of, zone
+from slackwater.ingest.axis.timezones import local_of, zone
 from slackwater.ingest.sources.sql_literals import plain_name, range_conditions, render
 from slackwater.time import DAY, instant
 

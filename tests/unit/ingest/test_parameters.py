@@ -8,9 +8,9 @@ import pytest
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import InvalidJob, parse_job
+from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.jobfile.parameters import fill_in, format_pattern, names_in, parameter_values
-from slackwater.ingest.jobfile.zones import zone
-from slackwater.ingest.plan.units import unit_of
+from slackwater.ingest.units import unit_of
 from slackwater.time import instant, to_datetime
 
 LOW, HIGH = instant("2020-01-31T22:05:09.123456Z"), instant("2020-02-01T00:00:00Z")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import instant_of, local_of, zone
+from slackwater.ingest.axis.timezones import instant_of, local_of, zone
 from slackwater.ingest.sources.adbc_source import Part, Reading
 from slackwater.ingest.sources.queries import Parameter, bind, widened
 from slackwater.time import HOUR

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from slackwater.ingest.jobfile.http_keys import HttpKeys
 from slackwater.ingest.jobfile.key_values import AsList, AsObject, Identifier, Part, Secret, Text, whole, word
-from slackwater.ingest.sources.http.http_keys import HttpKeys
 
 
 class Column(Part):

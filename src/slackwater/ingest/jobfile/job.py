@@ -21,7 +21,7 @@ from slackwater.ingest.jobfile.job_keys import KEYS, Settings
 from slackwater.ingest.jobfile.key_values import json_list, nearest
 from slackwater.ingest.jobfile.references import Secrets, resolve
 from slackwater.ingest.jobfile.secondary_inputs import Inputs, read_inputs
-from slackwater.ingest.plan.units import WHOLE, Unit
+from slackwater.ingest.units import WHOLE, Unit
 
 _PREFIX: Final = "ms."
 _WATERMARK: Final = "ms.watermark"

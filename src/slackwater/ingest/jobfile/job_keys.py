@@ -16,7 +16,9 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.bounds import NOW, read_fixed
+from slackwater.ingest.axis.bounds import NOW, read_fixed
+from slackwater.ingest.axis.partitions import KINDS, Partitioning, SubRange
+from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.jobfile.endpoints import EndpointKeys
 from slackwater.ingest.jobfile.key_values import (
     AsList,
@@ -33,9 +35,7 @@ from slackwater.ingest.jobfile.key_values import (
 )  # fmt: skip
 from slackwater.ingest.jobfile.parameters import Parameter
 from slackwater.ingest.jobfile.watermark_items import DEFAULT_AXIS, DatetimeWatermark, Watermark
-from slackwater.ingest.jobfile.zones import zone
-from slackwater.ingest.plan.partitions import KINDS, Partitioning, SubRange
-from slackwater.ingest.plan.units import Unit
+from slackwater.ingest.units import Unit
 from slackwater.time import DAY, END_OF_TIME
 
 _PARTITION_FIX: Final = (

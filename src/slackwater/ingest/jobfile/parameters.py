@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.jobfile.key_values import Part, Text, reading, word, wrong
-from slackwater.ingest.jobfile.zones import zone
-from slackwater.ingest.plan.units import Unit, value_text
+from slackwater.ingest.units import Unit, value_text
 from slackwater.time import MILLISECOND, SECOND, format_instant, to_datetime
 
 _NAME: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
@@ -144,7 +144,7 @@ def parameter_values(
     """What every name stands for in one work unit.
 
     >>> since = Parameter(name="since", type="watermark", value="low", format="epoch-second")
-    >>> from slackwater.ingest.plan.units import unit_of
+    >>> from slackwater.ingest.units import unit_of
     >>> parameter_values([since], 0, 5_000_000, unit_of({"id": "a"}), zone("Z"))
     {'low': '1970-01-01T00:00:00Z', 'high': '1970-01-01T00:00:05Z', 'id': 'a', 'since': '0'}
     """

@@ -23,7 +23,7 @@ from pyarrow import fs
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import Problem
 from slackwater.ingest.jobfile.job_keys import SecondaryInput
-from slackwater.ingest.plan.units import Unit, distinct, unit_of, value_text
+from slackwater.ingest.units import Unit, distinct, unit_of, value_text
 
 _KEY: Final = "ms.secondary.input"
 _PARQUET, _AVRO = b"PAR1", b"Obj\x01"

@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.bounds import Bound, read_bound
+from slackwater.ingest.axis.bounds import Bound, read_bound
 from slackwater.ingest.jobfile.key_values import Part, Text, read_json, reading, wrong
-from slackwater.ingest.plan.units import Unit, distinct, unit_of
+from slackwater.ingest.units import Unit, distinct, unit_of
 
 _UNITS_FIX: Final = 'write "a,b", ["a", "b"] or [{"id": "a"}, {"id": "b"}]'
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from slackwater.ingest.ledger.progress_ledger import record_success
 from slackwater.ingest.plan.planner import WorkUnit
-from slackwater.ingest.plan.units import Unit
+from slackwater.ingest.units import Unit
 from slackwater.metadata.store_schema import intents
 
 
@@ -20,7 +20,7 @@ def intend(connection: Connection, job: str, watermark: str, work: WorkUnit, num
     """Put on record that a unit is about to be committed under a number, the next one of the target.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     work = WorkUnit(0, 10, WHOLE, 0)
@@ -39,7 +39,7 @@ def settle(connection: Connection, job: str, watermark: str, last: int) -> None:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.ledger.progress_ledger import read_history
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     for number, work in ((1, WorkUnit(0, 10, WHOLE, 0)), (2, WorkUnit(10, 20, WHOLE, 10))):

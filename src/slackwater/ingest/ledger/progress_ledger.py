@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.ledger.history import History
+from slackwater.ingest.plan.history import History
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.metadata.store import insert_of, open_store
 from slackwater.metadata.store_schema import failed_reads, high_watermarks
@@ -70,7 +70,7 @@ def record_success(
     goes; it is never lowered, and a ``high`` that is not behind the start of the partition leaves it alone.
     Call this in the transaction that records the outcome.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     for end in (20, 10):
@@ -100,7 +100,7 @@ def record_failed_read(connection: Connection, job: str, watermark: str, work: W
     Call this when a read starts, so that a killed run leaves the record behind, and in the transaction that
     records a failure. `record_success` removes the record.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     for low in (5, 3, 7):

@@ -145,7 +145,7 @@ class Run:
     """One run of a job: recorded when it begins, for every unit, and when it ends.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     with JobLease(store, "orders") as lease:
@@ -295,7 +295,7 @@ def reset_history(
     ``unit`` is the key of one unit; what was read before ``since`` stays read. Refused while the job runs.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
     >>> from slackwater.ingest.ledger.progress_ledger import read_history
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slackwater.ingest.plan.planner import Plan
-from slackwater.ingest.plan.units import Unit
+from slackwater.ingest.units import Unit
 
 
 class Completeness:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from slackwater.errors import InvalidInstant
+from slackwater.ingest.axis.bounds import Ago, Form
+from slackwater.ingest.axis.partitions import Omission, partition
 from slackwater.ingest.job_errors import InvalidJob, Problem, TooFewUnits
-from slackwater.ingest.jobfile.bounds import Ago, Form
 from slackwater.ingest.jobfile.job import Job
-from slackwater.ingest.ledger.history import History
-from slackwater.ingest.plan.partitions import Omission, partition
-from slackwater.ingest.plan.units import Unit
+from slackwater.ingest.plan.history import History
+from slackwater.ingest.units import Unit
 from slackwater.time import SECOND, Range, check_int64
 
 RunReason = Literal["new", "owed", "unread", "grace"]
@@ -51,7 +51,7 @@ SKIP_REASONS: Final[dict[SkipReason, str]] = {
 class WorkUnit(NamedTuple):
     """One range of one unit to extract: ``[low, high)`` of the partition ``[start, end)``.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> work = WorkUnit(0, 20, WHOLE, 15, 10, 15)
     >>> work.high, work.left_out, work.reason
     (20, Range(start=10, end=15), 'unread')
@@ -93,7 +93,7 @@ class WorkUnit(NamedTuple):
 class SkippedUnit(NamedTuple):
     """A unit of a partition that does not run, with the reason and its own cut-off.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> SkippedUnit(0, 20, WHOLE, 15, 25, "abstinent").unread
     Range(start=15, end=20)
     """

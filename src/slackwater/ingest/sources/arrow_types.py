@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import instant_of
-from slackwater.ingest.jobfile.zones import zone as zone_of
+from slackwater.ingest.axis.timezones import instant_of
+from slackwater.ingest.axis.timezones import zone as zone_of
 from slackwater.time import DAY
 
 INSTANTS = pa.timestamp("us", tz="UTC")

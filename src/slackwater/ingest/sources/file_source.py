@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import instant_of
+from slackwater.ingest.axis.timezones import instant_of
 from slackwater.ingest.sources.globs import escaped, expression_of, inside, root_of
 from slackwater.time import to_datetime
 
@@ -35,7 +35,7 @@ _CHECKED: Final[dict[str, dict[str, str]]] = {
 class DateInPath:
     """A date in paths, as a Java pattern says it stands there.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> from slackwater.time import format_instant
     >>> start, end = DateInPath("yyyy/MM/dd").range_of("in/2020/01/31/a.csv", zone("Z"))
     >>> format_instant(start), format_instant(end)
@@ -105,7 +105,7 @@ def files_of(
     on any file system that it reads; names that begin with ``_`` or ``.`` are hidden, as Spark has it. It is
     no error that there is no file, unless ``home`` is not there either.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> files_of(spark, "/no/such/*", 0, 10, by="modified", pattern=None, place=zone("Z"), overlapping=False)

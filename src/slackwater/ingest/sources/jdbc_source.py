@@ -47,7 +47,7 @@ def jdbc_reading(job: Job, work: WorkUnit, low: int) -> JdbcReading:
     """What a unit reads, from ``low`` to its end.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> job = parse_job({"ms.source.url": "jdbc:derby:shop", "ms.source.table": "orders"})
     >>> jdbc_reading(job, WorkUnit(0, 10, WHOLE, 0), 0)
     JdbcReading(table='orders', conditions=())

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 from sqlalchemy.engine import URL
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import change_near, local_of
+from slackwater.ingest.axis.timezones import change_near, local_of
 from slackwater.time import DAY, to_datetime
 
 Parameter = str | datetime
@@ -127,7 +127,7 @@ def place_holder(number: int, backend: str) -> str:
 def time_value(at: int, backend: str, place: tzinfo = UTC) -> Parameter:
     """A time as a parameter: SQLite has no type for it, and compares the text that it writes itself.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> time_value(0, "sqlite"), time_value(0, "sqlite", zone("Europe/Berlin"))
     ('1970-01-01 00:00:00', '1970-01-01 01:00:00')
     """
@@ -140,7 +140,7 @@ def widened(low: int, high: int, place: tzinfo) -> tuple[int, int]:
     Of an hour that comes twice, a database takes the second, or compares what the clock shows; here it is
     the first. Without the rows beside the range some of them would be in no range at all.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> from slackwater.time import HOUR, format_instant, instant
     >>> low = instant("2020-10-25T00:00:00Z")
     >>> [format_instant(at) for at in widened(low, low + 9 * HOUR, zone("Europe/Berlin"))]
@@ -229,7 +229,7 @@ def address_of(url: URL) -> str:
 def zone_name(place: tzinfo) -> str:
     """A timezone as Spark and Arrow name it.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> zone_name(zone("Europe/Berlin")), zone_name(zone("-0530")), zone_name(zone("Z"))
     ('Europe/Berlin', '-05:30', 'UTC')
     """
@@ -242,7 +242,7 @@ def zone_name(place: tzinfo) -> str:
 def posix_zone(place: tzinfo) -> str:
     """The same for PostgreSQL, which reads the sign of an offset the other way round.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> posix_zone(zone("+05:30"))
     '<+05:30>-05:30'
     """

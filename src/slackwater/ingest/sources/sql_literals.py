@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import local_of
+from slackwater.ingest.axis.timezones import local_of
 from slackwater.time import DAY
 
 Literal = str | int | None
@@ -41,7 +41,7 @@ _QUERY: Final = "ms.source.query"
 def literal(value: Literal, place: tzinfo) -> str:
     r"""A value as SQL text; an instant as what clocks in ``place`` show.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> literal("o'clock", zone("Z")), literal(0, zone("+01:00")), literal(None, zone("Z"))
     ("'o''clock'", "{ts '1970-01-01 01:00:00.000000'}", 'NULL')
     >>> literal("two\tparts", zone("Z"))
@@ -62,7 +62,7 @@ def literal(value: Literal, place: tzinfo) -> str:
 def render(query: str, values: Mapping[str, Literal], place: tzinfo) -> str:
     """A query with every ``{{name}}`` as a literal; not inside quotes and comments, where it could end them.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> render("SELECT * FROM t WHERE a = {{id}}", {"id": "7' OR 'a' = 'a"}, zone("Z"))
     "SELECT * FROM t WHERE a = '7'' OR ''a'' = ''a'"
     >>> render("SELECT 'number {{id}}'", {"id": "7"}, zone("Z"))
@@ -114,7 +114,7 @@ def range_conditions(column: str, low: int, high: int, count: int, place: tzinfo
     Databases differ in the zone in which they compare a time without one; the days take in all zones, and
     who reads the rows looks at the times. No row fulfils two of the conditions.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> for condition in range_conditions("at", 0, 4 * DAY, 2, zone("Z")):
     ...     print(condition)
     at >= {ts '1969-12-30 00:00:00.000000'} AND at < {ts '1970-01-03 00:00:00.000000'}

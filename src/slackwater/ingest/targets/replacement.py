@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.plan.units import Unit
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
+from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"
 """The column that tells partitions apart where no time column does."""
@@ -96,7 +96,7 @@ class Target(Protocol):
 def marks_of(where: Slice, time_column: str | None) -> dict[str, str | None]:
     """The columns by which rows of a unit are known in a table of all units, apart from their time.
 
-    >>> from slackwater.ingest.plan.units import unit_of
+    >>> from slackwater.ingest.units import unit_of
     >>> marks_of(Slice(unit_of({"site": 7}), 0, 0, 10), None)
     {'site': '7', 'slackwater_partition': '1970-01-01 00:00:00'}
     """

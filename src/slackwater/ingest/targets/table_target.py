@@ -23,7 +23,7 @@ from pyarrow.types import is_nested
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.jobfile.zones import zone
+from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.sources.adbc_source import connected
 from slackwater.ingest.sources.database_types import column_type, is_foreign, taken
 from slackwater.ingest.sources.extracted_rows import Rows

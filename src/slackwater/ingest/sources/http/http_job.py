@@ -42,7 +42,7 @@ def reading_of(job: Job, work: WorkUnit, low: int) -> HttpReading:
     """What is asked for one unit, in ``ms.source.partitions`` parts of its range.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> job = parse_job({"ms.source.url": "https://api.example.com/orders?since={{low}}"})
     >>> [part.request for part in reading_of(job, WorkUnit(0, 10, WHOLE, 0), 0).parts]
     [Request(GET https://api.example.com/orders)]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from slackwater.ingest.jobfile.http_keys import Pagination
 from slackwater.ingest.sources.http.client import Answer
 from slackwater.ingest.sources.http.http_errors import BadPages, RequestFailed
-from slackwater.ingest.sources.http.http_keys import Pagination
 from slackwater.ingest.sources.http.requests import Request
 from slackwater.ingest.sources.http.responses import Page, at_path, encoded
 

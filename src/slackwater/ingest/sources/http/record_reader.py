@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from slackwater.ingest.jobfile.http_keys import Pagination
 from slackwater.ingest.jobfile.references import Secrets
 from slackwater.ingest.sources.http.client import Answer, Client, Policy
-from slackwater.ingest.sources.http.http_keys import Pagination
 from slackwater.ingest.sources.http.pages import pages
 from slackwater.ingest.sources.http.record_types import Seen, look_at
 from slackwater.ingest.sources.http.requests import Request

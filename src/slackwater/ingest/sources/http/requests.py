@@ -17,8 +17,8 @@ from urllib.parse import quote, unquote, unquote_plus
 import httpx
 
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.http_keys import Authentication
 from slackwater.ingest.jobfile.parameters import fill_in, names_in
-from slackwater.ingest.sources.http.http_keys import Authentication
 
 _ADDRESS: Final = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _JSON_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\{\{\s*([^{}]*?)\s*\}\}', re.DOTALL)

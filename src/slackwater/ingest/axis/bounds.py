@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final, Literal
 
 from slackwater.errors import InvalidArgument, InvalidInstant
-from slackwater.ingest.jobfile.zones import floor_to, floored, instant_of, local_of, zone
+from slackwater.ingest.axis.timezones import floor_to, floored, instant_of, local_of, zone
 from slackwater.time import HOUR, MINUTE
 
 Form = Literal["day", "hour", "minute"]

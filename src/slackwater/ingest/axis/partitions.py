@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, tzinfo
 from itertools import count, pairwise
 from typing import Final, Literal, get_args
 
-from slackwater.ingest.jobfile.bounds import Bound
-from slackwater.ingest.jobfile.zones import instant_of, local_of
+from slackwater.ingest.axis.bounds import Bound
+from slackwater.ingest.axis.timezones import instant_of, local_of
 from slackwater.time import HOUR
 
 Kind = Literal["none", "hourly", "daily", "weekly", "monthly", "yearly"]
@@ -76,7 +76,7 @@ def partition(
     ``clock`` is the time of day at which the axis begins, where clocks leave that out on its first day: days
     then go on from it, and not from the later time at which the first one really begins.
 
-    >>> from slackwater.ingest.jobfile.zones import zone
+    >>> from slackwater.ingest.axis.timezones import zone
     >>> partition(Partitioning("hourly"), 0, 5 * HOUR // 2, zone("Z"), now=0).ranges
     [(0, 3600000000), (3600000000, 7200000000), (7200000000, 9000000000)]
     """

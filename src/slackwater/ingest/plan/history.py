@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from slackwater.ingest.plan.units import Unit
+from slackwater.ingest.units import Unit
 
 
 class History:
@@ -18,7 +18,7 @@ class History:
         rows: ``(partition start, unit key, high watermark)`` of every unit that has succeeded.
         failed: ``(partition start, unit key, low)`` of every read that failed since the unit's last success.
 
-    >>> from slackwater.ingest.plan.units import WHOLE
+    >>> from slackwater.ingest.units import WHOLE
     >>> history = History([(0, WHOLE.key, 10)], failed=[(0, WHOLE.key, 7)])
     >>> history.high(0, WHOLE), history.high(5, WHOLE), history.newest
     (10, None, 10)

@@ -1,0 +1,1 @@
+"""The time axis of a job: its bounds, its timezone, and its partitions."""
