@@ -15,7 +15,7 @@ import polars as pl
 from benchmarks.report import Report, timed
 from slackwater.time import END_OF_TIME, SECOND, format_duration
 from slackwater.windows.engine.join_operator import JoinOperator
-from slackwater.windows.spec import How, TimeBoundedJoin
+from slackwater.windows.spec import JoinHow, JoinSpec
 
 SCHEMA = {"key": pl.Int64, "ts": pl.Int64, "amount": pl.Int64}
 DISORDER = SECOND
@@ -24,14 +24,14 @@ BATCH = 250_000
 GROWTH_BATCH = 50_000
 FLAT = 1.3
 """A batch beside millions of rows out of its reach may cost this much more than one beside none."""
-SCENARIOS: tuple[tuple[How, int, int], ...] = (
+SCENARIOS: tuple[tuple[JoinHow, int, int], ...] = (
     ("inner", 1_000, 10_000),
     ("inner", 200_000, 2 * SECOND),
     ("full", 1_000, 10_000),
     ("full", 200_000, 2 * SECOND),
     ("inner", 10, 1_000),
 )
-"""How, number of keys, reach in microseconds."""
+"""JoinHow, number of keys, reach in microseconds."""
 
 
 def stream(rows: int, keys: int, span: int, seed: int) -> pl.DataFrame:
@@ -42,7 +42,7 @@ def stream(rows: int, keys: int, span: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame({"key": key, "ts": ordered - noise, "amount": noise}, schema=SCHEMA)
 
 
-def join_all(join: TimeBoundedJoin, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+def join_all(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     """Everything through the operator, in batches, watermarks with every batch."""
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA)
     state = operator.initial_state()
@@ -60,7 +60,7 @@ def watermark(batch: pl.DataFrame) -> int:
     return int(batch["ts"].max()) - 2 * DISORDER  # type: ignore[arg-type]  # integers
 
 
-def expected(join: TimeBoundedJoin, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+def expected(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     """The same join, all at once: hash join on key and bucket of time, filter, then the rows left over."""
     width = join.before + join.after + 1
     low, high = pl.col("ts") - join.before, pl.col("ts") + join.after
@@ -106,7 +106,7 @@ def _throughput(report: Report) -> None:
     )
     for how, keys, reach in SCENARIOS:
         left, right = (stream(ROWS, keys, ROWS * 10, seed) for seed in (1, 7))
-        join = TimeBoundedJoin(on=("key",), before=0, after=reach, how=how)
+        join = JoinSpec(on=("key",), before=0, after=reach, how=how)
         output = join_all(join, left, right)
         if not same_rows(output, expected(join, left, right)):
             raise AssertionError(f"{join}: the operator and the plain join differ")
@@ -140,7 +140,7 @@ def _growth(report: Report) -> None:
 
 def _batch_milliseconds(waiting: int) -> float:
     """The median of a batch while ``waiting`` rows far ahead lie in each buffer."""
-    join = TimeBoundedJoin(on=("key",), before=0, after=SECOND, how="full")
+    join = JoinSpec(on=("key",), before=0, after=SECOND, how="full")
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA)
     state = operator.initial_state()
     if waiting:

@@ -31,8 +31,8 @@ from slackwater.windows import (
     Window,
     WindowedOperator,
 )
-from slackwater.windows.engine.rules import Mode
 from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.spec import Mode
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
 
 BIDS = 5_000_000

@@ -95,10 +95,12 @@ if TYPE_CHECKING:
     from slackwater.time import instant as instant
     from slackwater.time import to_datetime as to_datetime
     from slackwater.windows import Accumulation as Accumulation
+    from slackwater.windows import CogroupSpec as CogroupSpec
     from slackwater.windows import JoinOperator as JoinOperator
+    from slackwater.windows import JoinSpec as JoinSpec
     from slackwater.windows import MergeOperator as MergeOperator
-    from slackwater.windows import TimeBoundedJoin as TimeBoundedJoin
     from slackwater.windows import WindowedOperator as WindowedOperator
+    from slackwater.windows import WindowSpec as WindowSpec
     from slackwater.windows import after_all as after_all
     from slackwater.windows import after_any as after_any
     from slackwater.windows import after_count as after_count
@@ -138,4 +140,4 @@ if TYPE_CHECKING:
     from slackwater.windows import top_n_by_key as top_n_by_key
     from slackwater.windows import variance as variance
 else:
-    __all__, __getattr__, __dir__ = lazy_exports(__name__)
+    __all__, __getattr__, __dir__ = lazy_exports(__name__, renamed={"TimeBoundedJoin": "JoinSpec"})

@@ -7,7 +7,7 @@ from typing import Literal
 
 from slackwater.errors import WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows.spec import How, TimeBoundedJoin
+from slackwater.windows.spec import JoinHow, JoinSpec
 
 Side = Literal["left", "right"]
 Key = tuple[object, ...]
@@ -30,7 +30,7 @@ class Row:
 class JoinModel:
     """Both buffers and both watermarks; ``float("inf")`` as a watermark is the end of a side."""
 
-    how: How
+    how: JoinHow
     before: int
     after: int
     buffers: dict[Side, list[Row]] = field(default_factory=lambda: {"left": [], "right": []})
@@ -38,9 +38,7 @@ class JoinModel:
     late: dict[Side, list[str]] = field(default_factory=lambda: {"left": [], "right": []})
 
     def __post_init__(self) -> None:
-        TimeBoundedJoin(
-            on=("key",), before=self.before, after=self.after, how=self.how
-        )  # refuses what is refused
+        JoinSpec(on=("key",), before=self.before, after=self.after, how=self.how)  # refuses what is refused
 
     def row(self, side: Side, name: str, time: int, key: Key) -> list[Pair]:
         """A row arrives: what comes out."""

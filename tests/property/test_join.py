@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
 from slackwater.windows.engine.join_pairs import matching_rows
-from slackwater.windows.engine.join_state import JoinState, SideName
-from slackwater.windows.spec import How, TimeBoundedJoin
+from slackwater.windows.engine.join_state import JoinState
+from slackwater.windows.spec import SIDES, JoinHow, JoinSpec, Side
 from tests.model.join import INFINITY, JoinModel, Pair
 
-SIDES: tuple[SideName, ...] = ("left", "right")
 SCHEMA = {"city": pl.String, "line": pl.Int64, "ts": pl.Int64, "name": pl.String}
 FAR = 2**61
 
@@ -30,9 +29,9 @@ class Arrival(NamedTuple):
 
     left: list[tuple[int, tuple[str | None, int | None]]]
     right: list[tuple[int, tuple[str | None, int | None]]]
-    moves: dict[SideName, int]
+    moves: dict[Side, int]
 
-    def rows(self) -> dict[SideName, list[tuple[int, tuple[str | None, int | None]]]]:
+    def rows(self) -> dict[Side, list[tuple[int, tuple[str | None, int | None]]]]:
         """The rows by side."""
         return {"left": self.left, "right": self.right}
 
@@ -40,7 +39,7 @@ class Arrival(NamedTuple):
 class JoinCase(NamedTuple):
     """A join and what happens to it."""
 
-    how: How
+    how: JoinHow
     before: int
     after: int
     chunk_rows: int
@@ -78,17 +77,15 @@ def test_operator_equals_model_with_a_restart_after_every_step(case: JoinCase) -
 def check(case: JoinCase) -> None:
     """Run a case on both; every step must agree on rows, drops, watermarks and what is kept."""
     model = JoinModel(case.how, case.before, case.after)
-    join = TimeBoundedJoin(
-        on=("city", "line"), before=case.before, after=case.after, how=case.how, late="emit"
-    )
+    join = JoinSpec(on=("city", "line"), before=case.before, after=case.after, how=case.how, late="emit")
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA, chunk_rows=case.chunk_rows)
     blobs: dict[str, bytes] = {}
     state = operator.initial_state(blobs)
-    marks: dict[SideName, int] = {"left": -12, "right": -12}
+    marks: dict[Side, int] = {"left": -12, "right": -12}
     steps = [*case.arrivals, None] if case.end else case.arrivals
 
     for number, arrival in enumerate(steps):
-        frames: dict[SideName, pl.DataFrame | None] = {"left": None, "right": None}
+        frames: dict[Side, pl.DataFrame | None] = {"left": None, "right": None}
         wanted: list[Pair] = []
         late_before = {side: len(model.late[side]) for side in SIDES}
         forwarded_before = {side: model.forwarded(side) for side in SIDES}
@@ -128,7 +125,7 @@ def pairs(output: JoinOutput) -> Counter[Pair]:
     return Counter(output.rows.select("name_left", "name_right").rows())
 
 
-def named_by_index(state: JoinState, join: TimeBoundedJoin) -> set[str]:
+def named_by_index(state: JoinState, join: JoinSpec) -> set[str]:
     """Every blob that the index points to; the store must hold these and no others."""
     names = set()
     for side, index in (("left", state.left), ("right", state.right)):

@@ -116,5 +116,5 @@ def test_functions_that_cannot_be(windowed: Windowed) -> None:
         with pytest.raises(InvalidArgument, match=message):
             build()
     retracting = windowed.accumulating_and_retracting().agg(n=windows.count())
-    with pytest.raises(InvalidArgument, match="cannot take elements back"):
+    with pytest.raises(InvalidArgument, match="cannot subtract elements"):
         retracting.window(windows.fixed("10 seconds")).apply(nothing, "m int")

@@ -184,12 +184,18 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
             "is not a stream; call k",
         ),
         (lambda: windowed.agg(auction=windows.count()), "is used twice in the panes"),
-        (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not known"),
+        (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not a valid value of late"),
         (lambda: windowed.agg(invalid="keep", n=windows.count()), "invalid = 'keep': is not known"),
         (lambda: windowed.allowed_lateness("-1 second").agg(n=windows.count()), "must not be negative"),
         (lambda: windowed.trigger(windows.after_count(5)).agg(n=windows.count()), "allow_data_loss=True"),
-        (lambda: windowed.discarding().only_updated().agg(n=windows.count()), "discarding panes hold"),
-        (lambda: made(bids).window(windows.sessions("5 seconds")).agg(n=windows.count()), "name the key"),
+        (
+            lambda: windowed.discarding().only_updated().agg(n=windows.count()),
+            "cannot compare discarding panes",
+        ),
+        (
+            lambda: made(bids).window(windows.sessions("5 seconds")).agg(n=windows.count()),
+            "session windows need a key",
+        ),
         (lambda: windowed.agg(n=windows.count()).to_df(flush=True), "fires everything anyway; leave it out"),
     ]
     for build, message in refused:

@@ -235,7 +235,7 @@ def test_a_chain_over_retractions_needs_what_can_subtract(spark: SparkSession) -
         .accumulating_and_retracting()
         .agg(n=windows.count())
     )
-    with pytest.raises(InvalidArgument, match="cannot take elements back"):
+    with pytest.raises(InvalidArgument, match="cannot subtract elements"):
         first.agg(best=windows.max("n"))
 
 

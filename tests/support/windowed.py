@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from slackwater import windows
-from slackwater.windows.engine.rules import Late
+from slackwater.windows.spec import Late
 from tests.model.windows import Drop, Pane, Row, WindowedModel
 
 EVENT_TIME = "ts"
@@ -152,12 +152,12 @@ class OperatorSubject:
             accumulations={name: known[name] for name in options.accumulations},
             key=options.key,
             event_time=EVENT_TIME,
-            mode=options.mode,  # type: ignore[arg-type]  # a wrong word must be refused by the operator itself
+            mode=options.mode,
             allowed_lateness=options.allowed_lateness,
-            on_time=options.on_time,  # type: ignore[arg-type]
-            closing=options.closing,  # type: ignore[arg-type]
-            timestamp=options.timestamp,  # type: ignore[arg-type]
-            drop_late=options.drop_late,  # type: ignore[arg-type]
+            on_time=options.on_time,
+            closing=options.closing,
+            timestamp=options.timestamp,
+            drop_late=options.drop_late,
             late=self.late,
             only_updated=options.only_updated,
             allow_data_loss=True,

@@ -18,9 +18,9 @@ from slackwater.windows import (
     AfterWatermark,
     Fixed,
     JoinOperator,
+    JoinSpec,
     MergeOperator,
     Sum,
-    TimeBoundedJoin,
     WindowedOperator,
     after_processing_time,
     every,
@@ -307,7 +307,7 @@ def test_watermark_that_goes_back_is_the_operators_error() -> None:
 
 def test_two_inputs_have_their_own_watermarks() -> None:
     columns = {"key": pl.String, "ts": pl.Int64}
-    join = TimeBoundedJoin(on=("key",), before=0, after=5, how="left", late="emit")
+    join = JoinSpec(on=("key",), before=0, after=5, how="left", late="emit")
     operator = JoinOperator(join, left=columns, right=columns)
     run = (
         TestStream()
@@ -361,7 +361,7 @@ def test_merge_is_run_with_the_lower_watermark() -> None:
 
 def test_side_must_fit_the_operator() -> None:
     columns = {"ts": pl.Int64}
-    join = JoinOperator(TimeBoundedJoin(on=(), before=0, after=0), left=columns, right=columns)
+    join = JoinOperator(JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
     with pytest.raises(InvalidArgument, match='add\\(…, side="left"\\)'):
         TestStream().add("ts \n 1").run(join)
     with pytest.raises(InvalidArgument, match="makes no sense with one input"):

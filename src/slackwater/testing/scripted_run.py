@@ -12,8 +12,8 @@ import polars as pl
 from slackwater.testing.text_table import UNITS, aligned
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOutput
-from slackwater.windows.engine.join_state import SideName
-from slackwater.windows.engine.windowed_operator import PANE_COLUMNS, WindowOutput
+from slackwater.windows.engine.windowed_operator import WindowOutput
+from slackwater.windows.spec import PANE_COLUMNS, Side
 
 Output = TypeVar("Output")
 
@@ -23,7 +23,7 @@ class Elements:
     """Rows arrive, as one batch; ``at`` is the clock's time then, if it is said."""
 
     rows: pl.DataFrame
-    side: SideName | None = None
+    side: Side | None = None
     at: int | None = None
 
 
@@ -32,7 +32,7 @@ class WatermarkMove:
     """The watermark of one side, or of all, moves to a point in event time."""
 
     to: int
-    side: SideName | None = None
+    side: Side | None = None
     at: int | None = None
 
 
@@ -79,7 +79,7 @@ class WindowRun:
 
     steps: tuple[Step[WindowOutput], ...]
     key: tuple[str, ...]
-    event_times: Mapping[SideName | None, str]
+    event_times: Mapping[Side | None, str]
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -192,9 +192,9 @@ class JoinRun:
     r"""A join's run: its steps, and all rows in the order they came out.
 
     >>> from slackwater.testing import TestStream
-    >>> from slackwater.windows import JoinOperator, TimeBoundedJoin
+    >>> from slackwater.windows import JoinOperator, JoinSpec
     >>> columns = {"ts": pl.Int64}
-    >>> same = JoinOperator(TimeBoundedJoin(on=(), before=0, after=0), left=columns, right=columns)
+    >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
     >>> TestStream().add("ts \n 3", side="left").add("ts \n 3", side="right").run(same).rows.rows()
     [(3, 3)]
     """
@@ -206,12 +206,12 @@ class JoinRun:
         """The rows of all steps; empty, without columns, for a stream without events."""
         return pl.concat([step.output.rows for step in self.steps]) if self.steps else pl.DataFrame()
 
-    def late(self, side: SideName) -> pl.DataFrame | None:
+    def late(self, side: Side) -> pl.DataFrame | None:
         """The late rows of a side in all steps, if the join delivers them (``late="emit"``)."""
         delivered = [step.output.late[side] for step in self.steps if step.output.late is not None]
         return pl.concat(delivered) if delivered else None
 
-    def dropped(self, side: SideName) -> int:
+    def dropped(self, side: Side) -> int:
         """How many rows of a side were late, in all steps."""
         return sum(step.output.dropped[side] for step in self.steps)
 

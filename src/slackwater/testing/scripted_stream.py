@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import ClassVar, Final, TypeVar, overload
+from typing import ClassVar, TypeVar, overload
 
 import polars as pl
 
@@ -30,15 +30,14 @@ from slackwater.testing.text_table import T
 from slackwater.time import END_OF_TIME, check_int64, duration
 from slackwater.windows.engine.cogroup_operator import MergeOperator, MergeState
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.engine.join_state import JoinState, SideName
+from slackwater.windows.engine.join_state import JoinState
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
+from slackwater.windows.spec import SIDES, Side
 
 State = TypeVar("State")
-_Batches = Mapping[SideName | None, pl.DataFrame]
-_Marks = Mapping[SideName | None, int]
-
-_SIDES: Final[tuple[SideName, ...]] = ("left", "right")
+_Batches = Mapping[Side | None, pl.DataFrame]
+_Marks = Mapping[Side | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class TestStream:
     events: tuple[Event, ...] = ()
 
     def add(
-        self, rows: pl.DataFrame | str, *, side: SideName | None = None, at: Moment | None = None
+        self, rows: pl.DataFrame | str, *, side: Side | None = None, at: Moment | None = None
     ) -> TestStream:
         r"""Rows arrive, as one batch.
 
@@ -83,7 +82,7 @@ class TestStream:
         return self._then(Elements(frame, _checked_side(side), _checked_clock(at)))
 
     def advance_watermark(
-        self, to: Moment, *, side: SideName | None = None, at: Moment | None = None
+        self, to: Moment, *, side: Side | None = None, at: Moment | None = None
     ) -> TestStream:
         """The watermark moves: no element with a time below ``to`` is expected any more.
 
@@ -123,9 +122,9 @@ class TestStream:
         r"""Run an operator through the events; with ``restart``, save and load its state between any two.
 
         >>> import polars as pl
-        >>> from slackwater.windows import JoinOperator, TimeBoundedJoin
+        >>> from slackwater.windows import JoinOperator, JoinSpec
         >>> columns = {"key": pl.String, "ts": pl.Int64}
-        >>> join = JoinOperator(TimeBoundedJoin(on=("key",), before=0, after=5), left=columns, right=columns)
+        >>> join = JoinOperator(JoinSpec(on=("key",), before=0, after=5), left=columns, right=columns)
         >>> run = (
         ...     TestStream()
         ...     .add("key | ts \n a | 1", side="left")
@@ -145,14 +144,14 @@ class TestStream:
         def step(
             state: WindowState, batches: _Batches, marks: _Marks, now: int
         ) -> tuple[WindowState, WindowOutput]:
-            watermarks = {operator.watermark_key: marks[None]} if marks else {}
+            watermarks = {operator.spec.watermark_key: marks[None]} if marks else {}
             return operator.step(state, batches.get(None), watermarks, now)
 
         def reload(state: WindowState) -> WindowState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
         steps = self._replay((None,), operator.initial_state(), step, reload)
-        return WindowRun(steps, operator.key, {None: operator.event_time})
+        return WindowRun(steps, tuple(operator.spec.key), {None: operator.spec.event_time})
 
     def _run_merge(self, operator: MergeOperator, *, restart: bool) -> WindowRun:
         def step(
@@ -163,8 +162,8 @@ class TestStream:
         def reload(state: MergeState) -> MergeState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
-        steps = self._replay(_SIDES, operator.initial_state(), step, reload)
-        return WindowRun(steps, operator.key, {side: operator.times[side] for side in _SIDES})
+        steps = self._replay(SIDES, operator.initial_state(), step, reload)
+        return WindowRun(steps, tuple(operator.spec.key), {side: operator.spec.times[side] for side in SIDES})
 
     def _run_join(self, operator: JoinOperator, *, restart: bool) -> JoinRun:
         def step(
@@ -175,21 +174,21 @@ class TestStream:
         def reload(state: JoinState) -> JoinState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
-        return JoinRun(self._replay(_SIDES, operator.initial_state(), step, reload))
+        return JoinRun(self._replay(SIDES, operator.initial_state(), step, reload))
 
     def _replay(
         self,
-        inputs: Sequence[SideName | None],
+        inputs: Sequence[Side | None],
         state: State,
         step: Callable[[State, _Batches, _Marks, int], tuple[State, Output]],
         reload: Callable[[State], State],
     ) -> tuple[Step[Output], ...]:
         """One step for each event; ``inputs`` are the names an event may give for its side."""
         clock = ManualClock()
-        marks: dict[SideName | None, int] = {}
+        marks: dict[Side | None, int] = {}
         steps = []
         for event in self.events:
-            batches: dict[SideName | None, pl.DataFrame] = {}
+            batches: dict[Side | None, pl.DataFrame] = {}
             match event:
                 case Elements(rows=rows, side=side):
                     batches[_input(side, inputs)] = rows
@@ -208,13 +207,13 @@ class TestStream:
         return replace(self, events=(*self.events, event))
 
 
-def _checked_side(side: SideName | None) -> SideName | None:
-    if side is not None and side not in _SIDES:
+def _checked_side(side: Side | None) -> Side | None:
+    if side is not None and side not in SIDES:
         raise InvalidArgument("side", side, "is not an input", fix='use "left" or "right"')
     return side
 
 
-def _input(side: SideName | None, inputs: Sequence[SideName | None]) -> SideName | None:
+def _input(side: Side | None, inputs: Sequence[Side | None]) -> Side | None:
     """The side of an event, which must be one that the operator has."""
     if side in inputs:
         return side

@@ -71,7 +71,10 @@ if TYPE_CHECKING:
     from slackwater.windows.engine.windowed_operator import Folded as Folded
     from slackwater.windows.engine.windowed_operator import WindowedOperator as WindowedOperator
     from slackwater.windows.engine.windowed_operator import WindowOutput as WindowOutput
-    from slackwater.windows.spec import TimeBoundedJoin as TimeBoundedJoin
+    from slackwater.windows.spec import CogroupSpec as CogroupSpec
+    from slackwater.windows.spec import JoinSpec as JoinSpec
+    from slackwater.windows.spec import WindowingStrategy as WindowingStrategy
+    from slackwater.windows.spec import WindowSpec as WindowSpec
     from slackwater.windows.spec import time_bounded_join as time_bounded_join
     from slackwater.windows.triggers import DEFAULT_TRIGGER as DEFAULT_TRIGGER
     from slackwater.windows.triggers import AfterAll as AfterAll
@@ -97,4 +100,4 @@ if TYPE_CHECKING:
     from slackwater.windows.triggers import or_finally as or_finally
     from slackwater.windows.triggers import repeatedly as repeatedly
 else:
-    __all__, __getattr__, __dir__ = lazy_exports(__name__)
+    __all__, __getattr__, __dir__ = lazy_exports(__name__, renamed={"TimeBoundedJoin": "JoinSpec"})

@@ -1,40 +1,504 @@
-"""The time-bounded join of two streams, each with a watermark of its own (rules J1 to J7).
+"""Specifications of the operators: `WindowSpec`, `CogroupSpec` and `JoinSpec`.
 
-Two rows match when their keys are equal and the right one lies at most ``before`` earlier and at
-most ``after`` later than the left one. Both sides are buffered, and what bounds the buffers is the
-watermark of the *other* side: a row may go once no future row can still match it. There is no
-clock here and no idleness: a silent side holds the other one's rows until it speaks or ends.
+A specification is the whole configuration of an operator as a frozen value. It is validated once, when it is
+built; it is hashable, can be pickled to a worker, and answers questions about the operator (``can_fold``,
+``fires_once``, …), so that no other layer has to derive the answers from which options were set. The
+operators in `slackwater.windows.engine` take a specification and process batches.
 
-This is the configuration; `slackwater.windows.engine.join_operator` folds batches into state.
+`WindowingStrategy` holds what windows of one and of two inputs have in common: where in event time elements
+belong (window), when a pane is emitted (trigger), how long late elements are accepted (allowed lateness), and
+what a pane contains (mode).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from types import UnionType
+from typing import Any, Final, Literal, Self, get_args
 
 from slackwater.errors import InvalidArgument
+from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import DurationLike, check_int64, duration
+from slackwater.windows.accumulations.base import ColumnarAccumulation, check_column
+from slackwater.windows.assigners import Inherited, Sessions, Window
+from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger, can_fire, describe, waits_for_end
 
-How = Literal["inner", "left", "right", "full"]
+Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
+OnTime = Literal["always", "if_non_empty"]
+Closing = Literal["always", "if_non_empty"]
+Timestamp = Literal["end_of_window", "earliest", "latest"]
+DropLate = Literal["by_window", "by_element"]
 Late = Literal["count", "emit"]
+JoinHow = Literal["inner", "left", "right", "full"]
+CogroupHow = Literal["cogroup", "inner", "left", "right", "full"]
+Side = Literal["left", "right"]
 
+SIDES: Final[tuple[Side, Side]] = ("left", "right")
+WINDOW_COLUMNS: Final = ("window_start", "window_end")
+"""The columns of a pane that hold the bounds of its window."""
+PANE_FIELDS: Final = (
+    "timing", "index", "on_time_index", "is_first", "is_last", "retraction", "timestamp",
+)  # fmt: skip
+"""The columns of a pane that describe the pane itself."""
+PANE_COLUMNS: Final = (*WINDOW_COLUMNS, *PANE_FIELDS)
+"""The columns of a pane in addition to its keys and values."""
+COGROUP_LATE_COLUMNS: Final = ("event_time", "side", "reason", *WINDOW_COLUMNS)
+"""The columns of a late row of a cogroup in addition to its keys and the columns it carries."""
 REACH: Final = 2**62
-"""Times and bounds stay within ±146,000 years of 1970, so that their sums never overflow."""
+"""Times and bounds of a join stay within ±146,000 years of 1970, so that their sums never overflow."""
+
+
+class OperatorSpec:
+    """The questions that every specification answers; these are the answers of an operator without windows.
+
+    >>> JoinSpec(on=("auction",), before=0, after=5).can_fold
+    False
+    """
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether rows can be aggregated to partials before the operator's step, where there is no state."""
+        return False
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a key never gets a second pane for a window."""
+        return False
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the output contains retractions of earlier panes."""
+        return False
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of the input can be retractions of earlier rows."""
+        return False
+
+    @property
+    def inherits(self) -> bool:
+        """Whether the operator keeps the windows of the incoming panes."""
+        return False
+
+
+@dataclass(frozen=True)
+class NamedAccumulations(Mapping[str, ColumnarAccumulation]):
+    """The accumulations of an operator by the name of their output column: ordered, immutable, hashable.
+
+    >>> from slackwater.windows import count, sum
+    >>> named = NamedAccumulations((("bids", count()), ("total", sum("price"))))
+    >>> list(named), named["total"]
+    (['bids', 'total'], Sum(column='price'))
+    """
+
+    pairs: tuple[tuple[str, ColumnarAccumulation], ...]
+
+    def __getitem__(self, name: str) -> ColumnarAccumulation:
+        return dict(self.pairs)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __hash__(self) -> int:
+        # By signature: an accumulation may hold a value without a hash, such as the initial list of a fold.
+        return hash(tuple((name, accumulation.signature) for name, accumulation in self.pairs))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeBoundedJoin:
-    """What to join: equal ``on`` columns and ``left − before ≤ right ≤ left + after``, both inclusive.
+class WindowingStrategy(OperatorSpec):
+    """The settings that `WindowSpec` and `CogroupSpec` have in common.
 
-    Bounds are microseconds and may be negative, as long as they leave room for a match:
-    ``before=-2, after=5`` wants the right row two to five later. ``how`` says which side's rows come
-    out null-padded when nothing matched them. A name that both sides have, and that is no key, gets
-    the side's suffix in the result.
+    Args:
+        window: where in event time elements belong.
+        key: the key columns; a single name, or several.
+        trigger: when a pane is emitted.
+        mode: whether a pane contains only what is new since the last pane (``"discarding"``), everything so
+            far (``"accumulating"``), or everything so far after a retraction of the last pane
+            (``"accumulating_and_retracting"``).
+        allowed_lateness: microseconds after its end for which a window accepts elements; None for no limit.
+        on_time: whether the pane at the end of the window is emitted even if nothing is new.
+        closing: whether a last pane is emitted even if nothing is new.
+        timestamp: the output timestamp of a pane: the end of the window minus 1, or the earliest or latest
+            event time of the elements that are new in the pane.
+        drop_late: whether an element is late for one window or for all of its windows.
+        late: whether late rows are only counted or also returned.
+        only_updated: suppress a pane whose values equal those of the last one.
+        allow_data_loss: permit a trigger that can finish, after which its window drops all elements.
+        watermark_key: the key of the watermark that drives the windows.
 
-    >>> TimeBoundedJoin(on=("auction",), before=0, after=10, how="left").after
+    Raises:
+        InvalidArgument: a value is invalid, or a combination is not supported.
+
+    >>> from slackwater.windows import fixed, sessions
+    >>> WindowingStrategy(window=fixed("10 seconds"), key="auction").key
+    ('auction',)
+    >>> WindowingStrategy(window=sessions("30 minutes"), key=())
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = (): session windows need a key; name at least one key column
+    """
+
+    window: Window
+    key: Sequence[str]
+    trigger: Trigger = DEFAULT_TRIGGER
+    mode: Mode = "accumulating"
+    allowed_lateness: int | None = 0
+    on_time: OnTime = "always"
+    closing: Closing = "if_non_empty"
+    timestamp: Timestamp = "end_of_window"
+    drop_late: DropLate = "by_window"
+    late: Late = "count"
+    only_updated: bool = False
+    allow_data_loss: bool = False
+    watermark_key: str = DEFAULT_KEY
+
+    def __post_init__(self) -> None:
+        _check_type("window", self.window, Window, 'a window, as in fixed("10 seconds")')
+        _check_type("trigger", self.trigger, Trigger, "a trigger, as in after_watermark()")
+        _set_names(self, "key")
+        choices = (
+            ("mode", Mode), ("on_time", OnTime), ("closing", Closing), ("timestamp", Timestamp),
+            ("drop_late", DropLate), ("late", Late),
+        )  # fmt: skip
+        for name, allowed in choices:
+            _check_choice(name, getattr(self, name), get_args(allowed))
+        self._check_combination()
+
+    @classmethod
+    def from_strategy(cls, strategy: WindowingStrategy, **settings: Any) -> Self:
+        """A specification with the common settings of another one, some of them replaced or added.
+
+        Args:
+            strategy: where the common settings are taken from.
+            settings: the remaining fields of the specification, and common settings to replace.
+
+        >>> from slackwater.windows import count, fixed
+        >>> strategy = WindowingStrategy(window=fixed("10 seconds"), key="auction", mode="discarding")
+        >>> WindowSpec.from_strategy(strategy, accumulations={"bids": count()}, event_time="ts").mode
+        'discarding'
+        """
+        common = {field.name: getattr(strategy, field.name) for field in fields(WindowingStrategy)}
+        return cls(**(common | settings))
+
+    @classmethod
+    def from_arguments(cls, spec: Self | None, settings: Mapping[str, Any]) -> Self:
+        """The specification that a constructor was given, as one value or as keyword arguments."""
+        if spec is None:
+            return cls(**settings)
+        _check_type("spec", spec, cls, f"a {cls.__name__}")
+        if settings:
+            raise InvalidArgument(
+                "settings",
+                sorted(settings),
+                "are given in addition to a specification",
+                fix="use dataclasses.replace(spec, …) to change a setting",
+            )
+        return spec
+
+    @property
+    def inherits(self) -> bool:
+        """Whether the operator keeps the windows of the incoming panes."""
+        return isinstance(self.window, Inherited)
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the output contains retractions of earlier panes."""
+        return self.mode == "accumulating_and_retracting"
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a key never gets a second pane for a window.
+
+        Every pane then has index 0 and on-time index 0, and is both the first and the last of its window.
+        This holds if the trigger cannot fire before the window is complete and the step that completes the
+        window also purges it, or if the trigger cannot fire at all, so that only the purge emits a pane.
+
+        >>> from slackwater.windows import every, fixed
+        >>> WindowingStrategy(window=fixed("10 seconds"), key=()).fires_once
+        True
+        >>> WindowingStrategy(window=fixed("10 seconds"), key=(), allowed_lateness=5).fires_once
+        False
+        >>> WindowingStrategy(window=fixed("10 seconds"), key=(), trigger=every(count=1)).fires_once
+        False
+        """
+        if not can_fire(self.trigger):
+            return True
+        return self.allowed_lateness == 0 and waits_for_end(self.trigger)
+
+    def _check_combination(self) -> None:
+        if self.allowed_lateness is not None and check_int64(self.allowed_lateness, "allowed_lateness") < 0:
+            raise InvalidArgument(
+                "allowed_lateness",
+                self.allowed_lateness,
+                "must not be negative",
+                fix="use 0, or None for no limit",
+            )
+        if isinstance(self.window, Sessions) and not self.key:
+            raise InvalidArgument("key", (), "session windows need a key", fix="name at least one key column")
+        if self.only_updated and self.mode == "discarding":
+            raise InvalidArgument(
+                "only_updated",
+                self.only_updated,
+                "cannot compare discarding panes, because each contains different elements",
+                fix='use mode="accumulating"',
+            )
+        if self.trigger.can_finish and not self.allow_data_loss:
+            raise InvalidArgument(
+                "trigger",
+                describe(self.trigger),
+                "can finish, and a finished trigger drops all later elements of its window",
+                fix="wrap it in repeatedly(…), give after_watermark a late=…, or set allow_data_loss=True",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSpec(WindowingStrategy):
+    """The configuration of a `WindowedOperator`: windows, a trigger and accumulations over a keyed stream.
+
+    Args:
+        accumulations: the values of a pane, by column name.
+        event_time: the column with the event time of a row, in microseconds since 1970.
+        retractions: the boolean column that marks rows which retract an earlier row, if there is one.
+        key: the key columns; none by default.
+
+    The other settings are those of `WindowingStrategy`.
+
+    >>> from slackwater.windows import count, fixed
+    >>> spec = WindowSpec(window=fixed("10 seconds"), accumulations={"bids": count()}, event_time="ts")
+    >>> spec.can_fold, spec.fires_once
+    (True, True)
+    >>> WindowSpec(window=fixed("10 seconds"), accumulations={}, event_time="ts")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: accumulations = {}: is empty; give at least one, as in {"n": count()}
+    """
+
+    accumulations: Mapping[str, ColumnarAccumulation]
+    event_time: str
+    retractions: str | None = None
+    key: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_type("accumulations", self.accumulations, Mapping, 'a mapping, as in {"n": count()}')
+        _check_type("event_time", self.event_time, str, 'a column name, as in event_time="ts"')
+        object.__setattr__(self, "accumulations", NamedAccumulations(tuple(self.accumulations.items())))
+        super().__post_init__()
+        self._check_accumulations()
+        _check_distinct(
+            "name",
+            (*self.key, *self.accumulations),
+            PANE_COLUMNS,
+            "is used twice in the panes; rename the key column or the accumulation",
+        )
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether rows can be aggregated to partials before the step, where the watermark is not known.
+
+        This is not possible where elements have to be handled one by one: session windows, lateness by
+        element, late rows that are emitted, and output timestamps that depend on the watermark.
+
+        >>> from slackwater.windows import count, sessions
+        >>> counts = {"accumulations": {"n": count()}, "key": ("auction",), "event_time": "ts"}
+        >>> WindowSpec(window=sessions("30 minutes"), **counts).can_fold
+        False
+        """
+        return self.prevents_folding is None
+
+    @property
+    def prevents_folding(self) -> str | None:
+        """The setting because of which `can_fold` is False; None if it is True."""
+        if isinstance(self.window, Sessions):
+            return f"window={self.window}"
+        for name, foldable in (("timestamp", "end_of_window"), ("drop_late", "by_window"), ("late", "count")):
+            if getattr(self, name) != foldable:
+                return f"{name}={getattr(self, name)!r}"
+        return None
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of the input can be retractions of earlier rows."""
+        return self.retractions is not None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that the accumulations read, each once."""
+        read = (name for accumulation in self.accumulations.values() for name in accumulation.inputs)
+        return tuple(dict.fromkeys(read))
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns of a pane that hold its values: one per accumulation."""
+        return tuple(self.accumulations)
+
+    @property
+    def pane_columns(self) -> tuple[str, ...]:
+        """All columns of a pane, in order.
+
+        >>> from slackwater.windows import count, fixed
+        >>> spec = WindowSpec(window=fixed("10 seconds"), accumulations={"n": count()}, event_time="ts")
+        >>> spec.pane_columns[:4]
+        ('window_start', 'window_end', 'n', 'timing')
+        """
+        return (*self.key, *WINDOW_COLUMNS, *self.value_columns, *PANE_FIELDS)
+
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on; state with another signature is rejected."""
+        values = (f"{name}={accumulation.signature}" for name, accumulation in self.accumulations.items())
+        return (
+            f"{self.window} {describe(self.trigger)} {self.mode} {self.timestamp} "
+            f"updated={self.only_updated} signed={self.takes_retractions} keys={self.key!r} "
+            f"{' '.join(values)}"
+        )
+
+    def _check_accumulations(self) -> None:
+        if not self.accumulations:
+            raise InvalidArgument(
+                "accumulations", {}, "is empty", fix='give at least one, as in {"n": count()}'
+            )
+        for name, accumulation in self.accumulations.items():
+            if not isinstance(accumulation, ColumnarAccumulation):
+                raise InvalidArgument(
+                    name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
+                )
+            if self.takes_retractions and not accumulation.can_subtract:
+                raise InvalidArgument(
+                    name,
+                    accumulation.name,
+                    "cannot subtract elements, but the input contains retractions",
+                    fix="use one that can: count, sum, mean, variance, stddev, any, all",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CogroupSpec(WindowingStrategy):
+    """The configuration of a `MergeOperator`: two keyed streams in the same windows.
+
+    Args:
+        left: the columns to carry from the left side.
+        right: the columns to carry from the right side.
+        left_time: the event-time column of the left side.
+        right_time: the event-time column of the right side.
+        how: ``"cogroup"`` gives two lists of rows per pane; the others give one row per pair.
+
+    The other settings are those of `WindowingStrategy`.
+
+    >>> from slackwater.windows import fixed
+    >>> spec = CogroupSpec(
+    ...     window=fixed("10 seconds"),
+    ...     key="id",
+    ...     left="name",
+    ...     right=("name", "price"),
+    ...     how="inner",
+    ...     left_time="ts",
+    ...     right_time="ts",
+    ... )
+    >>> spec.value_columns
+    ('name', 'name_right', 'price')
+    """
+
+    left: Sequence[str]
+    right: Sequence[str]
+    left_time: str
+    right_time: str
+    how: CogroupHow = "cogroup"
+
+    def __post_init__(self) -> None:
+        _check_choice("how", self.how, get_args(CogroupHow))
+        _set_names(self, "left")
+        _set_names(self, "right")
+        super().__post_init__()
+        if self.inherits:
+            raise InvalidArgument(
+                "window",
+                self.window,
+                "cannot be inherited, because the two inputs have no common windows",
+                fix='use a window such as fixed("10 seconds")',
+            )
+        reserved = (*PANE_COLUMNS, *(SIDES if self.how == "cogroup" else ()))
+        _check_distinct("key", self.key, reserved, "is used twice in the panes; rename the column")
+        if self.late == "emit":
+            problem = "is used twice in the late rows; rename the column"
+            _check_distinct("key", self.key, COGROUP_LATE_COLUMNS, problem)
+        self.carried_names  # noqa: B018  # computing the names is what checks them
+
+    @property
+    def carried(self) -> dict[Side, Sequence[str]]:
+        """The columns that each side carries."""
+        return {"left": self.left, "right": self.right}
+
+    @property
+    def times(self) -> dict[Side, str]:
+        """The event-time column of each side."""
+        return {"left": self.left_time, "right": self.right_time}
+
+    @cached_property
+    def carried_names(self) -> Mapping[tuple[Side, str], str]:
+        """The name in the output of each carried column; a cogroup keeps the names of each side apart."""
+        joins = self.how != "cogroup"
+        taken: set[str] = set()
+        if joins:
+            taken = {*self.key, *PANE_COLUMNS, *(COGROUP_LATE_COLUMNS if self.late == "emit" else ())}
+        names: dict[tuple[Side, str], str] = {}
+        for side, columns in self.carried.items():
+            for name in columns:
+                chosen = f"{name}_right" if joins and side == "right" and name in taken else name
+                if (side, name) in names or chosen in taken:
+                    where = "rows" if not joins else "late rows" if _is_late_only(chosen) else "pairs"
+                    raise InvalidArgument(
+                        side, name, f"is used twice in the {where}", fix="rename the column"
+                    )
+                names[side, name] = chosen
+                if joins:
+                    taken.add(chosen)
+        return names
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns of a pane that hold its values: two lists, or the carried columns of a pair."""
+        return SIDES if self.how == "cogroup" else tuple(self.carried_names.values())
+
+    @property
+    def pane_columns(self) -> tuple[str, ...]:
+        """All columns of a pane, in order."""
+        return (*self.key, *WINDOW_COLUMNS, *self.value_columns, *PANE_FIELDS)
+
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on, in addition to those of its windows."""
+        return f"{self.how} key={self.key!r} left={self.left!r} right={self.right!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinSpec(OperatorSpec):
+    """The configuration of a `JoinOperator`: a time-bounded join of two streams (rules J1 to J7).
+
+    Two rows match if their ``on`` columns are equal and ``left − before ≤ right ≤ left + after``, both
+    inclusive. Both sides are buffered, and the watermark of the *other* side bounds each buffer: a row is
+    removed once no future row can match it. There is no clock and no idleness: a silent side keeps the rows
+    of the other one buffered until it sends a watermark or ends.
+
+    Args:
+        on: the key columns, which both sides have.
+        before: how many microseconds earlier than the left row the right row may be.
+        after: how many microseconds later. A bound may be negative if the range is not empty:
+            ``before=-2, after=5`` matches right rows two to five microseconds later.
+        how: which sides are padded with nulls where nothing matched (``"left"``, ``"right"``, ``"full"``).
+        left_time: the event-time column of the left side.
+        right_time: the event-time column of the right side.
+        suffixes: appended to the columns that both sides have and that are not keys.
+        late: whether late rows are only counted or also returned.
+
+    Raises:
+        InvalidArgument: a value is invalid, or the bounds exclude every match.
+
+    >>> JoinSpec(on=("auction",), before=0, after=10, how="left").after
     10
-    >>> TimeBoundedJoin(on=("auction",), before=-5, after=2)
+    >>> JoinSpec(on=("auction",), before=-5, after=2)
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: after = 2: ends before the range begins at 5; before + after must \
 not be negative
@@ -43,15 +507,14 @@ not be negative
     on: tuple[str, ...]
     before: int
     after: int
-    how: How = "inner"
+    how: JoinHow = "inner"
     left_time: str = "ts"
     right_time: str = "ts"
     suffixes: tuple[str, str] = ("_left", "_right")
     late: Late = "count"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.on, tuple):
-            raise InvalidArgument("on", self.on, "is not a tuple of names", fix='write on=("auction",)')
+        _check_type("on", self.on, tuple, 'a tuple of column names, as in on=("auction",)')
         for name in ("before", "after"):
             bound = check_int64(getattr(self, name), name)
             if not -REACH < bound < REACH:
@@ -63,26 +526,34 @@ not be negative
                 f"ends before the range begins at {-self.before}",
                 fix="before + after must not be negative",
             )
-        for name, allowed in (("how", get_args(How)), ("late", get_args(Late))):
-            if getattr(self, name) not in allowed:
-                raise InvalidArgument(name, getattr(self, name), "is not known", fix=f"use one of {allowed}")
+        _check_choice("how", self.how, get_args(JoinHow))
+        _check_choice("late", self.late, get_args(Late))
         if self.left_time in self.on or self.right_time in self.on:
             raise InvalidArgument(
-                "on", self.on, "has an event time in it", fix="use before=0, after=0 for that"
+                "on",
+                self.on,
+                "contains an event-time column",
+                fix="use before=0, after=0 to match equal event times",
             )
 
-    def pads(self, side: Literal["left", "right"]) -> bool:
-        """Whether rows of that side come out alone when nothing matched them.
+    def pads(self, side: Side) -> bool:
+        """Whether rows of that side are emitted with nulls when nothing matched them.
 
-        >>> TimeBoundedJoin(on=(), before=0, after=0, how="left").pads("right")
+        >>> JoinSpec(on=(), before=0, after=0, how="left").pads("right")
         False
         """
         return self.how in (side, "full")
 
-    def identity(self) -> str:
-        """The part of the configuration that saved state depends on.
+    @property
+    def times(self) -> dict[Side, str]:
+        """The event-time column of each side."""
+        return {"left": self.left_time, "right": self.right_time}
 
-        >>> TimeBoundedJoin(on=("k",), before=0, after=5).identity()
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on; state with another signature is rejected.
+
+        >>> JoinSpec(on=("k",), before=0, after=5).signature
         "inner join on ('k',), ts - 0 <= ts <= ts + 5"
         """
         return (
@@ -95,17 +566,26 @@ def time_bounded_join(
     *on: str,
     before: DurationLike,
     after: DurationLike,
-    how: How = "inner",
+    how: JoinHow = "inner",
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
-) -> TimeBoundedJoin:
-    """A `TimeBoundedJoin` with its bounds written as durations.
+) -> JoinSpec:
+    """A `JoinSpec` with its bounds written as durations.
+
+    Args:
+        on: the key columns, which both sides have.
+        before: how much earlier than the left row the right row may be.
+        after: how much later than the left row the right row may be.
+        how: which sides are padded with nulls where nothing matched.
+        left_time: the event-time column of the left side.
+        right_time: the event-time column of the right side.
+        late: whether late rows are only counted or also returned.
 
     >>> time_bounded_join("auction", before="0 seconds", after="10 seconds").after
     10000000
     """
-    return TimeBoundedJoin(
+    return JoinSpec(
         on=on,
         before=duration(before, name="before"),
         after=duration(after, name="after"),
@@ -114,3 +594,36 @@ def time_bounded_join(
         right_time=right_time,
         late=late,
     )
+
+
+def _check_type(name: str, value: object, wanted: type | UnionType, expected: str) -> None:
+    if not isinstance(value, wanted):
+        raise InvalidArgument(name, value, f"has type {type(value).__name__}", fix=f"give {expected}")
+
+
+def _check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise InvalidArgument(
+            name, value, f"is not a valid value of {name}", fix=f"use one of {', '.join(allowed)}"
+        )
+
+
+def _set_names(spec: object, name: str) -> None:
+    """Store a field of column names as a tuple, also if a single name or a list was given."""
+    given = getattr(spec, name)
+    _check_type(name, given, Sequence, f'column names, as in {name}=("auction",)')
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for column in names:
+        check_column(column, name)
+    object.__setattr__(spec, name, names)
+
+
+def _check_distinct(argument: str, names: Sequence[str], reserved: Iterable[str], problem: str) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number] or name in reserved:
+            raise InvalidArgument(argument, name, problem)
+
+
+def _is_late_only(name: str) -> bool:
+    """Whether only late rows have a column of this name, not panes."""
+    return name in COGROUP_LATE_COLUMNS and name not in PANE_COLUMNS

@@ -275,6 +275,25 @@ def can_fire(trigger: Trigger) -> bool:
             return True
 
 
+def waits_for_end(trigger: Trigger) -> bool:
+    """Whether the trigger neither fires nor has anything to remember before the window is complete.
+
+    >>> waits_for_end(AfterWatermark()), waits_for_end(AfterWatermark(early=AfterCount(10)))
+    (True, False)
+    """
+    match trigger:
+        case AfterWatermark(early, _):
+            return early is None
+        case Never():
+            return True
+        case Repeatedly(part):
+            return waits_for_end(part)
+        case AfterEach(triggers=parts):
+            return waits_for_end(parts[0])
+        case _:
+            return False
+
+
 def describe(trigger: Trigger) -> str:
     """The trigger as it is written with the lower-case functions; for messages.
 

@@ -37,11 +37,18 @@ def bids(*rows: tuple[str, int, int]) -> pl.DataFrame:
     ],
     ids=str,
 )
-def test_what_must_be_judged_by_element_is_not_folded(options: dict[str, Any]) -> None:
+def test_an_operator_that_handles_elements_one_by_one_rejects_folded_batches(options: dict[str, Any]) -> None:
     made = operator(**options)
     assert not made.can_fold
-    with pytest.raises(InvalidArgument, match="judged one by one; give it to step as it is"):
-        made.fold(bids(("a", 1, 1)))
+    rows = bids(("a", 1, 1))
+    (setting,) = options
+    problem = f"{setting}=.* handles elements one by one.*; pass the batch itself to step"
+    with pytest.raises(InvalidArgument, match=rf"^batch = .*{problem}"):
+        made.fold(rows)
+    state = made.initial_state()
+    with pytest.raises(InvalidArgument, match=rf"^folded = 1: {problem}"):
+        made.step(state, watermarks={"default": 30}, folded=[operator().fold(rows)])
+    assert (state.step, state.watermark) == (0, None)  # nothing of the step was kept
 
 
 def test_elements_of_late_partials_are_counted_once_for_each_window() -> None:
@@ -65,7 +72,7 @@ def test_parts_of_a_batch_are_one_batch_to_a_trigger() -> None:
 def test_rows_and_partials_in_one_step_are_refused() -> None:
     made = operator()
     rows = bids(("a", 1, 5))
-    with pytest.raises(InvalidArgument, match="is given besides folded ones; fold it too"):
+    with pytest.raises(InvalidArgument, match="cannot be combined with folded batches; fold it too"):
         made.step(made.initial_state(), rows, folded=[made.fold(rows)])
 
 

@@ -57,11 +57,11 @@ def make(**options: Any) -> WindowedOperator:
         ({"accumulations": {"n": "count"}}, "is not an accumulation"),
         ({"accumulations": {"key": Count()}}, "'key': is used twice in the panes"),
         ({"accumulations": {"timing": Count()}}, "'timing': is used twice in the panes"),
-        ({"window": Sessions(5), "key": ()}, "sessions are made per key"),
-        ({"only_updated": True, "mode": "discarding"}, "discarding panes hold different elements"),
+        ({"window": Sessions(5), "key": ()}, "session windows need a key"),
+        ({"only_updated": True, "mode": "discarding"}, "cannot compare discarding panes"),
         (
             {"retractions": "back", "accumulations": {"best": Max("value")}},
-            "best = 'max': cannot take elements back",
+            "best = 'max': cannot subtract elements",
         ),
         ({"trigger": AfterWatermark()}, r"trigger = 'after_watermark\(\)': can finish"),
         ({"trigger": AfterCount(3)}, r"after_count\(3\).*allow_data_loss=True"),
@@ -86,7 +86,7 @@ def test_what_cannot_work_is_refused_when_it_is_built(options: dict[str, Any], t
     ],
 )
 def test_triggers_that_cannot_finish_need_no_permission(trigger: Any) -> None:
-    assert make(trigger=trigger).trigger is trigger
+    assert make(trigger=trigger).spec.trigger is trigger
 
 
 @pytest.mark.parametrize(

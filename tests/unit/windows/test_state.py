@@ -23,8 +23,8 @@ from slackwater.windows import (
     Window,
     WindowedOperator,
 )
-from slackwater.windows.engine.rules import Mode
 from slackwater.windows.engine.window_state import Agenda
+from slackwater.windows.spec import Mode
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
 
 EARLY = AfterWatermark(early=AfterCount(3), late=AfterCount(1))

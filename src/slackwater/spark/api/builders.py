@@ -21,8 +21,7 @@ from slackwater.spark.wire.pane_rows import empty_frame, pane_schema, value_type
 from slackwater.time import Range
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.applied import Applied
-from slackwater.windows.engine.cogroup_operator import How
-from slackwater.windows.engine.windowed_operator import PANE_COLUMNS
+from slackwater.windows.spec import PANE_COLUMNS, CogroupHow
 
 if TYPE_CHECKING:
     from slackwater.spark.api.stream import Stream
@@ -49,7 +48,7 @@ def aggregated(
     _check_names([*mine.key, *accumulations])
     host = WindowHost({**options, "accumulations": accumulations, "late": late, **_signed(mine)})
     operator = host.operator  # whatever it refuses is refused here
-    used = [name for each in operator.accumulations.values() for name in each.inputs]
+    used = [name for each in operator.spec.accumulations.values() for name in each.inputs]
     columns = _distinct(*mine.key, *used)
     inputs = StructType([mine.field("agg", name) for name in columns])
     keys = [mine.field("key_by", name) for name in mine.key]
@@ -59,7 +58,7 @@ def aggregated(
         key=mine.key,
         host=host,
         columns=(columns,) * len(mine.sources),
-        schema=pane_schema(keys, value_types(inputs, operator.accumulations)),
+        schema=pane_schema(keys, value_types(inputs, operator.spec.accumulations)),
         invalid=invalid,
     )
 
@@ -112,7 +111,7 @@ def cogrouped(
     *,
     left: Sequence[str],
     right: Sequence[str],
-    how: How,
+    how: CogroupHow,
 ) -> EmittedPanes:
     """Panes of two streams; behind `Windowed.cogroup`."""
     check_sides(mine, other)

@@ -20,7 +20,7 @@ from slackwater.spark.wire.buffers import unpack
 from slackwater.spark.wire.map_side import TIME
 from slackwater.spark.wire.pane_codec import FlatRows
 from slackwater.spark.wire.pane_rows import empty_frame
-from slackwater.windows import TimeBoundedJoin
+from slackwater.windows import JoinSpec
 
 if TYPE_CHECKING:
     from slackwater.spark.api.stream import Stream
@@ -49,7 +49,7 @@ class Joined(Operated):
         return self.finished(self.schema, _RowReader(self.schema), flat, flush=flush)
 
 
-def joined(left: Stream, right: Stream, join: TimeBoundedJoin) -> Joined:
+def joined(left: Stream, right: Stream, join: JoinSpec) -> Joined:
     """Two keyed streams joined by their times; behind `Stream.join`."""
     check_sides(left, right)
     for one in (left, right):

@@ -29,8 +29,8 @@ from slackwater.spark.wire.buffers import bucket_ids
 from slackwater.spark.wire.clock_source import Clocking, clocking, quickest
 from slackwater.spark.wire.map_side import TIME
 from slackwater.time import DurationLike, Range, check_int64, duration
-from slackwater.windows import ColumnarAccumulation, Global, Inherited, TimeBoundedJoin, Trigger, Window
-from slackwater.windows.engine.cogroup_operator import How
+from slackwater.windows import ColumnarAccumulation, Global, Inherited, JoinSpec, Trigger, Window
+from slackwater.windows.spec import CogroupHow
 
 
 def stream(
@@ -218,7 +218,7 @@ class Stream:
         return joined(
             self.key_by(*on),
             other.key_by(*on),
-            TimeBoundedJoin(
+            JoinSpec(
                 on=on,
                 before=duration(before, name="before"),
                 after=duration(after, name="after"),
@@ -365,7 +365,7 @@ class Windowed:
         return Panes.of(applied(self.stream, self.options, function, schema, columns=columns, frame=frame))
 
     def cogroup(
-        self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: How = "cogroup"
+        self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: CogroupHow = "cogroup"
     ) -> Panes:
         """The rows of two streams with equal keys, in the same windows.
 

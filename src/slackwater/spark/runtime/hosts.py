@@ -111,7 +111,7 @@ class WindowHost(Host):
 
     def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
         """Rows as the partials of their windows; None if these would not be far fewer."""
-        flat = [name for name in self.operator.key if not rows.schema[name].is_nested()]
+        flat = [name for name in self.operator.spec.key if not rows.schema[name].is_nested()]
         if flat and rows.height:
             # There is at least a partial for each key: where keys are many, it need not be tried.
             keys = max(rows.select(pl.col(flat).approx_n_unique()).row(0))
@@ -130,7 +130,7 @@ class WindowHost(Host):
         if batch is not None and self.can_fold:
             folded.append(self.operator.fold(batch))
             batch = None
-        watermarks = {} if watermark is None else {self.operator.watermark_key: watermark}
+        watermarks = {} if watermark is None else {self.operator.spec.watermark_key: watermark}
         state, output = self.operator.step(state, batch, watermarks, now, folded=folded)
         rows = _panes(output)
         if output.late is not None and output.late.height:
@@ -143,7 +143,7 @@ class WindowHost(Host):
 
     def _dropped(self, rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         """Rows that no pane holds, each as a row of panes: its key, its window, and its values alone."""
-        values = each_alone(rows, self.operator.accumulations, TIME)
+        values = each_alone(rows, self.operator.spec.accumulations, TIME)
         bounds = [
             pl.col(name) if name in rows.columns else pl.lit(None, pl.Int64).alias(name)
             for name in ("window_start", "window_end")
@@ -153,7 +153,7 @@ class WindowHost(Host):
             *(pl.lit(None, pl.Boolean).alias(name) for name in ("is_first", "is_last", "retraction")),
             pl.lit(None, pl.String).alias("timing"),
         ]
-        kept = rows.select(*self.operator.key, *bounds, pl.col(TIME).alias("timestamp"))
+        kept = rows.select(*self.operator.spec.key, *bounds, pl.col(TIME).alias("timestamp"))
         return kept.hstack(values).with_columns(*nothing, pl.lit(kind).alias("kind"))
 
 
@@ -189,11 +189,11 @@ class MergeHost(Host):
 
     def _filled(self, panes: pl.DataFrame) -> pl.DataFrame:
         """The panes of a cogroup; the list of a side that never sent a row does not know its columns."""
-        if self.operator.how != "cogroup":
+        if self.operator.spec.how != "cogroup":
             return panes
         unknown = [
             side
-            for side, columns in self.operator.columns.items()
+            for side, columns in self.operator.spec.carried.items()
             if not set(columns) <= {field.name for field in panes.schema[side].inner.fields}  # type: ignore[attr-defined]
         ]
         empty = pl.Series([[]], dtype=pl.List(pl.Null))
@@ -206,7 +206,8 @@ class JoinHost(Host):
     @cached_property
     def operator(self) -> JoinOperator:
         """The join."""
-        return JoinOperator(**self.options)
+        options = dict(self.options)
+        return JoinOperator(options.pop("join"), **options)
 
     def step(
         self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int

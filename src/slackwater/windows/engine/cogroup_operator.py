@@ -12,27 +12,30 @@ side, ``merge:left`` and ``merge:right``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import polars as pl
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.saved import Saved, SavedForm
-from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
+from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
-from slackwater.windows.assigners import Inherited, Window
 from slackwater.windows.engine.blobs import BlobStore
-from slackwater.windows.engine.rules import Closing, DropLate, Late, Mode, OnTime, Timestamp, match
+from slackwater.windows.engine.rules import match
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.engine.windowed_operator import PANE_COLUMNS, WindowedOperator, WindowOutput
-from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
-
-How = Literal["cogroup", "inner", "left", "right", "full"]
-Side = Literal["left", "right"]
-SIDES: Final[tuple[Side, Side]] = ("left", "right")
+from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
+from slackwater.windows.spec import (
+    COGROUP_LATE_COLUMNS,
+    PANE_FIELDS,
+    SIDES,
+    WINDOW_COLUMNS,
+    CogroupSpec,
+    Side,
+    WindowSpec,
+)
 
 _TIME: Final = "merge:time"
 _SIDE: Final = "merge:side"
@@ -41,8 +44,6 @@ _PANE: Final = "merge:pane"
 _NUMBER: Final = "number"
 """The field of a side's struct that tells its rows apart; those that are carried have a prefix."""
 _CARRIED: Final = "carried:"
-_LATE_COLUMNS: Final = ("event_time", "side", "reason", "window_start", "window_end")
-"""What late rows say of themselves, besides their key and what they carry."""
 
 
 class _Layout(Saved):
@@ -111,64 +112,20 @@ class MergeOperator:
     [(1, 5, 'lamp'), (1, 6, 'lamp')]
     """
 
-    def __init__(  # the options of the windowed operator, and two sides
-        self,
-        *,
-        window: Window,
-        key: str | Sequence[str],
-        left: str | Sequence[str],
-        right: str | Sequence[str],
-        left_time: str,
-        right_time: str,
-        how: How = "cogroup",
-        trigger: Trigger = DEFAULT_TRIGGER,
-        mode: Mode = "accumulating",
-        allowed_lateness: int | None = 0,
-        on_time: OnTime = "always",
-        closing: Closing = "if_non_empty",
-        timestamp: Timestamp = "end_of_window",
-        drop_late: DropLate = "by_window",
-        late: Late = "count",
-        only_updated: bool = False,
-        allow_data_loss: bool = False,
-        watermark_key: str = DEFAULT_KEY,
-    ) -> None:
-        if how not in get_args(How):
-            raise InvalidArgument("how", how, "is not known", fix=f"use one of {', '.join(get_args(How))}")
-        if isinstance(window, Inherited):
-            raise InvalidArgument(
-                "window", window, "two inputs bring no common windows along", fix='write fixed("10 seconds")'
-            )
-        self.how: How = how
-        self.key = _several(key)
-        self.columns: dict[Side, tuple[str, ...]] = {"left": _several(left), "right": _several(right)}
-        self.times: dict[Side, str] = {"left": left_time, "right": right_time}
-        self.watermark_key = watermark_key
-        self._keys = {f"merge:key:{number}": name for number, name in enumerate(self.key)}
-        self._check_keys(late)
-        self._names = self._output_names(late)
-        options: dict[str, Any] = {
-            "window": window,
-            "trigger": trigger,
-            "accumulations": {_inner(side): Collect(_inner(side)) for side in SIDES},
-            "key": tuple(self._keys),
-            "event_time": _TIME,
-            "allowed_lateness": allowed_lateness,
-            "on_time": on_time,
-            "closing": closing,
-            "timestamp": timestamp,
-            "drop_late": drop_late,
-            "late": late,
-            "only_updated": only_updated,
-            "allow_data_loss": allow_data_loss,
-            "watermark_key": watermark_key,
-        }
-        self.windows = WindowedOperator(mode=mode, **options)
-        self._keeps_pairs = how != "cogroup" and mode == "discarding"
-        if self._keeps_pairs:
-            # Built anew, after what cannot be discarding was refused: the pairs that were emitted before
-            # are those of the panes that would be taken back.
-            self.windows = WindowedOperator(mode="accumulating_and_retracting", **options)
+    def __init__(self, spec: CogroupSpec | None = None, /, **settings: Any) -> None:
+        self.spec = CogroupSpec.from_arguments(spec, settings)
+        self._keys = {f"merge:key:{number}": name for number, name in enumerate(self.spec.key)}
+        self._emits_pairs_once = self.spec.how != "cogroup" and self.spec.mode == "discarding"
+        windows = WindowSpec.from_strategy(
+            self.spec,
+            key=tuple(self._keys),
+            accumulations={_inner(side): Collect(_inner(side)) for side in SIDES},
+            event_time=_TIME,
+        )
+        if self._emits_pairs_once:
+            # The retractions tell which pairs were emitted before: those of the pane that is retracted.
+            windows = replace(windows, mode="accumulating_and_retracting")
+        self.windows = WindowedOperator(windows)
 
     # ---- state
 
@@ -185,23 +142,18 @@ class MergeOperator:
                 known.get("right"),
                 state.next_number,
                 self.windows.save(state.windows),
-                self._signature,
+                self.spec.signature,
             )
         )
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
         """The state whose index `save` returned, over the blobs that were stored with it."""
         layout = _FORM.unseal(saved)
-        another = f"it belongs to another merge ({layout.signature}, here {self._signature})"
-        _FORM.check(layout.signature == self._signature, another)
+        another = f"it belongs to another merge ({layout.signature}, here {self.spec.signature})"
+        _FORM.check(layout.signature == self.spec.signature, another)
         saved_watermarks = zip(SIDES, (layout.left, layout.right), strict=True)
         watermarks = {side: watermark for side, watermark in saved_watermarks if watermark is not None}
         return MergeState(self.windows.load(layout.windows, blobs), watermarks, layout.next_number)
-
-    @property
-    def _signature(self) -> str:
-        """What saved state depends on besides its windows."""
-        return f"{self.how} key={self.key!r} left={self.columns['left']!r} right={self.columns['right']!r}"
 
     # ---- the step
 
@@ -222,10 +174,10 @@ class MergeOperator:
                 batches.append(self._tagged(side, given, next_number))
                 next_number += given.height
         batch = self._both(batches) if batches else None
-        low = {self.watermark_key: min(known.values())} if len(known) == len(SIDES) else NO_WATERMARKS
+        low = {self.spec.watermark_key: min(known.values())} if len(known) == len(SIDES) else NO_WATERMARKS
         state.windows, output = self.windows.step(state.windows, batch, low, now)
         state.watermarks, state.next_number = known, next_number
-        panes = self._cogrouped(output.panes) if self.how == "cogroup" else self._joined(output.panes)
+        panes = self._cogrouped(output.panes) if self.spec.how == "cogroup" else self._joined(output.panes)
         late = None if output.late is None else self._late_rows(output.late)
         return state, WindowOutput(panes, late, output.dropped_late, output.dropped_closed, output.watermarks)
 
@@ -240,23 +192,23 @@ class MergeOperator:
             if side in watermarks:
                 new = check_int64(watermarks[side], f"watermarks[{side!r}]")
                 if side in known and new < known[side]:
-                    raise WatermarkRegression(f"the {side} input", self.watermark_key, known[side], new)
+                    raise WatermarkRegression(f"the {side} input", self.spec.watermark_key, known[side], new)
                 known[side] = new
         return known
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
         """A batch in the form of both sides: its carried columns in a struct, with a number for each row."""
-        needed = [*self.key, self.times[side], *self.columns[side]]
+        needed = [*self.spec.key, self.spec.times[side], *self.spec.carried[side]]
         missing = [name for name in needed if name not in batch.columns]
         if missing:
             raise InvalidArgument(
                 side, batch.columns, f"has no column {missing[0]!r}", fix="name the columns of the batch"
             )
         number = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(_NUMBER)
-        carried = [pl.col(name).alias(_CARRIED + name) for name in self.columns[side]]
+        carried = [pl.col(name).alias(_CARRIED + name) for name in self.spec.carried[side]]
         return batch.select(
             *(pl.col(name).alias(inner) for inner, name in self._keys.items()),
-            pl.col(self.times[side]).alias(_TIME),
+            pl.col(self.spec.times[side]).alias(_TIME),
             pl.lit(side).alias(_SIDE),
             pl.struct(number, *carried).alias(_inner(side)),
         )
@@ -273,8 +225,8 @@ class MergeOperator:
     def _cogrouped(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Lists of rows with the columns that were carried."""
         return panes.select(
-            *self._key_columns(), *PANE_COLUMNS[:2], *(self._rows(panes, side) for side in SIDES),
-            *PANE_COLUMNS[2:],
+            *self._key_columns(), *WINDOW_COLUMNS, *(self._rows(panes, side) for side in SIDES),
+            *PANE_FIELDS,
         )  # fmt: skip
 
     def _rows(self, panes: pl.DataFrame, side: Side) -> pl.Expr:
@@ -286,16 +238,16 @@ class MergeOperator:
 
     def _row(self, side: Side, row: pl.Expr, kind: object) -> pl.Expr:
         """A row of a side with its own columns only."""
-        if not self.columns[side]:
+        if not self.spec.carried[side]:
             return row.cast(pl.Struct([]))
-        own = pl.struct(_field(row, kind, name).alias(name) for name in self.columns[side])
+        own = pl.struct(_field(row, kind, name).alias(name) for name in self.spec.carried[side])
         return pl.when(row.is_not_null()).then(own)
 
     def _joined(self, panes: pl.DataFrame) -> pl.DataFrame:
         """A row per pair, in the order of the panes; where pairs are emitted once, only new ones."""
         pairs = panes if panes.is_empty() else self._pairs(panes)
         return pairs.select(
-            *self._key_columns(), *PANE_COLUMNS[:2], *self._carried_columns(pairs), *PANE_COLUMNS[2:]
+            *self._key_columns(), *WINDOW_COLUMNS, *self._carried_columns(pairs), *PANE_FIELDS
         )
 
     def _pairs(self, panes: pl.DataFrame) -> pl.DataFrame:
@@ -309,9 +261,9 @@ class MergeOperator:
             pl.col(_inner(side)).struct.field(_NUMBER).alias(_number(side)) for side in SIDES
         )
         left, right = (pl.col(_number(side)).is_not_null() for side in SIDES)
-        kept = {"inner": left & right, "left": left, "right": right, "full": left | right}[self.how]
+        kept = {"inner": left & right, "left": left, "right": right, "full": left | right}[self.spec.how]
         pairs = pairs.filter(kept)
-        if self._keeps_pairs:
+        if self._emits_pairs_once:
             before, new = pairs.filter("retraction"), pairs.filter(~pl.col("retraction"))
             pairs = match(new, before, [_BLOCK, *map(_number, SIDES)], "anti")
         return pairs
@@ -331,13 +283,13 @@ class MergeOperator:
     def _late_rows(self, late: pl.DataFrame) -> pl.DataFrame:
         """The rows of both sides that were dropped; what they carry is as in panes."""
         carried = self._carried_columns(late)
-        if self.how == "cogroup":
+        if self.spec.how == "cogroup":
             carried = [
                 self._row(side, pl.col(_inner(side)), late.schema[_inner(side)]).alias(side) for side in SIDES
             ]
         return late.select(
             *self._key_columns(), pl.col(_TIME).alias("event_time"), pl.col(_SIDE).alias("side"), *carried,
-            *_LATE_COLUMNS[2:],
+            *COGROUP_LATE_COLUMNS[2:],
         )  # fmt: skip
 
     def _key_columns(self) -> list[pl.Expr]:
@@ -347,44 +299,8 @@ class MergeOperator:
         """The columns of both sides from their structs."""
         return [
             _field(pl.col(_inner(side)), frame.schema[_inner(side)], name).alias(chosen)
-            for (side, name), chosen in self._names.items()
+            for (side, name), chosen in self.spec.carried_names.items()
         ]
-
-    # ---- names
-
-    def _check_keys(self, late: Late) -> None:
-        taken = [*PANE_COLUMNS, *(SIDES if self.how == "cogroup" else ())]
-        for place, name in enumerate(self.key):
-            if name in taken or name in self.key[:place]:
-                raise InvalidArgument("key", name, "is used twice in the panes", fix="rename the column")
-            if late == "emit" and name in _LATE_COLUMNS:
-                raise InvalidArgument("key", name, "is used twice in the late rows", fix="rename the column")
-
-    def _output_names(self, late: Late) -> dict[tuple[Side, str], str]:
-        """What each carried column is called in pairs; in a cogroup each side has its own names."""
-        shared = self.how != "cogroup"
-        taken = (
-            {*self.key, *PANE_COLUMNS, *(_LATE_COLUMNS if late == "emit" else ())} if shared else set[str]()
-        )
-        names: dict[tuple[Side, str], str] = {}
-        for side in SIDES:
-            for name in self.columns[side]:
-                chosen = f"{name}_right" if shared and side == "right" and name in taken else name
-                if (side, name) in names or chosen in taken:
-                    where = "rows"
-                    if shared:
-                        where = "late rows" if chosen in _LATE_COLUMNS[:3] else "pairs"
-                    raise InvalidArgument(
-                        side, name, f"is used twice in the {where}", fix="rename the column"
-                    )
-                names[side, name] = chosen
-                if shared:
-                    taken.add(chosen)
-        return names
-
-
-def _several(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _inner(side: Side) -> str:

@@ -98,9 +98,9 @@ def decide(rows: pl.DataFrame, rules: Rules, question: Question) -> pl.DataFrame
         .otherwise(pl.lit("LATE"))
     )
     wanted = pl.col(NEW) > 0
-    if rules.on_time == "always":
+    if rules.spec.on_time == "always":
         wanted = wanted | (complete & on_time)
-    if rules.closing == "always":
+    if rules.spec.closing == "always":
         wanted = wanted | last
     rows = rows.with_columns(
         fires.alias(FIRES),
@@ -144,10 +144,10 @@ def emit(wanted: pl.DataFrame, rules: Rules, standing: pl.DataFrame | None) -> E
     >>> emit(pl.DataFrame([row]), rules, None).panes.select("window_end", "n", "timing").rows()
     [(10, 2, 'EARLY')]
     """
-    values = [f"value:{name}" for name in rules.accumulations]
+    values = [f"value:{name}" for name in rules.spec.accumulations]
     emitted = wanted.with_columns(*rules.values())
     suppressed: pl.Series | None = None
-    if rules.only_updated and standing is not None:
+    if rules.spec.only_updated and standing is not None:
         unchanged = _unchanged(emitted, standing, rules, values)
         emitted = match(emitted, unchanged, [ROW], "anti")
         suppressed = unchanged[ROW]
@@ -162,7 +162,7 @@ def emit(wanted: pl.DataFrame, rules: Rules, standing: pl.DataFrame | None) -> E
     panes = results
     if standing is not None:
         owners = results.select(identity)
-        if rules.mode == "accumulating_and_retracting":
+        if rules.spec.mode == "accumulating_and_retracting":
             taken_back = match(standing, owners, rules.row_columns, "inner").with_columns(
                 pl.lit(value=True).alias(_RETRACTION)
             )
@@ -187,12 +187,12 @@ def _unchanged(
 
 
 def _finished(panes: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    keys = [pl.col(f"key:{number}").alias(name) for number, name in enumerate(rules.keys)]
+    keys = [pl.col(f"key:{number}").alias(name) for number, name in enumerate(rules.spec.key)]
     return panes.select(
         *keys,
         pl.col(_PANE_START).alias("window_start"),
         pl.col(_PANE_END).alias("window_end"),
-        *(pl.col(f"value:{name}").alias(name) for name in rules.accumulations),
+        *(pl.col(f"value:{name}").alias(name) for name in rules.spec.accumulations),
         pl.col("pane:timing").alias("timing"),
         pl.col("pane:index").alias("index"),
         pl.col("pane:on_time_index").alias("on_time_index"),

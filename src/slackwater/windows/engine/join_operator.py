@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, get_args
+from typing import Final
 
 import polars as pl
 
@@ -27,15 +27,13 @@ from slackwater.windows.engine.join_state import (
     JoinState,
     Part,
     SavedIndex,
-    SideName,
     SideState,
 )
-from slackwater.windows.spec import REACH, TimeBoundedJoin
+from slackwater.windows.spec import REACH, SIDES, JoinSpec, Side
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
-_SIDES: Final[tuple[SideName, ...]] = get_args(SideName)
-_OTHER: Final[Mapping[SideName, SideName]] = {"left": "right", "right": "left"}
+_OTHER: Final[Mapping[Side, Side]] = {"left": "right", "right": "left"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,16 @@ class JoinOutput:
     in the state. ``watermarks`` has a side only if its watermark moved.
 
     >>> times = {"ts": pl.Int64}
-    >>> same = JoinOperator(TimeBoundedJoin(on=(), before=0, after=0), left=times, right=times)
+    >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
     >>> _, output = same.step(same.initial_state(), watermarks={"left": 5, "right": 4})
     >>> output.watermarks, output.dropped
     ({'left': 4, 'right': 4}, {'left': 0, 'right': 0})
     """
 
     rows: pl.DataFrame
-    watermarks: Mapping[SideName, int]
-    dropped: Mapping[SideName, int]
-    late: Mapping[SideName, pl.DataFrame] | None
+    watermarks: Mapping[Side, int]
+    dropped: Mapping[Side, int]
+    late: Mapping[Side, pl.DataFrame] | None
 
 
 class JoinOperator:
@@ -69,8 +67,8 @@ class JoinOperator:
 
     >>> bids = {"auction": pl.Int64, "ts": pl.Int64, "price": pl.Int64}
     >>> ends = {"auction": pl.Int64, "end": pl.Int64}
-    >>> join = TimeBoundedJoin(on=("auction",), before=0, after=10, how="left", right_time="end")
-    >>> operator = JoinOperator(join, left=bids, right=ends)
+    >>> spec = JoinSpec(on=("auction",), before=0, after=10, how="left", right_time="end")
+    >>> operator = JoinOperator(spec, left=bids, right=ends)
     >>> state = operator.initial_state()
     >>> bid = pl.DataFrame({"auction": [1, 2], "ts": [3, 4], "price": [70, 80]})
     >>> end = pl.DataFrame({"auction": [1], "end": [13]})
@@ -82,20 +80,18 @@ class JoinOperator:
     ([(2, 4, 80, None)], {'left': 5, 'right': 15})
     """
 
-    def __init__(
-        self, join: TimeBoundedJoin, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS
-    ) -> None:
+    def __init__(self, spec: JoinSpec, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS) -> None:
         if chunk_rows < 1:
             raise InvalidArgument("chunk_rows", chunk_rows, "leaves no room for a row", fix="give at least 1")
-        self.join = join
+        self.spec = spec
         self._chunk_rows = chunk_rows
-        self._schemas: dict[SideName, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
-        self._times: dict[SideName, str] = {"left": join.left_time, "right": join.right_time}
+        self._schemas: dict[Side, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
+        self._times = spec.times
         self._check_schemas()
         self._names = self._output_names()
-        self.output_schema = pl.Schema({name: self._schemas["left"][name] for name in join.on})
+        self.output_schema = pl.Schema({name: self._schemas["left"][name] for name in spec.on})
         """Names and types of the rows that come out."""
-        for side in _SIDES:
+        for side in SIDES:
             for name, renamed in self._names[side].items():
                 self.output_schema[renamed] = self._schemas[side][name]
 
@@ -114,11 +110,11 @@ class JoinOperator:
             raise CorruptState(INDEX.what, f"it belongs to {index.join}, not to {self._identity()}")
         return JoinState(index.left, index.right, blobs)
 
-    def buffered(self, state: JoinState) -> Mapping[SideName, int]:
+    def buffered(self, state: JoinState) -> Mapping[Side, int]:
         """How many rows each side keeps because they may still match. Reads state; not for a hot loop."""
-        limits = _Limits(self.join, state.left.watermark, state.right.watermark)
+        limits = _Limits(self.spec, state.left.watermark, state.right.watermark)
         buffers = self._buffers(state)
-        return {side: buffers[side].live_rows(limits.bound(side)) for side in _SIDES}
+        return {side: buffers[side].live_rows(limits.bound(side)) for side in SIDES}
 
     def step(
         self,
@@ -134,12 +130,12 @@ class JoinOperator:
         that raises has changed nothing.
         """
         batches = {"left": self._checked("left", left), "right": self._checked("right", right)}
-        old = _Limits(self.join, state.left.watermark, state.right.watermark)
+        old = _Limits(self.spec, state.left.watermark, state.right.watermark)
         new = old.moved(watermarks)
 
-        late: dict[SideName, pl.DataFrame] = {}
-        fresh: dict[SideName, Part] = {}
-        for side in _SIDES:
+        late: dict[Side, pl.DataFrame] = {}
+        fresh: dict[Side, Part] = {}
+        for side in SIDES:
             watermark = old.watermark(side)
             below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
             late[side] = batches[side].filter(below)
@@ -147,13 +143,13 @@ class JoinOperator:
 
         buffers = self._buffers(state)
         rows = [self.output_schema.to_frame()]
-        rows += [pairs for side in _SIDES if (pairs := self._pairs(side, fresh, buffers)) is not None]
-        for side in _SIDES:
+        rows += [pairs for side in SIDES if (pairs := self._pairs(side, fresh, buffers)) is not None]
+        for side in SIDES:
             rows.append(
                 self._padded(side, _settle(buffers[side], fresh[side], old.bound(side), new.bound(side)))
             )
 
-        dropped = {side: late[side].height for side in _SIDES}
+        dropped = {side: late[side].height for side in SIDES}
         state = JoinState(
             buffers["left"].commit(new.left, dropped["left"]),
             buffers["right"].commit(new.right, dropped["right"]),
@@ -163,17 +159,17 @@ class JoinOperator:
             rows=pl.concat(rows),
             watermarks={
                 side: value
-                for side in _SIDES
+                for side in SIDES
                 if (value := new.forwarded(side)) is not None and value != old.forwarded(side)
             },
             dropped=dropped,
-            late=late if self.join.late == "emit" else None,
+            late=late if self.spec.late == "emit" else None,
         )
 
     # ---- joining
 
     def _pairs(
-        self, side: SideName, fresh: Mapping[SideName, Part], buffers: Mapping[SideName, Buffer]
+        self, side: Side, fresh: Mapping[Side, Part], buffers: Mapping[Side, Buffer]
     ) -> pl.DataFrame | None:
         """The pairs of a side's new rows, with both rows marked as matched.
 
@@ -186,7 +182,7 @@ class JoinOperator:
             return None
         low, high = time_range(rows[self._times[side]])
         earlier, later = (
-            (self.join.before, self.join.after) if side == "left" else (self.join.after, self.join.before)
+            (self.spec.before, self.spec.after) if side == "left" else (self.spec.after, self.spec.before)
         )
         numbers = buffer.overlapping(low - earlier, high + later)
         parts = [buffer.load(number) for number in numbers]
@@ -214,56 +210,54 @@ class JoinOperator:
         left, right = (mine, theirs) if side == "left" else (theirs, mine)
         return pl.concat(
             [
-                left.select(*self.join.on, *_renamed(self._names["left"])),
+                left.select(*self.spec.on, *_renamed(self._names["left"])),
                 right.select(_renamed(self._names["right"])),
             ],
             how="horizontal",
         )
 
-    def _matching(
-        self, side: SideName, rows: pl.DataFrame, others: pl.DataFrame
-    ) -> tuple[pl.Series, pl.Series]:
+    def _matching(self, side: Side, rows: pl.DataFrame, others: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         left, right = (rows, others) if side == "left" else (others, rows)
         left_rows, right_rows = matching_rows(
             left,
             right,
-            on=self.join.on,
-            left_time=self.join.left_time,
-            right_time=self.join.right_time,
-            before=self.join.before,
-            after=self.join.after,
+            on=self.spec.on,
+            left_time=self.spec.left_time,
+            right_time=self.spec.right_time,
+            before=self.spec.before,
+            after=self.spec.after,
         )
         return (left_rows, right_rows) if side == "left" else (right_rows, left_rows)
 
-    def _padded(self, side: SideName, rows: pl.DataFrame) -> pl.DataFrame:
+    def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as output rows, the columns of the other side null."""
         other = _OTHER[side]
         nulls = [
             pl.lit(None, self._schemas[other][name]).alias(to) for name, to in self._names[other].items()
         ]
         columns = {side: _renamed(self._names[side]), other: nulls}
-        return rows.select(*self.join.on, *columns["left"], *columns["right"])
+        return rows.select(*self.spec.on, *columns["left"], *columns["right"])
 
-    def _part(self, side: SideName, rows: pl.DataFrame) -> Part:
+    def _part(self, side: Side, rows: pl.DataFrame) -> Part:
         return Part(
-            rows, pl.zeros(rows.height, dtype=pl.Boolean, eager=True) if self.join.pads(side) else None
+            rows, pl.zeros(rows.height, dtype=pl.Boolean, eager=True) if self.spec.pads(side) else None
         )
 
-    def _buffers(self, state: JoinState) -> dict[SideName, Buffer]:
-        sides: dict[SideName, SideState] = {"left": state.left, "right": state.right}
+    def _buffers(self, state: JoinState) -> dict[Side, Buffer]:
+        sides: dict[Side, SideState] = {"left": state.left, "right": state.right}
         return {
             side: Buffer(
-                side, self._times[side], self.join.pads(side), sides[side], state.blobs, self._chunk_rows
+                side, self._times[side], self.spec.pads(side), sides[side], state.blobs, self._chunk_rows
             )
-            for side in _SIDES
+            for side in SIDES
         }
 
     # ---- checking what was given
 
     def _check_schemas(self) -> None:
-        for side in _SIDES:
+        for side in SIDES:
             schema, time = self._schemas[side], self._times[side]
-            for name in (*self.join.on, time):
+            for name in (*self.spec.on, time):
                 if name not in schema:
                     raise InvalidArgument(
                         side, schema.names(), f"has no column {name!r}", fix="add or rename one"
@@ -275,7 +269,7 @@ class JoinOperator:
                     f"is of type {schema[time]}",
                     fix="give Int64 microseconds since 1970",
                 )
-        for name in self.join.on:
+        for name in self.spec.on:
             left, right = self._schemas["left"][name], self._schemas["right"][name]
             if left != right:
                 raise InvalidArgument(
@@ -284,22 +278,22 @@ class JoinOperator:
             if left.is_nested() or left == pl.Object:
                 raise InvalidArgument("on", name, f"is of type {left}", fix="join on plain columns")
 
-    def _output_names(self) -> dict[SideName, dict[str, str]]:
+    def _output_names(self) -> dict[Side, dict[str, str]]:
         """The columns of each side besides the keys, and what they are called in the result."""
-        own = {side: [name for name in self._schemas[side] if name not in self.join.on] for side in _SIDES}
+        own = {side: [name for name in self._schemas[side] if name not in self.spec.on] for side in SIDES}
         shared = set(own["left"]) & set(own["right"])
         names = {
             side: {name: name + suffix if name in shared else name for name in own[side]}
-            for side, suffix in zip(_SIDES, self.join.suffixes, strict=True)
+            for side, suffix in zip(SIDES, self.spec.suffixes, strict=True)
         }
-        result = [*self.join.on, *names["left"].values(), *names["right"].values()]
+        result = [*self.spec.on, *names["left"].values(), *names["right"].values()]
         if twice := sorted({name for name in result if result.count(name) > 1}):
             raise InvalidArgument(
-                "suffixes", self.join.suffixes, f"make {twice[0]!r} appear twice", fix="choose other suffixes"
+                "suffixes", self.spec.suffixes, f"make {twice[0]!r} appear twice", fix="choose other suffixes"
             )
         return names
 
-    def _checked(self, side: SideName, batch: pl.DataFrame | None) -> pl.DataFrame:
+    def _checked(self, side: Side, batch: pl.DataFrame | None) -> pl.DataFrame:
         """The batch with its columns in order, or an error that says what is wrong with it."""
         schema, time = self._schemas[side], self._times[side]
         if batch is None:
@@ -325,51 +319,51 @@ class JoinOperator:
 
     def _identity(self) -> str:
         """What a saved state depends on: loading it into another join would lose or invent rows."""
-        schemas = ", ".join(f"{side}={dict(self._schemas[side])}" for side in _SIDES)
-        return f"{self.join.identity()} of {schemas}"
+        schemas = ", ".join(f"{side}={dict(self._schemas[side])}" for side in SIDES)
+        return f"{self.spec.signature} of {schemas}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
     """The watermarks of both sides at one moment, and what follows from them."""
 
-    join: TimeBoundedJoin
+    spec: JoinSpec
     left: int | None
     right: int | None
 
-    def watermark(self, side: SideName) -> int | None:
+    def watermark(self, side: Side) -> int | None:
         """The last one received: rows of that side below it are late (J1)."""
         return self.left if side == "left" else self.right
 
-    def limit(self, side: SideName) -> int | None:
+    def limit(self, side: Side) -> int | None:
         """Rows of a side below this cannot match what the other side may still bring (J2)."""
-        other, reach = (self.right, self.join.after) if side == "left" else (self.left, self.join.before)
+        other, reach = (self.right, self.spec.after) if side == "left" else (self.left, self.spec.before)
         return other if other is None or other == END_OF_TIME else other - reach
 
-    def bound(self, side: SideName) -> int | None:
+    def bound(self, side: Side) -> int | None:
         """The limit, moved to where times can lie, so that it can be compared with a column."""
         limit = self.limit(side)
         return None if limit is None else max(-REACH, min(limit, REACH))
 
-    def forwarded(self, side: SideName) -> int | None:
+    def forwarded(self, side: Side) -> int | None:
         """The watermark of a side downstream (J6)."""
         own, limit = self.watermark(side), self.limit(side)
         return None if own is None or limit is None else max(BEGINNING_OF_TIME, min(own, limit))
 
     def moved(self, watermarks: Mapping[str, int]) -> _Limits:
         """The limits after these watermarks; one that goes back is an error (J7)."""
-        if unknown := sorted(watermarks.keys() - set(_SIDES)):
+        if unknown := sorted(watermarks.keys() - set(SIDES)):
             raise InvalidArgument(
                 "watermarks", unknown[0], "is not a side of a join", fix='use "left" and "right"'
             )
-        moved = {side: self.watermark(side) for side in _SIDES}
-        for side in _SIDES:
+        moved = {side: self.watermark(side) for side in SIDES}
+        for side in SIDES:
             if side in watermarks:
                 value, previous = check_int64(watermarks[side], f"watermarks[{side!r}]"), moved[side]
                 if previous is not None and value < previous:
                     raise WatermarkRegression(f"the {side} side of the join", DEFAULT_KEY, previous, value)
                 moved[side] = value
-        return _Limits(self.join, moved["left"], moved["right"])
+        return _Limits(self.spec, moved["left"], moved["right"])
 
 
 def _settle(buffer: Buffer, fresh: Part, previous: int | None, limit: int | None) -> pl.DataFrame:

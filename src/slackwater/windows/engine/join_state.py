@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
 from slackwater.errors import CorruptState
 from slackwater.progress.saved import Saved, SavedForm
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
-
-SideName = Literal["left", "right"]
+from slackwater.windows.spec import Side
 
 CHUNK_ROWS: Final = 65_536
 """Large enough that a batch writes few blobs, small enough that reading one too many is cheap."""
@@ -100,7 +99,7 @@ class Part:
 class Buffer:
     """One side during one step: reads chunks as they are needed, writes nothing before `commit`."""
 
-    side: SideName
+    side: Side
     time: str
     pads: bool
     state: SideState

@@ -29,7 +29,7 @@ class SlicePartials:
     def __init__(self, rules: Rules, slicing: Slicing) -> None:
         self.rules = rules
         self.slicing = slicing
-        self.counts_steps = slicing.shared and rules.mode == "discarding"
+        self.counts_steps = slicing.shared and rules.spec.mode == "discarding"
         """Whether partials remember their step, because windows that share them fire apart."""
 
     # ---- adding
@@ -152,7 +152,7 @@ class SlicePartials:
 
     def replace(self, state: WindowState, windows: Iterable[WindowBounds], merged: pl.DataFrame) -> None:
         """Keep what was combined anyway, where it saves combining it again."""
-        if self.slicing.shared or self.rules.mode == "discarding":
+        if self.slicing.shared or self.rules.spec.mode == "discarding":
             return
         scattered = [window for window in windows if len(state.slices[window].blobs) > 1]
         if not scattered:

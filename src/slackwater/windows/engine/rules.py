@@ -7,7 +7,7 @@ panes ``value:total``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -15,16 +15,9 @@ from typing import Literal
 import polars as pl
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.accumulations import ColumnarAccumulation, Parts
-from slackwater.windows.accumulations.base import TIME
+from slackwater.windows.accumulations.base import TIME, Parts
 from slackwater.windows.engine.trigger_machine import FIRST, NEW, TriggerMachine
-
-Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
-OnTime = Literal["always", "if_non_empty"]
-Closing = Literal["always", "if_non_empty"]
-Timestamp = Literal["end_of_window", "earliest", "latest"]
-DropLate = Literal["by_window", "by_element"]
-Late = Literal["count", "emit"]
+from slackwater.windows.spec import WindowSpec
 
 START = "start"
 END = "end"
@@ -50,25 +43,19 @@ ROW = "row"
 
 @dataclass(frozen=True)
 class Rules:
-    """The choices of one operator."""
+    """The rules of one operator, as expressions over its columns."""
 
-    machine: TriggerMachine
-    accumulations: Mapping[str, ColumnarAccumulation]
-    keys: tuple[str, ...]
-    mode: Mode
-    allowed_lateness: int | None
-    on_time: OnTime
-    closing: Closing
-    timestamp: Timestamp
-    drop_late: DropLate
-    late: Late
-    only_updated: bool
-    signed: bool
+    spec: WindowSpec
+
+    @cached_property
+    def machine(self) -> TriggerMachine:
+        """The trigger, compiled to expressions."""
+        return TriggerMachine(self.spec.trigger)
 
     @cached_property
     def key_columns(self) -> list[str]:
         """The inner names of the key columns; an operator without keys has one that is always 0."""
-        return [f"key:{number}" for number in range(max(len(self.keys), 1))]
+        return [f"key:{number}" for number in range(max(len(self.spec.key), 1))]
 
     @cached_property
     def row_columns(self) -> list[str]:
@@ -78,28 +65,28 @@ class Rules:
     @cached_property
     def keeps_standing(self) -> bool:
         """Whether panes are kept after they were emitted, to be taken back or compared."""
-        return self.only_updated or self.mode == "accumulating_and_retracting"
+        return self.spec.only_updated or self.spec.mode == "accumulating_and_retracting"
 
     @cached_property
     def parts(self) -> dict[str, Parts]:
         """The partial columns of each accumulation."""
-        return {name: Parts(name, self.signed) for name in self.accumulations}
+        return {name: Parts(name, self.spec.takes_retractions) for name in self.spec.accumulations}
 
     def horizon(self, end: int) -> int:
         """The watermark at which a window that ends there is purged."""
-        if self.allowed_lateness is None:
+        if self.spec.allowed_lateness is None:
             return END_OF_TIME
-        return min(end + self.allowed_lateness, END_OF_TIME)
+        return min(end + self.spec.allowed_lateness, END_OF_TIME)
 
     def horizon_expression(self, end: pl.Expr) -> pl.Expr:
         """The same for a column of ends."""
-        if self.allowed_lateness is None:
+        if self.spec.allowed_lateness is None:
             return pl.lit(END_OF_TIME, pl.Int64())
-        room = END_OF_TIME - self.allowed_lateness
+        room = END_OF_TIME - self.spec.allowed_lateness
         return (
             pl.when(end >= room)
             .then(pl.lit(END_OF_TIME, pl.Int64()))
-            .otherwise(end + min(self.allowed_lateness, END_OF_TIME))
+            .otherwise(end + min(self.spec.allowed_lateness, END_OF_TIME))
         )
 
     # ---- expressions over elements and partials
@@ -107,17 +94,19 @@ class Rules:
     def add_elements(self, watermark: int) -> list[pl.Expr]:
         """Aggregations from elements to partials, with their number and output timestamp."""
         aggregations = [pl.len().cast(pl.Int64).alias(ADDED)]
-        if self.timestamp != "end_of_window":
+        if self.spec.timestamp != "end_of_window":
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
-            aggregations.append((times.min() if self.timestamp == "earliest" else times.max()).alias(STAMP))
-        for name, accumulation in self.accumulations.items():
+            aggregations.append(
+                (times.min() if self.spec.timestamp == "earliest" else times.max()).alias(STAMP)
+            )
+        for name, accumulation in self.spec.accumulations.items():
             aggregations += accumulation.add(self.parts[name])
         return aggregations
 
     def merge_partials(self) -> list[pl.Expr]:
         """Aggregations from partials to one."""
         aggregations = [pl.col(ADDED).sum()]
-        if self.timestamp != "end_of_window":
+        if self.spec.timestamp != "end_of_window":
             aggregations.append(self.merge_stamps())
         return aggregations + self.merge_parts()
 
@@ -125,19 +114,19 @@ class Rules:
         """The same without the number of elements and the timestamp."""
         return [
             expression
-            for name, accumulation in self.accumulations.items()
+            for name, accumulation in self.spec.accumulations.items()
             for expression in accumulation.merge(self.parts[name])
         ]
 
     def merge_stamps(self) -> pl.Expr:
         """The output timestamp of several partials."""
-        return pl.col(STAMP).max() if self.timestamp == "latest" else pl.col(STAMP).min()
+        return pl.col(STAMP).max() if self.spec.timestamp == "latest" else pl.col(STAMP).min()
 
     def values(self) -> list[pl.Expr]:
         """The values of panes, from partials."""
         return [
             accumulation.output(self.parts[name]).alias(f"value:{name}")
-            for name, accumulation in self.accumulations.items()
+            for name, accumulation in self.spec.accumulations.items()
         ]
 
     # ---- expressions over rows
@@ -192,9 +181,9 @@ class Rules:
 
     def drop_behind(self, watermark: int) -> pl.Expr:
         """Whether an element is too late by its own timestamp."""
-        if self.drop_late == "by_window" or self.allowed_lateness is None:
+        if self.spec.drop_late == "by_window" or self.spec.allowed_lateness is None:
             return pl.lit(value=False)
-        return pl.col(TIME) < max(watermark - self.allowed_lateness, -(2**63))
+        return pl.col(TIME) < max(watermark - self.spec.allowed_lateness, -(2**63))
 
 
 @dataclass

@@ -77,8 +77,8 @@ class SessionWindows:
             merged, untouched = self._drop_closed(merged, untouched, elements, out)
         standing = self._moved(self._read_standing(state, groups), owners)
         merged = merged.with_columns(self.rules.add_to_rows(watermark, now)).drop(ADDED)
-        # A trigger that sleeps before the end need not be asked for sessions that go on.
-        asked = pl.col(END) <= watermark if self.rules.machine.sleeps else pl.lit(value=True)
+        # A trigger that waits for the end need not be asked for sessions that go on.
+        asked = pl.col(END) <= watermark if self.rules.machine.waits_for_end else pl.lit(value=True)
         asks = merged.height > 0 and bool(merged.select(asked.any()).item())
         question = Question(watermark, state.clock, state.step, asked, asks=asks)
         if asks:
@@ -124,8 +124,8 @@ class SessionWindows:
         if dropped.is_empty():
             return elements
         out.dropped_late += dropped.height
-        if rules.late == "emit":
-            by_window = rules.drop_late == "by_window"
+        if rules.spec.late == "emit":
+            by_window = rules.spec.drop_late == "by_window"
             nothing = pl.lit(None, pl.Int64())
             bounds = (
                 (pl.col(TIME).alias(START), end.alias(END))
@@ -225,7 +225,7 @@ class SessionWindows:
             merged = merged.filter(~meets | (pl.col(_SOURCES) > 0))
             if dropped.height:
                 out.dropped_closed += int(dropped[ADDED].sum())
-                if rules.late == "emit":
+                if rules.spec.late == "emit":
                     bounds = dropped.select(*rules.key_columns, START, END)
                     rows = match(
                         elements.select(ROW, TIME, *rules.key_columns), bounds, rules.key_columns, "inner"
@@ -258,7 +258,7 @@ class SessionWindows:
             if rules.keeps_standing:
                 standing = emission.standing
             rows = take_back_suppressed(rows, emission.suppressed)
-        if rules.mode == "discarding":
+        if rules.spec.mode == "discarding":
             parts = [name for name in columns if name.startswith("part:")]
             rows = rows.with_columns(pl.when(~pl.col(FIRES)).then(pl.col(name)).alias(name) for name in parts)
         if standing is not None:

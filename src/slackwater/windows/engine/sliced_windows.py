@@ -49,7 +49,7 @@ class SlicedWindows:
     def __init__(self, rules: Rules, slicing: Slicing) -> None:
         self.rules = rules
         self.slicing = slicing
-        self.waits = rules.machine.sleeps and rules.timestamp != "latest"
+        self.waits = rules.machine.waits_for_end and rules.spec.timestamp != "latest"
         """Whether a window keeps no rows before its end."""
         self.partials = SlicePartials(rules, slicing)
 
@@ -158,7 +158,7 @@ class SlicedWindows:
     ) -> tuple[pl.DataFrame, dict[WindowBounds, list[WindowBounds]]]:
         """The elements that some window takes, and which windows those are, by slice."""
         rules = self.rules
-        by_element = rules.drop_late == "by_element"
+        by_element = rules.spec.drop_late == "by_element"
         slices = [self.slicing.bounds(*row) for row in elements.select(self.slicing.columns).unique().rows()]
         windows = {bounds: self.slicing.windows(bounds) for bounds in slices}
         gaps = [bounds for bounds, holders in windows.items() if not holders]
@@ -193,7 +193,7 @@ class SlicedWindows:
         if windows is not None:
             dropped = match(dropped, self._holders(windows), self.slicing.columns, "inner")
         out.dropped_late += int(dropped[ADDED].sum()) if ADDED in dropped.columns else dropped.height
-        if self.rules.late == "emit" and dropped.height:
+        if self.rules.spec.late == "emit" and dropped.height:
             nothing = pl.lit(None, pl.Int64())
             start, end = (
                 (pl.col("holder:start"), pl.col("holder:end")) if windows is not None else (nothing, nothing)
@@ -211,7 +211,7 @@ class SlicedWindows:
             return rows, partials
         out.dropped_closed += int(closed[ADDED].sum())
         rows = rows.with_columns(pl.when(pl.col(CLOSED)).then(0).otherwise(pl.col(ADDED)).alias(ADDED))
-        if self.rules.late == "emit" and elements is not None:
+        if self.rules.spec.late == "emit" and elements is not None:
             slices = [
                 self.slicing.bounds(*row) for row in elements.select(self.slicing.columns).unique().rows()
             ]
@@ -256,7 +256,7 @@ class SlicedWindows:
         watermark: int,
     ) -> None:
         """Windows without rows hold the watermark at their earliest element, if that is the timestamp."""
-        if self.rules.timestamp != "earliest" or not self.waits:
+        if self.rules.spec.timestamp != "earliest" or not self.waits:
             return
         earliest = partials.group_by(self.slicing.columns).agg(pl.col(STAMP).min())
         for *place, stamp in earliest.rows():
@@ -281,7 +281,7 @@ class SlicedWindows:
         )
         brought = match(partials, holders, self.slicing.columns, "inner").drop(START, END, strict=False)
         brought = brought.rename({"holder:start": START, "holder:end": END})
-        stamp = [rules.merge_stamps()] if rules.timestamp != "end_of_window" else []
+        stamp = [rules.merge_stamps()] if rules.spec.timestamp != "end_of_window" else []
         brought = brought.group_by(rules.row_columns).agg(pl.col(ADDED).sum(), *stamp)
         if not stamp:
             brought = brought.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
@@ -324,7 +324,7 @@ class SlicedWindows:
             wanted = rows.filter(WANTED)
             if wanted.height:
                 rows = self._emit(state, rows, wanted, before, partials, out)
-            if rules.mode == "discarding":
+            if rules.spec.mode == "discarding":
                 self._discard(state, fired, everything=fired.height == rows.height)
         self._keep(state, rows, question)
 

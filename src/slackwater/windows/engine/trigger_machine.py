@@ -33,6 +33,7 @@ from slackwater.windows.triggers import (
     OrFinally,
     Repeatedly,
     Trigger,
+    waits_for_end,
 )
 
 NEW = "new"
@@ -284,8 +285,7 @@ class TriggerMachine:
         self._watermarks = [node for node in nodes if isinstance(node.trigger, AfterWatermark)]
         self.uses_clock = any(isinstance(node.trigger, AfterProcessingTime) for node in nodes)
         self.can_finish = trigger.can_finish
-        self.sleeps = _sleeps(trigger)
-        """Nothing happens, and nothing must be remembered, before the window is complete."""
+        self.waits_for_end = waits_for_end(trigger)
 
     @property
     def columns(self) -> list[str]:
@@ -346,17 +346,3 @@ class TriggerMachine:
     def target(self, clock: int) -> pl.Expr:
         """The earliest processing time, not before ``clock``, at which to ask again; or null."""
         return self.root.target(clock)
-
-
-def _sleeps(trigger: Trigger) -> bool:
-    match trigger:
-        case AfterWatermark(early, _):
-            return early is None
-        case Never():
-            return True
-        case Repeatedly(part):
-            return _sleeps(part)
-        case AfterEach(triggers=parts):
-            return _sleeps(parts[0])
-        case _:
-            return False

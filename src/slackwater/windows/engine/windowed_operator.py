@@ -9,44 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import UnionType
-from typing import Final, get_args
+from typing import Any
 
 import polars as pl
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
-from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
+from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, check_int64
-from slackwater.windows.accumulations import ColumnarAccumulation
-from slackwater.windows.assigners import Inherited, Sessions, Window
+from slackwater.windows.assigners import Sessions
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.elements import BatchColumns, agreed
-from slackwater.windows.engine.rules import (
-    END,
-    ROW,
-    START,
-    Closing,
-    Collector,
-    DropLate,
-    Late,
-    Mode,
-    OnTime,
-    Rules,
-    Timestamp,
-    stack,
-)
+from slackwater.windows.engine.rules import END, ROW, START, Collector, Rules, stack
 from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
 from slackwater.windows.engine.slices import Slicing
-from slackwater.windows.engine.trigger_machine import TriggerMachine
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger, describe
-
-PANE_COLUMNS: Final = (
-    "window_start", "window_end", "timing", "index", "on_time_index", "is_first", "is_last", "retraction",
-    "timestamp",
-)  # fmt: skip
-"""The columns of panes besides keys and accumulations."""
+from slackwater.windows.spec import WINDOW_COLUMNS, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -100,83 +78,24 @@ class WindowedOperator:
     [(1, 0, 10, 11, 'ON_TIME')]
     """
 
-    def __init__(  # three separate choices (where, when, how long) and their details
-        self,
-        *,
-        window: Window,
-        accumulations: Mapping[str, ColumnarAccumulation],
-        event_time: str,
-        trigger: Trigger = DEFAULT_TRIGGER,
-        key: Sequence[str] = (),
-        mode: Mode = "accumulating",
-        allowed_lateness: int | None = 0,
-        on_time: OnTime = "always",
-        closing: Closing = "if_non_empty",
-        timestamp: Timestamp = "end_of_window",
-        drop_late: DropLate = "by_window",
-        late: Late = "count",
-        only_updated: bool = False,
-        allow_data_loss: bool = False,
-        retractions: str | None = None,
-        watermark_key: str = DEFAULT_KEY,
-    ) -> None:
-        self.window = window
-        self.trigger = trigger
-        _check_type("window", window, Window, 'write fixed("10 seconds")')
-        _check_type("trigger", trigger, Trigger, "write after_watermark()")
-        _check_type("accumulations", accumulations, Mapping, 'write {"n": count()}')
-        _check_type("key", key, Sequence, 'write key=("auction",)')
-        _check_type("event_time", event_time, str, 'write event_time="ts"')
-        self.accumulations = dict(accumulations)
-        self.key = tuple([key] if isinstance(key, str) else key)
-        self.event_time = event_time
-        self.mode: Mode = mode
-        self.allowed_lateness = allowed_lateness
-        self.late: Late = late
-        self.retractions = retractions
-        self.watermark_key = watermark_key
-        choices = (
-            ("mode", mode, Mode), ("on_time", on_time, OnTime), ("closing", closing, Closing),
-            ("timestamp", timestamp, Timestamp), ("drop_late", drop_late, DropLate), ("late", late, Late),
-        )  # fmt: skip
-        for name, value, kind in choices:
-            if value not in get_args(kind):
-                raise InvalidArgument(
-                    name, value, "is not known", fix=f"use one of {', '.join(get_args(kind))}"
-                )
-        self._check_names()
-        self._check_combination(only_updated, allow_data_loss)
-        self.rules = Rules(
-            machine=TriggerMachine(trigger),
-            accumulations=self.accumulations,
-            keys=self.key,
-            mode=mode,
-            allowed_lateness=allowed_lateness,
-            on_time=on_time,
-            closing=closing,
-            timestamp=timestamp,
-            drop_late=drop_late,
-            late=late,
-            only_updated=only_updated,
-            signed=retractions is not None,
-        )
+    def __init__(self, spec: WindowSpec | None = None, /, **settings: Any) -> None:
+        self.spec = WindowSpec.from_arguments(spec, settings)
+        self.rules = Rules(self.spec)
         self._windows: SessionWindows | SlicedWindows
         slicing: tuple[str, ...] = ()
-        if isinstance(window, Sessions):
-            self._windows = SessionWindows(self.rules, window)
+        if isinstance(self.spec.window, Sessions):
+            self._windows = SessionWindows(self.rules, self.spec.window)
         else:
-            layout = Slicing(window)
+            layout = Slicing(self.spec.window)
             slicing = layout.inputs
             self._windows = SlicedWindows(self.rules, layout)
-        inputs = [name for accumulation in self.accumulations.values() for name in accumulation.inputs]
-        dropped = ("reason",) if isinstance(window, Inherited) else ("reason", "window_start", "window_end")
         self._columns = BatchColumns(
-            event_time=event_time,
-            key=self.key,
-            inputs=tuple(dict.fromkeys([*inputs, *slicing])),
-            retractions=retractions,
-            reserved=dropped if late == "emit" else (),
-            numbered=late == "emit",
+            event_time=self.spec.event_time,
+            key=tuple(self.spec.key),
+            inputs=tuple(dict.fromkeys((*self.spec.inputs, *slicing))),
+            retractions=self.spec.retractions,
+            reserved=self._late_columns if self.spec.late == "emit" else (),
+            numbered=self.spec.late == "emit",
         )
 
     # ---- state
@@ -189,7 +108,7 @@ class WindowedOperator:
         >>> operator.initial_state().open_windows
         0
         """
-        return WindowState({} if blobs is None else blobs, self._signature)
+        return WindowState({} if blobs is None else blobs, self.spec.signature)
 
     def save(self, state: WindowState) -> bytes:
         """The index of the state; its blobs are in the store already.
@@ -204,41 +123,14 @@ class WindowedOperator:
 
     def load(self, saved: bytes, blobs: BlobStore) -> WindowState:
         """The state whose index `save` returned, over the blobs that were stored with it."""
-        return WindowState.load(saved, blobs, self._signature)
-
-    @property
-    def _signature(self) -> str:
-        """What saved state depends on; state of another configuration is refused."""
-        rules = self.rules
-        parts = (f"{name}={accumulation.signature}" for name, accumulation in self.accumulations.items())
-        return (
-            f"{self.window} {describe(self.trigger)} {rules.mode} {rules.timestamp} "
-            f"updated={rules.only_updated} signed={rules.signed} keys={self.key!r} {' '.join(parts)}"
-        )
+        return WindowState.load(saved, blobs, self.spec.signature)
 
     # ---- folding ahead of the step
 
     @property
     def can_fold(self) -> bool:
-        """Whether a batch can be folded where its windows and their watermark are not known.
-
-        It cannot where an element must be judged by itself: sessions, lateness by element, rows to be
-        emitted as late, and output timestamps that depend on the watermark.
-
-        >>> from slackwater.windows import Count, Fixed, Sessions
-        >>> counts = {"accumulations": {"n": Count()}, "key": ("auction",), "event_time": "ts"}
-        >>> WindowedOperator(window=Fixed(10), **counts).can_fold
-        True
-        >>> WindowedOperator(window=Sessions(10), **counts).can_fold
-        False
-        """
-        rules = self.rules
-        return (
-            isinstance(self._windows, SlicedWindows)
-            and rules.timestamp == "end_of_window"
-            and rules.drop_late == "by_window"
-            and rules.late == "count"
-        )
+        """Whether `fold` can aggregate batches before the step; see `WindowSpec.can_fold`."""
+        return self.spec.can_fold
 
     def fold(self, batch: pl.DataFrame, carried: Sequence[str] = ()) -> Folded:
         """A batch as partials, which a step takes instead of it; only if `can_fold`.
@@ -252,14 +144,21 @@ class WindowedOperator:
         >>> output.panes["n"].to_list()
         [3]
         """
-        if not self.can_fold or isinstance(self._windows, SessionWindows):
-            raise InvalidArgument(
-                "batch", describe(self.trigger), "its elements must be judged one by one",
-                fix="give it to step as it is",
-            )  # fmt: skip
+        windows = self._folding_windows("batch", batch.shape)
         elements = self._columns.elements(self._columns.check(batch))
         elements = elements.with_columns(batch.select(carried).get_columns())
-        return Folded(self._windows.fold(elements, carried), self._columns.kinds(batch))
+        return Folded(windows.fold(elements, carried), self._columns.kinds(batch))
+
+    def _folding_windows(self, argument: str, value: object) -> SlicedWindows:
+        """The windows, if they accept folded batches; otherwise an error about the argument."""
+        if isinstance(self._windows, SessionWindows) or not self.spec.can_fold:
+            raise InvalidArgument(
+                argument,
+                value,
+                f"{self.spec.prevents_folding} handles elements one by one, so batches cannot be folded",
+                fix="pass the batch itself to step()",
+            )
+        return self._windows
 
     # ---- the step
 
@@ -280,8 +179,11 @@ class WindowedOperator:
         """
         watermark = self._checked_watermark(state, watermarks)
         check_int64(now, "now")
-        if batch is not None and folded:
-            raise InvalidArgument("batch", batch.shape, "is given besides folded ones", fix="fold it too")
+        folding = self._folding_windows("folded", len(folded)) if folded else None
+        if batch is not None and folding:
+            raise InvalidArgument(
+                "batch", batch.shape, "cannot be combined with folded batches", fix="fold it too"
+            )
         elements = None
         kinds = state.kinds
         if batch is not None and not self._columns.check(batch).is_empty():
@@ -294,9 +196,8 @@ class WindowedOperator:
         state.step += 1
         if elements is not None:
             self._windows.add(state, elements, now, out)
-        partials = [part.partials for part in folded if part.partials.height]
-        if partials and isinstance(self._windows, SlicedWindows):
-            self._windows.add_folded(state, partials, now, out)
+        if folding and (partials := [part.partials for part in folded if part.partials.height]):
+            folding.add_folded(state, partials, now, out)
         before = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if watermark is not None and (state.watermark is None or watermark > state.watermark):
             state.watermark = watermark
@@ -316,29 +217,35 @@ class WindowedOperator:
         return state, output
 
     def _checked_watermark(self, state: WindowState, watermarks: Mapping[str, int]) -> int | None:
-        watermark = watermarks.get(self.watermark_key)
+        watermark = watermarks.get(self.spec.watermark_key)
         if watermark is None:
             return None
         check_int64(watermark, "watermark")
         if state.watermark is not None and watermark < state.watermark:
-            raise WatermarkRegression("the windowed operator", self.watermark_key, state.watermark, watermark)
+            raise WatermarkRegression(
+                "the windowed operator", self.spec.watermark_key, state.watermark, watermark
+            )
         return watermark
 
     def _panes(self, frames: list[pl.DataFrame]) -> pl.DataFrame:
         if frames:
             return stack(frames)
-        columns = [*self.key, "window_start", "window_end", *self.accumulations, *PANE_COLUMNS[2:]]
         types: dict[str, type[pl.DataType]] = {
-            **dict.fromkeys(columns, pl.Null),
-            **dict.fromkeys(("window_start", "window_end", "index", "on_time_index", "timestamp"), pl.Int64),
+            **dict.fromkeys(self.spec.pane_columns, pl.Null),
+            **dict.fromkeys((*WINDOW_COLUMNS, "index", "on_time_index", "timestamp"), pl.Int64),
             **dict.fromkeys(("is_first", "is_last", "retraction"), pl.Boolean),
             "timing": pl.String,
         }
-        return pl.DataFrame(schema={name: types[name] for name in columns})
+        return pl.DataFrame(schema=types)
+
+    @property
+    def _late_columns(self) -> tuple[str, ...]:
+        """The columns that a late row has in addition to its own; inherited windows are columns already."""
+        return ("reason",) if self.spec.inherits else ("reason", *WINDOW_COLUMNS)
 
     def _late_rows(self, batch: pl.DataFrame | None, dropped: list[pl.DataFrame]) -> pl.DataFrame | None:
         """The dropped rows as they came, with the reason and the window for which they were dropped."""
-        if self.late != "emit" or batch is None:
+        if self.spec.late != "emit" or batch is None:
             return None
         if not dropped:
             numbers = pl.DataFrame(
@@ -349,8 +256,7 @@ class WindowedOperator:
         reasons = numbers.select(
             "reason", pl.col(START).alias("window_start"), pl.col(END).alias("window_end")
         )
-        if isinstance(self.window, Inherited):  # the rows bring their windows along
-            reasons = reasons.select("reason")
+        reasons = reasons.select(self._late_columns)
         return batch.drop(reasons.columns, strict=False)[numbers[ROW]].hstack(reasons)
 
     def _forwarded(self, state: WindowState) -> Mapping[str, int]:
@@ -362,62 +268,4 @@ class WindowedOperator:
         if held <= state.forwarded:
             return NO_WATERMARKS
         state.forwarded = held
-        return {self.watermark_key: held}
-
-    # ---- what is refused when the operator is built
-
-    def _check_names(self) -> None:
-        if not self.accumulations:
-            raise InvalidArgument(
-                "accumulations", {}, "is empty", fix='give at least one, as in {"n": count()}'
-            )
-        for name, accumulation in self.accumulations.items():
-            if not isinstance(accumulation, ColumnarAccumulation):
-                raise InvalidArgument(
-                    name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
-                )
-        names = [*self.key, *self.accumulations]
-        for place, name in enumerate(names):
-            if name in names[:place] or name in PANE_COLUMNS:
-                raise InvalidArgument(
-                    "name",
-                    name,
-                    "is used twice in the panes",
-                    fix="rename the key column or the accumulation",
-                )
-
-    def _check_combination(self, only_updated: bool, allow_data_loss: bool) -> None:
-        if self.allowed_lateness is not None and check_int64(self.allowed_lateness, "allowed_lateness") < 0:
-            raise InvalidArgument(
-                "allowed_lateness",
-                self.allowed_lateness,
-                "must not be negative",
-                fix="use 0, or None for ever",
-            )
-        if isinstance(self.window, Sessions) and not self.key:
-            raise InvalidArgument(
-                "key", (), "is empty, but sessions are made per key", fix="name the key columns"
-            )
-        if only_updated and self.mode == "discarding":
-            raise InvalidArgument(
-                "only_updated", only_updated, "compares panes, but discarding panes hold different elements",
-                fix='use mode="accumulating"',
-            )  # fmt: skip
-        if self.trigger.can_finish and not allow_data_loss:
-            raise InvalidArgument(
-                "trigger", describe(self.trigger), "can finish, and then drops the elements that follow",
-                fix="wrap it in repeatedly(…), give after_watermark a late=…, or say allow_data_loss=True",
-            )  # fmt: skip
-        if self.retractions is not None:
-            for name, accumulation in self.accumulations.items():
-                if not accumulation.can_subtract:
-                    raise InvalidArgument(
-                        name, accumulation.name, "cannot take elements back, as retractions of the input ask",
-                        fix="use one that can (count, sum, mean, variance, stddev, any, all)",
-                    )  # fmt: skip
-
-
-def _check_type(name: str, value: object, wanted: type | UnionType, fix: str) -> None:
-    """Refuse an argument of another type; as early as the line on which it was written."""
-    if not isinstance(value, wanted):
-        raise InvalidArgument(name, value, f"is of type {type(value).__name__}", fix=fix)
+        return {self.spec.watermark_key: held}
