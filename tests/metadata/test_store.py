@@ -153,7 +153,7 @@ def test_a_lost_connection_is_repeated_only_where_the_work_says_so(server: Serve
         ("sqlite:///no-such-folder/store.db", "not available: unable to open database file"),
         ("mysql://app:s3cret@db.example/x", "neither PostgreSQL nor SQLite"),
         ("postgresql://app:s3cret@127.0.0.1:1/x", "not available"),
-        ("s3cret", "cannot be read"),
+        ("s3cret", "cannot be parsed"),
     ],
 )
 def test_an_address_without_a_store_is_an_error_without_the_password(url: str, says: str) -> None:

@@ -16,8 +16,8 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
 from slackwater.spark.api.upsert import upsert_once, upsert_to
-from slackwater.sql.database import database
-from slackwater.sql.pane_tables import TableDoesNotFit, connected
+from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.pane_table import TableDoesNotFit
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server
@@ -126,12 +126,12 @@ def test_deltas_of_a_batch_frame_are_folded_once(spark: SparkSession, url: str, 
     for name in ("monday", "monday", "tuesday"):
         upsert_once(panes, url, "totals", identity=name, create=True, **options)
     assert rows(url) == [("a", 4, 22)]
-    with pytest.raises(InvalidArgument, match="deltas folded twice are counted twice"):
+    with pytest.raises(InvalidArgument, match="deltas that are merged twice are counted twice"):
         upsert_once(panes, url, "totals", **options)
 
 
 def rows(url: str) -> list[tuple[Any, ...]]:
-    with connected(database(url)) as engine, engine.connect() as connection:
+    with temporary_engine(database(url)) as engine, engine.connect() as connection:
         return [tuple(row) for row in connection.exec_driver_sql("SELECT * FROM totals")]
 
 
@@ -147,16 +147,16 @@ def panes(spark: SparkSession, tmp_path: Path) -> DataFrame:
     ("options", "message"),
     [
         ({"mode": "discarding"}, 'discarding panes are deltas.*write fold="sum"'),
-        ({"mode": "accumulating", "fold": "sum"}, "would count elements again"),
+        ({"mode": "accumulating", "fold": "sum"}, "would count elements twice"),
         (
             {"mode": "discarding", "fold": {"count": "sum", "sum": "sum"}},
-            "does not say how collect is folded",
+            "has no entry for column collect",
         ),
-        ({"key": ["who"]}, "is not a column of the panes; they have key, count, sum, collect"),
+        ({"key": ["who"]}, "column not found in the panes; available: key, count, sum, collect"),
         ({"key": "key"}, r'write key=\["key"\]'),
-        ({"key": ["collect"]}, "is nested"),
-        ({"key": [], "windows": False}, "nothing tells rows apart"),
-        ({"table": "a b"}, "is not a plain name"),
+        ({"key": ["collect"]}, "is a nested column"),
+        ({"key": [], "windows": False}, "rows cannot be told apart"),
+        ({"table": "a b"}, "is not a plain identifier"),
         ({"url": "mysql://a:secret@b/c"}, "is neither PostgreSQL nor SQLite"),
     ],
 )
@@ -172,9 +172,7 @@ def test_a_mistake_is_found_before_the_query_starts(
 
 def test_a_frame_that_is_not_of_panes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    with pytest.raises(
-        InvalidArgument, match=r"has no column 'window' as panes have; give .* panes\.to_df\(\)"
-    ):
+    with pytest.raises(InvalidArgument, match=r"has no struct column 'window'; pass .* panes\.to_df\(\)"):
         upsert_once(spark.range(3), url, "totals", key=["id"])
     with pytest.raises(InvalidArgument, match="call upsert_once"):
         upsert_to(spark.range(3), url, "totals", key=["id"])
@@ -188,7 +186,7 @@ def test_a_stream_is_not_folded_once(panes: DataFrame, tmp_path: Path) -> None:
 def test_a_missing_table_and_one_of_other_types(panes: DataFrame, url: str) -> None:
     with pytest.raises(TableDoesNotFit, match="does not exist in"):
         upsert_to(panes, url, "totals", key=["key"])
-    with connected(database(url)) as engine, engine.begin() as connection:
+    with temporary_engine(database(url)) as engine, engine.begin() as connection:
         connection.execute(sql.text('CREATE TABLE totals ("key" TEXT, "count" TEXT)'))
     with pytest.raises(
         TableDoesNotFit,

@@ -15,9 +15,10 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database
-from slackwater.sql.pane_merge import StagedRowsLost, StaleBatch, discard, merge, stage
-from slackwater.sql.pane_tables import Column, Target, connected
+from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.pane_merge import StaleBatch, discard_staged, merge_panes, stage_panes
+from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.staging_table import StagedRowsLost
 from slackwater.time import to_datetime
 from tests.spark.postgres import Server
 from tests.spark.upserting import KEY, TOTAL, Pane, Row, at_once, batch, columns_of, fold, made, rows
@@ -130,9 +131,9 @@ def test_any_order_of_updates_gives_what_a_dictionary_gives(url: str) -> None:
         assert sorted(standing(target), key=repr) == expected
 
 
-def standing(target: Target) -> list[Row]:
-    table = target.target
-    with connected(target.url) as engine, engine.connect() as connection:
+def standing(target: PaneTable) -> list[Row]:
+    table = target.table
+    with temporary_engine(target.url) as engine, engine.connect() as connection:
         found = connection.execute(sql.select(table.c.name, table.c.window_start, table.c.total)).all()
     return [
         (name, round(start.replace(tzinfo=start.tzinfo or to_datetime(0).tzinfo).timestamp()), total)
@@ -164,7 +165,7 @@ def test_a_delta_of_nothing_keeps_what_stands(url: str) -> None:
 
 def test_deltas_that_retract_are_refused(url: str) -> None:
     target = made(url, fold={"total": "sum"})
-    with pytest.raises(InvalidArgument, match="state totals, not deltas; leave fold out"):
+    with pytest.raises(InvalidArgument, match="they are totals, not deltas; leave fold out"):
         fold(target, 0, batch(("a", 0, 3, 0, True)))
     assert rows(target) == []
 
@@ -172,9 +173,9 @@ def test_deltas_that_retract_are_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("values", "how", "message"),
     [
-        (TOTAL, {"other": "sum"}, "does not say how total is folded"),
-        (TOTAL, {"total": "mean"}, "is not a way to fold"),
-        (TOTAL, {"total": "sum", "x": "sum"}, "is not a value column; the values are total"),
+        (TOTAL, {"other": "sum"}, "has no entry for column total"),
+        (TOTAL, {"total": "mean"}, "is not a valid fold"),
+        (TOTAL, {"total": "sum", "x": "sum"}, "is not a value column; available: total"),
         ((Column("total", "text"),), {"total": "sum"}, "cannot be applied to text"),
         ((Column("total", "json"),), {"total": "max"}, "cannot be applied to json"),
         ((Column("total", "decimal(4,2)"),), {"total": "sum"}, "in SQLite, which would round it"),
@@ -182,7 +183,7 @@ def test_deltas_that_retract_are_refused(url: str) -> None:
 )
 def test_a_fold_that_cannot_be_is_refused(values: tuple[Column, ...], how: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        Target(database("sqlite:////nowhere/a.db"), "totals", KEY, values, fold=how)
+        PaneTable(database("sqlite:////nowhere/a.db"), "totals", KEY, values, fold=how)
 
 
 # ---- once
@@ -203,7 +204,7 @@ def test_batches_of_different_queries_do_not_hide_each_other(url: str) -> None:
 
 def test_two_targets_of_one_query_do_not_hide_each_other(url: str) -> None:
     target = made(url)
-    other = replace(target, table="others")
+    other = replace(target, name="others")
     other.prepare(create=True)
     assert fold(target, 0, batch(("a", 0, 5, 0, False)))
     assert fold(other, 0, batch(("a", 0, 6, 0, False)))
@@ -213,33 +214,33 @@ def test_two_targets_of_one_query_do_not_hide_each_other(url: str) -> None:
 def test_a_batch_older_than_the_last_is_refused_loudly(url: str) -> None:
     target = made(url)
     fold(target, 5, batch(("a", 0, 5, 0, False)))
-    with pytest.raises(StaleBatch, match="batch 4 of query comes after batch 5"):
+    with pytest.raises(StaleBatch, match="batch 4 of query is older than batch 5"):
         fold(target, 4, batch(("a", 0, 4, 0, False)))
     assert rows(target) == [("a", 5)]
 
 
 def test_what_failed_tasks_staged_is_neither_folded_nor_kept(server: Server) -> None:
     target = made(server.create_database("failed_tasks"))
-    with connected(target.url) as engine:
+    with temporary_engine(target.url) as engine:
         with engine.begin() as connection:
-            stage(connection, target, [batch(("lost", 0, 1, 0, False))], "query")
+            stage_panes(connection, target, [batch(("lost", 0, 1, 0, False))], "query")
         with engine.begin() as connection:
-            good = stage(connection, target, [batch(("a", 0, 1, 0, False))], "query")
+            good = stage_panes(connection, target, [batch(("a", 0, 1, 0, False))], "query")
         with engine.begin() as connection:
-            assert merge(connection, target, [good], "query", 0)
+            assert merge_panes(connection, target, [good], "query", 0)
     assert rows(target) == [("a", 1)]
     assert rows(target, f"SELECT attempt FROM {target.staging.name}") == []  # noqa: S608 - our own
 
 
 def test_staged_rows_that_a_crash_took_are_missed(server: Server) -> None:
     target = made(server.create_database("crashed"))
-    with connected(target.url) as engine:
+    with temporary_engine(target.url) as engine:
         with engine.begin() as connection:
-            staged = stage(connection, target, [batch(("a", 0, 1, 0, False))], "query")
+            staged = stage_panes(connection, target, [batch(("a", 0, 1, 0, False))], "query")
         with engine.begin() as connection:
-            discard(connection, target, "query")
+            discard_staged(connection, target, "query")
         with pytest.raises(StagedRowsLost, match="0 of 1 rows"), engine.begin() as connection:
-            merge(connection, target, [staged], "query", 0)
+            merge_panes(connection, target, [staged], "query", 0)
     assert rows(target, "SELECT batch FROM slackwater_upserts") == []
 
 
@@ -281,8 +282,8 @@ def test_two_queries_at_once_leave_one_row_for_each_key(url: str) -> None:
 
 FOLDER = """
 import sys
-from tests.spark.upserting import TOTAL, KEY, Target, batch, database, fold
-target = Target(database(sys.argv[1]), "totals", KEY, TOTAL, fold={"total": "sum"})
+from tests.spark.upserting import TOTAL, KEY, PaneTable, batch, database, fold
+target = PaneTable(database(sys.argv[1]), "totals", KEY, TOTAL, fold={"total": "sum"})
 print("ready", flush=True)
 for number in range(int(sys.argv[2]), 10**6):
     panes = [(f"key {key}", 0, 1, number, False) for key in range(300)]

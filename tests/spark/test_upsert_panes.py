@@ -14,8 +14,7 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
 from slackwater.spark.api.stream import Panes, stream
-from slackwater.sql.database import database
-from slackwater.sql.pane_tables import connected
+from slackwater.sql.database import database, temporary_engine
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Scenario, expected, write
@@ -51,7 +50,7 @@ def test_a_stream_that_takes_back(spark: SparkSession, url: str, tmp_path: Path)
 
 def test_a_stream_of_deltas(spark: SparkSession, url: str, tmp_path: Path) -> None:
     panes = streamed(spark, SUMS, tmp_path)
-    with pytest.raises(InvalidArgument, match="fold = None: is missing: discarding panes are deltas"):
+    with pytest.raises(InvalidArgument, match="fold = None: is required: discarding panes are deltas"):
         panes.upsert_to(url, "totals", create=True)
     run(panes, url, tmp_path, fold="sum")
     whole = replace(SUMS, options=replace(SUMS.options, mode="accumulating"))
@@ -67,7 +66,7 @@ def keyed(spark: SparkSession) -> Any:
 
 
 def rows_of(url: str, statement: str) -> list[Any]:
-    with connected(database(url)) as engine, engine.connect() as connection:
+    with temporary_engine(database(url)) as engine, engine.connect() as connection:
         return [tuple(row) for row in connection.exec_driver_sql(statement)]
 
 
@@ -78,7 +77,7 @@ def test_a_global_window_has_no_columns_also_where_it_is_kept(keyed: Any, url: s
         one.upsert_once(url, f"totals_{number}", create=True)
     assert rows_of(url, "SELECT key, total FROM totals_1 ORDER BY key") == [(0, 6), (1, 9)]
     assert rows_of(url, "SELECT count(*), sum(total) FROM totals_0") == [(6, 15)]
-    with connected(database(url)) as engine:
+    with temporary_engine(database(url)) as engine:
         for table in ("totals_0", "totals_1"):
             names = {column["name"] for column in sql.inspect(engine).get_columns(table)}
             assert not names & {"window_start", "window_end"}

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database
-from slackwater.sql.pane_tables import Column, TableDoesNotFit, Target, connected
+from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.pane_table import Column, PaneTable, TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
 from tests.spark.upserting import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
-    target = Target(database(url), "totals", KEY, TOTAL)
+    target = PaneTable(database(url), "totals", KEY, TOTAL)
     with pytest.raises(
         TableDoesNotFit, match=r"does not exist in .*pass create=True, or create it: CREATE TABLE"
     ) as told:
@@ -41,13 +41,13 @@ def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
 def test_every_column_that_does_not_fit_is_named(url: str) -> None:
     run_sql(url, "CREATE TABLE totals (name TEXT, window_start TEXT, total TEXT, reason TEXT NOT NULL)")
     with pytest.raises(TableDoesNotFit) as told:
-        Target(database(url), "totals", KEY, TOTAL).prepare(create=True)
+        PaneTable(database(url), "totals", KEY, TOTAL).prepare(create=True)
     message = str(told.value)
     for part in (
         "lacks window_end",
         "window_start is TEXT, needs",
         "total is TEXT, needs BIGINT",
-        "panes do not have: reason",
+        "has NOT NULL columns that panes do not fill: reason",
     ):
         assert part in message
 
@@ -64,7 +64,7 @@ def test_a_table_with_columns_of_its_own_keeps_them(url: str) -> None:
 def test_a_table_in_a_schema(server: Server) -> None:
     url = server.create_database("with_schema")
     run_sql(url, "CREATE SCHEMA shop")
-    target = Target(database(url), "shop.totals", KEY, TOTAL)
+    target = PaneTable(database(url), "shop.totals", KEY, TOTAL)
     target.prepare(create=True)
     fold(target, 0, batch(("a", 0, 5, 0, False)))
     assert rows(target, "SELECT name, total FROM shop.totals") == [("a", 5)]
@@ -72,7 +72,7 @@ def test_a_table_in_a_schema(server: Server) -> None:
 
 
 def test_many_may_prepare_the_table_at_once(url: str) -> None:
-    target = Target(database(url), "totals", KEY, TOTAL)
+    target = PaneTable(database(url), "totals", KEY, TOTAL)
     at_once(*[lambda: target.prepare(create=True)] * 6)
     assert rows(target) == []
 
@@ -109,8 +109,8 @@ def test_a_value_comes_back_as_it_went_in(url: str, kind: str, arrow: pa.DataTyp
         }
     )
     fold(target, 0, panes)
-    table = target.target
-    with connected(target.url) as engine, engine.connect() as connection:
+    table = target.table
+    with temporary_engine(target.url) as engine, engine.connect() as connection:
         found = dict(connection.execute(sql.select(table.c.name, table.c.total)).all())
     seen = found["set"]
     if kind == "timestamp" and seen.tzinfo is None:
@@ -125,7 +125,7 @@ def test_keys_of_every_plain_kind_are_found_again(url: str) -> None:
     for (kind, arrow, value), number in zip(VALUES, itertools.count()):
         if kind == "json":
             continue
-        target = Target(database(url), f"keyed_{number}", (Column("name", kind),), TOTAL, windows=False)
+        target = PaneTable(database(url), f"keyed_{number}", (Column("name", kind),), TOTAL, windows=False)
         target.prepare(create=True)
         for index in range(2):
             given = {
@@ -176,18 +176,18 @@ def test_a_huge_batch_goes_in_whole(url: str) -> None:
 )
 def test_a_table_name_that_is_not_plain_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="table = "):
-        Target(database("sqlite:////nowhere/a.db"), name, KEY, TOTAL)
+        PaneTable(database("sqlite:////nowhere/a.db"), name, KEY, TOTAL)
 
 
 @pytest.mark.parametrize("name", ['na"me', "na me", "name)", ""])
 def test_a_column_name_that_is_not_plain_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="column = "):
-        Target(database("sqlite:////nowhere/a.db"), "totals", (Column(name, "text"),), TOTAL)
+        PaneTable(database("sqlite:////nowhere/a.db"), "totals", (Column(name, "text"),), TOTAL)
 
 
 def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
     columns = (Column("select", "text"), Column("größe", "text"))
-    target = Target(
+    target = PaneTable(
         database(url), "table", columns, (Column("position", "long"), Column("order", "long")), windows=False
     )
     target.prepare(create=True)
@@ -216,13 +216,13 @@ def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
 )
 def test_no_error_shows_a_password(address: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Exception, match=r".") as told:
-        Target(database(address), "totals", KEY, TOTAL).prepare()
+        PaneTable(database(address), "totals", KEY, TOTAL).prepare()
     shown = "".join(repr(one) + str(one) for one in chained(told.value)) + caplog.text
     assert "s3cret" not in shown
 
 
 def test_no_representation_shows_a_password() -> None:
-    target = Target(database("postgresql://app:s3cret@db/shop?sslpassword=s3cret"), "totals", KEY, TOTAL)
+    target = PaneTable(database("postgresql://app:s3cret@db/shop?sslpassword=s3cret"), "totals", KEY, TOTAL)
     assert "s3cret" not in repr(target) + str(target)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sql
 
-from slackwater.sql.database import database
-from slackwater.sql.pane_merge import apply_batch
-from slackwater.sql.pane_tables import Column, Target, connected
+from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.pane_merge import merge_panes, stage_panes
+from slackwater.sql.pane_table import Column, PaneTable
 
 SECOND = 1_000_000
 Row = tuple[Any, ...]
@@ -22,8 +22,10 @@ KEY = (Column("name", "text"),)
 TOTAL = (Column("total", "long"),)
 
 
-def made(url: str, **options: Any) -> Target:
-    target = Target(database(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options)
+def made(url: str, **options: Any) -> PaneTable:
+    target = PaneTable(
+        database(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options
+    )
     target.prepare(create=True)
     return target
 
@@ -43,23 +45,24 @@ def batch(*panes: Pane) -> pa.RecordBatch:
     )
 
 
-def fold(target: Target, number: int | None, *batches: pa.RecordBatch, identity: str = "query") -> bool:
-    with connected(target.url) as engine, engine.begin() as connection:
-        return apply_batch(connection, target, batches, identity, number)
+def fold(target: PaneTable, number: int | None, *batches: pa.RecordBatch, identity: str = "query") -> bool:
+    with temporary_engine(target.url) as engine, engine.begin() as connection:
+        staged = stage_panes(connection, target, batches, identity)
+        return merge_panes(connection, target, [staged], identity, number)
 
 
-def rows(target: Target, statement: str = "SELECT name, total FROM totals") -> list[Row]:
-    with connected(target.url) as engine, engine.connect() as connection:
+def rows(target: PaneTable, statement: str = "SELECT name, total FROM totals") -> list[Row]:
+    with temporary_engine(target.url) as engine, engine.connect() as connection:
         return sorted((tuple(row) for row in connection.exec_driver_sql(statement)), key=repr)
 
 
-def columns_of(target: Target) -> list[Any]:
-    with connected(target.url) as engine:
+def columns_of(target: PaneTable) -> list[Any]:
+    with temporary_engine(target.url) as engine:
         return sql.inspect(engine).get_columns("totals")
 
 
 def run_sql(url: str, statement: str) -> None:
-    with connected(database(url)) as engine, engine.begin() as connection:
+    with temporary_engine(database(url)) as engine, engine.begin() as connection:
         connection.exec_driver_sql(statement)
 
 

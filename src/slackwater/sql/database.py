@@ -1,27 +1,34 @@
-"""Addresses of databases, and engines for them: SQLite in a file, PostgreSQL on a server.
+"""Database addresses and engines: SQLite in a file, PostgreSQL on a server.
 
-Whoever keeps something in a database needs the same few decisions: which addresses are accepted, how one
-is shown without its password, and when a transaction begins. They are made here, once.
+One place decides which addresses are accepted, how an address is shown without its password, and when a
+transaction begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
 
 from slackwater.errors import InvalidArgument
 
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 READ_ONLY: Final = "slackwater_read_only"
-"""An execution option: transactions of this engine read only, so SQLite need not keep writers out."""
+"""Execution option of an engine whose transactions only read, so that SQLite need not lock out writers."""
 
 
 def database(url: str | URL) -> URL:
-    """The address of a database that can be written to, with the driver that is used.
+    """Parse the address of a writable database and set the driver.
+
+    Raises:
+        InvalidArgument: the address cannot be parsed, is neither PostgreSQL nor SQLite, or names a SQLite
+            database in memory.
 
     >>> database("postgresql://app:secret@db.example/shop")
     postgresql+psycopg://app:***@db.example/shop
@@ -35,21 +42,21 @@ SQLite; write it like postgresql://user:password@host/database or sqlite:////fol
         parsed = make_url(url)
         backend = parsed.get_backend_name()
     except (ArgumentError, ValueError):
-        # what cannot be read may still hold a password
-        raise InvalidArgument("url", "…", "cannot be read", fix=fix) from None
+        # an address that cannot be parsed may still contain a password, so it is not shown
+        raise InvalidArgument("url", "…", "cannot be parsed", fix=fix) from None
     if backend not in DRIVERS:
         raise InvalidArgument("url", shown(parsed), "is neither PostgreSQL nor SQLite", fix=fix)
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            reason = "is a database in memory, which ends with its process"
+            reason = "is an in-memory database, which is lost when the process ends"
             raise InvalidArgument("url", shown(parsed), reason, fix="name a file: sqlite:////folder/file.db")
-        # batches are committed in a process with a folder of its own
+        # commits may run in a process with another working directory
         parsed = parsed.set(database=str(Path(parsed.database).absolute()))
     return parsed.set(drivername=DRIVERS[backend])
 
 
 def shown(url: URL) -> str:
-    """The address as it may be shown: without password and options, which may hold one.
+    """Format an address for messages: without the password, and without options, which may contain one.
 
     >>> shown(make_url("postgresql://app:secret@db.example:5432/shop?password=secret"))
     'postgresql://app@db.example:5432/shop'
@@ -58,7 +65,7 @@ def shown(url: URL) -> str:
 
 
 def engine_of(url: URL, **options: Any) -> Engine:
-    """An engine that never shows a parameter, and whose transactions begin when they say so.
+    """Create an engine that never logs parameters and begins transactions explicitly.
 
     >>> engine_of(database("sqlite:////dev/null")).hide_parameters
     True
@@ -69,15 +76,32 @@ def engine_of(url: URL, **options: Any) -> Engine:
     try:
         engine = sql.create_engine(url, hide_parameters=True, **options)
     except ModuleNotFoundError as missing:
-        reason = f"needs {missing.name}, which is not installed"
+        reason = f"needs the package {missing.name}, which is not installed"
         raise InvalidArgument("url", shown(url), reason, fix='install "slackwater[postgres]"') from None
     if embedded:
-        # the driver would begin only at the first write, after what was read could have changed
+        # pysqlite would begin only at the first write, when the rows read before may have changed
         sql.event.listen(
             engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None)
         )
         sql.event.listen(engine, "begin", _begin)
     return engine
+
+
+@contextmanager
+def temporary_engine(url: URL, *, read_only: bool = False) -> Iterator[Engine]:
+    """Provide an engine without a pool for one piece of work; its connections end with the block.
+
+    >>> with temporary_engine(database("sqlite:////dev/null")) as engine:
+    ...     engine.hide_parameters
+    True
+    """
+    # a merge matches rows whose whole key is null without naming the source's columns, which the linter
+    # would report as a missing join condition
+    engine = engine_of(url, poolclass=NullPool, enable_from_linting=False)
+    try:
+        yield engine.execution_options(**{READ_ONLY: read_only})
+    finally:
+        engine.dispose()
 
 
 def _begin(connection: Connection) -> None:

@@ -1,20 +1,18 @@
-"""A table that always shows the current truth: panes folded into PostgreSQL or SQLite, exactly once.
+"""Upserts: panes merged into a table of PostgreSQL or SQLite that shows the current results, exactly once.
 
-A Python data sink of Spark, because a sink is told the number of the batch it commits, in every kind of
-session, and a batch that is given again has the same number. Into PostgreSQL every task loads its rows by
-itself, and the commit on the driver folds them all in one transaction, so readers see whole batches only;
-into SQLite, which is a file beside the driver, the rows travel with the commit.
+The upsert is a Python data sink, because Spark passes a sink the number of the batch it commits, in every
+kind of session, and a replayed batch has the same number. Into PostgreSQL every task loads its rows itself,
+and the commit on the driver merges them in one transaction, so readers see whole batches only. A SQLite file
+is local to the driver, so the rows travel there with the commit messages.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -31,14 +29,22 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database, shown
-from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION, Staged, apply_batch, discard, merge, stage
-from slackwater.sql.pane_tables import WINDOW_COLUMNS, Column, Fold, Target, connected
+from slackwater.sql.database import database, shown, temporary_engine
+from slackwater.sql.pane_merge import (
+    PANE_INDEX,
+    RETRACTION,
+    StagedPanes,
+    discard_staged,
+    merge_panes,
+    stage_panes,
+)
+from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, Fold, PaneTable
+from slackwater.sql.staging_table import deserialize_batches, is_embedded, serialize_batches
 
 _log = logging.getLogger(__name__)
 
 Folding = Fold | Mapping[str, Fold]
-"""How deltas are folded: one way for all values, or one for each of them by name."""
+"""How deltas are folded: one fold for all values, or one for each value by name."""
 
 Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
 
@@ -74,26 +80,39 @@ def upsert_to(
     create: bool = False,
     identity: str | None = None,
 ) -> DataStreamWriter:
-    """A writer that folds a stream of panes into a table; give it a checkpoint and start it.
+    """Build a stream writer that merges panes into a table; set a checkpoint location and start it.
 
     The table has one row for each key and window (``window_start``, ``window_end``), or for each key with
     ``windows=False``, as fits a global window: the last result that was not retracted. A retraction without a
-    replacement, as of a session that grew into a longer one, removes its row. Rows of kind ``late`` and
-    ``invalid`` are not results and are left out. Nested values are kept as JSON.
+    replacement, as when a session grows into a longer one, deletes its row. Rows of kind ``late`` and
+    ``invalid`` are not results and are skipped. Nested values are stored as JSON.
 
-    Discarding panes are deltas: they need ``fold``, which says how each value is folded into the one that
-    stands, ``"sum"``, ``"min"`` or ``"max"``, for all or by name (``{"bids": "sum", "best": "max"}``; a count
-    is folded by ``"sum"``). A mean or a list of deltas cannot be folded: use accumulating panes for those.
-    Sessions that merge leave the deltas of their old windows behind; use retracting panes.
+    Every batch is merged once, however often Spark replays it: its number is recorded in the table
+    ``slackwater_upserts`` in the same transaction. The target table is checked, or created, by this call, so
+    the database must be reachable from this process as well as from Spark.
 
-    A batch is folded once, however often Spark gives it again: its number is noted in the table
-    ``slackwater_upserts``, in the same transaction, under the id of the query, or under ``identity`` if one
-    is given. With ``create=True`` a missing table is created, with a unique index over key and window; a
-    table that does not fit is refused here, with its wrong columns named. So the database must be
-    reachable from this process, and not only from Spark.
+    Args:
+        frame: a streaming DataFrame with the schema of panes, in which the panes of one key and window are in
+            order, as they are unless the DataFrame was shuffled.
+        url: the database, as ``postgresql://user:password@host/database`` or ``sqlite:////folder/file.db``.
+        table: the table, as ``table`` or ``schema.table``.
+        key: the key columns of the panes.
+        windows: keep one row for each key and window instead of one for each key.
+        mode: the accumulation mode of the panes, if it is known, to check ``fold`` against it.
+        fold: how deltas are combined with the current value: ``"sum"``, ``"min"`` or ``"max"``, for all
+            values or by name (``{"bids": "sum", "best": "max"}``; a count is folded by ``"sum"``). Required
+            for discarding panes, which are deltas, and not allowed for others. A mean or a list of deltas
+            cannot be folded: use accumulating panes for those. Sessions that merge leave the deltas of their
+            old windows behind: use retracting panes.
+        create: create the table if it does not exist, with a unique index over key and window.
+        identity: the name under which applied batches are recorded; by default the id of the query.
 
-    ``frame`` has the schema of panes, and the panes of one key and window come in order, as they do unless
-    somebody shuffles them.
+    Returns:
+        A writer with the sink and the output mode set.
+
+    Raises:
+        InvalidArgument: an argument is invalid, or the columns of the panes cannot be stored.
+        TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.progress.generator import lag
@@ -110,11 +129,11 @@ def upsert_to(
     ...     query.stop()
     """
     if not frame.isStreaming:
-        raise InvalidArgument("frame", "a batch DataFrame", "does not stream", fix="call upsert_once")
+        raise InvalidArgument("frame", "a batch DataFrame", "is not streaming", fix="call upsert_once")
     target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold)
     target.prepare(create=create)
     name = _register(frame.sparkSession, target, identity)
-    return _flat(frame, target).writeStream.format(name).outputMode("append")
+    return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
 
 
 def upsert_once(
@@ -129,17 +148,31 @@ def upsert_once(
     create: bool = False,
     identity: str | None = None,
 ) -> None:
-    """Folds the panes of a batch DataFrame into a table, in one transaction; options as in `upsert_to`.
+    """Merge the panes of a batch DataFrame into a table, in one transaction.
 
-    Whole results may be folded again without harm. Deltas may not: they need an ``identity``, such as the
-    date they are of, under which they are folded once however often the job is run.
+    Full results can be merged again without harm. Deltas cannot: they need an ``identity``, such as the date
+    that they cover, under which they are merged once, however often the job runs.
+
+    Args:
+        frame: a batch DataFrame with the schema of panes.
+        url: the database, as in `upsert_to`.
+        table: the table, as in `upsert_to`.
+        key: the key columns of the panes.
+        windows: keep one row for each key and window instead of one for each key.
+        mode: the accumulation mode of the panes, if it is known.
+        fold: how deltas are combined with the current value, as in `upsert_to`.
+        create: create the table if it does not exist.
+        identity: the name under which the batch is recorded; required with ``fold``.
+
+    Raises:
+        InvalidArgument: an argument is invalid, or the columns of the panes cannot be stored.
+        TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.sql.database import database
-    >>> from slackwater.sql.pane_tables import connected
+    >>> from slackwater.sql.database import database, temporary_engine
     >>> from slackwater.windows import fixed, sum
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rows = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30L as price")
@@ -148,24 +181,24 @@ def upsert_once(
     >>> with TemporaryDirectory() as folder:
     ...     url = f"sqlite:///{folder}/bids.db"
     ...     upsert_once(panes, url, "totals", key=["auction"], create=True)
-    ...     with connected(database(url)) as engine, engine.connect() as connection:
+    ...     with temporary_engine(database(url)) as engine, engine.connect() as connection:
     ...         connection.exec_driver_sql("SELECT auction, window_start, total FROM totals").all()
     [(7, '2024-01-01 00:00:00.000000', 30)]
     """
     if frame.isStreaming:
-        raise InvalidArgument("frame", "a streaming DataFrame", "does not end", fix="call upsert_to")
+        raise InvalidArgument("frame", "a streaming DataFrame", "has no end", fix="call upsert_to")
     if fold and identity is None:
         raise InvalidArgument(
-            "identity", None, "is missing: deltas folded twice are counted twice",
-            fix='name what is folded, as identity="2024-01-01"',
+            "identity", None, "is required with fold: deltas that are merged twice are counted twice",
+            fix='name the batch, as identity="2024-01-01"',
         )  # fmt: skip
     target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold)
     target.prepare(create=create)
     name = _register(frame.sparkSession, target, identity)
-    _flat(frame, target).write.format(name).mode("append").save()
+    _staging_rows(frame, target).write.format(name).mode("append").save()
 
 
-# ---- what the frame says
+# ---- the target table of a frame
 
 
 def _target(
@@ -177,20 +210,20 @@ def _target(
     windows: bool,
     mode: Mode | None,
     fold: Folding | None,
-) -> Target:
+) -> PaneTable:
     fields = {field.name: field.dataType for field in frame.schema.fields}
     for name in ("window", "pane") if windows else ("pane",):
         if not isinstance(fields.get(name), types.StructType):
-            fix = "give the DataFrame that panes.to_df() returns"
-            raise InvalidArgument("frame", list(fields), f"has no column {name!r} as panes have", fix=fix)
+            fix = "pass the DataFrame that panes.to_df() returns"
+            raise InvalidArgument("frame", list(fields), f"has no struct column {name!r}", fix=fix)
     if isinstance(key, str):
-        raise InvalidArgument("key", key, "is one text", fix=f'write key=["{key}"]')
+        raise InvalidArgument("key", key, "is a string, not a list", fix=f'write key=["{key}"]')
     for name in key:
         if name not in fields or name in ("window", "pane"):
             known = ", ".join(other for other in fields if other not in ("window", "pane"))
-            raise InvalidArgument("key", name, "is not a column of the panes", fix=f"they have {known}")
+            raise InvalidArgument("key", name, "column not found in the panes", fix=f"available: {known}")
     values = [name for name in fields if name not in (*key, "window", "pane")]
-    return Target(
+    return PaneTable(
         database(url),
         table,
         tuple(_column(name, fields[name]) for name in key),
@@ -203,13 +236,13 @@ def _target(
 def _folds(values: Sequence[str], mode: Mode | None, fold: Folding | None) -> dict[str, Fold]:
     if mode == "discarding" and not fold:
         raise InvalidArgument(
-            "fold", fold, "is missing: discarding panes are deltas, and the last one is not the truth",
-            fix='write fold="sum", or one for each value, as {"bids": "sum", "best": "max"}; or use '
+            "fold", fold, "is required: discarding panes are deltas, so the last one is not the result",
+            fix='write fold="sum", or one fold for each value, as {"bids": "sum", "best": "max"}; or use '
             ".accumulating()",
         )  # fmt: skip
     if mode not in ("discarding", None) and fold:
         raise InvalidArgument(
-            "fold", fold, f"would count elements again: {mode} panes hold everything so far",
+            "fold", fold, f"would count elements twice: {mode} panes contain the full result",
             fix="leave fold out, or use .discarding()",
         )  # fmt: skip
     if fold is None:
@@ -225,18 +258,18 @@ def _column(name: str, type_: types.DataType) -> Column:
         raise InvalidArgument(
             "column",
             name,
-            f"is of type {type_.simpleString()}, which no table keeps",
+            f"has type {type_.simpleString()}, which cannot be stored in a table",
             fix="cast it before the upsert",
         )
     return Column(name, kind)
 
 
-def _flat(frame: DataFrame, target: Target) -> DataFrame:
-    """The results as the rows that are staged."""
+def _staging_rows(frame: DataFrame, target: PaneTable) -> DataFrame:
+    """Select the results, shaped as the rows that are staged."""
 
-    def plain(one: Column) -> Expression:
-        name = f"`{one.name}`"
-        return (sql.to_json(name) if one.family == "json" else sql.col(name)).alias(one.name)
+    def scalar(column: Column) -> Expression:
+        name = f"`{column.name}`"
+        return (sql.to_json(name) if column.family == "json" else sql.col(name)).alias(column.name)
 
     windows = [
         sql.col(f"window.{bound}").alias(name)
@@ -244,9 +277,9 @@ def _flat(frame: DataFrame, target: Target) -> DataFrame:
         if target.windows
     ]
     return frame.where(sql.col("pane.kind") == _RESULT).select(
-        *(plain(one) for one in target.key),
+        *(scalar(column) for column in target.key),
         *windows,
-        *(plain(one) for one in target.values),
+        *(scalar(column) for column in target.values),
         sql.col("pane.index").cast("long").alias(PANE_INDEX),
         sql.col("pane.retraction").alias(RETRACTION),
     )
@@ -256,55 +289,38 @@ def _flat(frame: DataFrame, target: Target) -> DataFrame:
 
 
 @dataclass
-class _Written(WriterCommitMessage):
-    """What a task tells the commit: under which identity it wrote, and where its rows are."""
+class _TaskMessage(WriterCommitMessage):
+    """What a task sends to the commit: what it staged, or in SQLite the rows themselves."""
 
     identity: str
-    staged: Staged | None
+    staged: StagedPanes | None
     payload: bytes | None
 
 
-def _write(target: Target, batches: Iterator[pa.RecordBatch], identity: str) -> _Written:
-    if target.url.get_backend_name() == "sqlite":
-        return _Written(identity, None, _packed(batches))
-    with connected(target.url) as engine, engine.begin() as connection:
-        return _Written(identity, stage(connection, target, batches, identity), None)
+def _write(target: PaneTable, batches: Iterator[pa.RecordBatch], identity: str) -> _TaskMessage:
+    if is_embedded(target.url):
+        return _TaskMessage(identity, None, serialize_batches(batches))
+    with temporary_engine(target.url) as engine, engine.begin() as connection:
+        return _TaskMessage(identity, stage_panes(connection, target, batches, identity), None)
 
 
-def _commit(target: Target, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-    written = [message for message in messages if isinstance(message, _Written)]
+def _commit(target: PaneTable, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+    written = [message for message in messages if isinstance(message, _TaskMessage)]
     if not written:
         return
     identity = written[0].identity
-    with connected(target.url) as engine, engine.begin() as connection:
-        if target.url.get_backend_name() == "sqlite":
-            rows = (rows for message in written if message.payload for rows in _unpacked(message.payload))
-            fresh = apply_batch(connection, target, rows, identity, batch)
-        else:
-            staged = [message.staged for message in written if message.staged]
-            fresh = merge(connection, target, staged, identity, batch)
+    with temporary_engine(target.url) as engine, engine.begin() as connection:
+        staged = [message.staged for message in written if message.staged]
+        if is_embedded(target.url):
+            rows = (batch for message in written for batch in deserialize_batches(message.payload))
+            staged = [stage_panes(connection, target, rows, identity)]
+        fresh = merge_panes(connection, target, staged, identity, batch)
     if not fresh:
-        _log.info("batch %s of %s was folded into %s before", batch, identity, target.table)
-
-
-def _packed(batches: Iterator[pa.RecordBatch]) -> bytes | None:
-    first = next(batches, None)
-    if first is None:
-        return None
-    output = io.BytesIO()
-    with pa.ipc.new_stream(output, first.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        for batch in chain([first], batches):
-            stream.write_batch(batch)
-    return output.getvalue()
-
-
-def _unpacked(payload: bytes) -> Iterator[pa.RecordBatch]:
-    with pa.ipc.open_stream(payload) as stream:
-        yield from stream
+        _log.info("batch %s of %s was already merged into %s; skipped", batch, identity, target.name)
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, target: Target, identity: str | None) -> None:
+    def __init__(self, target: PaneTable, identity: str | None) -> None:
         self._target = target
         self._identity = identity
 
@@ -315,11 +331,11 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         _commit(self._target, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What was staged changes nothing, and goes with the next batch."""
+        """Do nothing: the next merge of this query deletes the staged rows."""
 
 
 class _BatchWriter(DataSourceArrowWriter):
-    def __init__(self, target: Target, identity: str | None) -> None:
+    def __init__(self, target: PaneTable, identity: str | None) -> None:
         self._target = target
         self._number = None if identity is None else 0
         self._identity = identity or f"batch {uuid.uuid4().hex}"
@@ -331,10 +347,10 @@ class _BatchWriter(DataSourceArrowWriter):
         _commit(self._target, messages, self._number)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """No later batch has this identity, so what was staged is removed at once."""
-        if self._target.url.get_backend_name() != "sqlite":
-            with connected(self._target.url) as engine, engine.begin() as connection:
-                discard(connection, self._target, self._identity)
+        """Delete the staged rows: no later batch has this identity."""
+        if not is_embedded(self._target.url):
+            with temporary_engine(self._target.url) as engine, engine.begin() as connection:
+                discard_staged(connection, self._target, self._identity)
 
 
 def _query() -> str:
@@ -342,16 +358,16 @@ def _query() -> str:
     query = task.getLocalProperty("sql.streaming.queryId") if task else None
     if query is None:
         raise InvalidArgument(
-            "identity", None, "cannot be found: Spark does not say which query this task belongs to",
-            fix="pass identity= with a name that no other query has",
+            "identity", None, "is required: Spark did not report the query that this task belongs to",
+            fix="pass identity= with a name that no other query uses",
         )  # fmt: skip
     return query
 
 
-def _register(spark: SparkSession, target: Target, identity: str | None) -> str:
-    """Makes the sink known to the session; the address travels inside the class, where no plan shows it."""
-    told = repr((shown(target.url), target, identity)).encode()
-    registered = f"slackwater_upsert_{hashlib.sha256(told).hexdigest()[:16]}"
+def _register(spark: SparkSession, target: PaneTable, identity: str | None) -> str:
+    """Register the sink; its address travels inside the class, so that no query plan shows the password."""
+    described = repr((shown(target.url), target, identity)).encode()
+    registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
 
     class Upsert(DataSource):
         @classmethod
