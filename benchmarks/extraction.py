@@ -27,9 +27,10 @@ from slackwater.ingest import WHOLE, WorkUnit, parse_job
 from slackwater.ingest.extraction import Extraction
 from slackwater.ingest.sources.adbc_source import Part, Reading, read_database
 from slackwater.ingest.sources.jdbc_source import jdbc_reading, read_jdbc
-from slackwater.ingest.sources.queries import address_of, range_of_table
+from slackwater.ingest.sources.queries import range_of_table
 from slackwater.ingest.targets.replacement import Written
 from slackwater.spark.session import session
+from slackwater.sql.adbc import adbc_address
 from slackwater.sql.database import database
 from slackwater.time import SECOND, instant
 from tests.spark.postgres import PASSWORD, Server, running_server
@@ -57,7 +58,7 @@ def _by_adbc(spark: SparkSession, url: str, count: int) -> DataFrame:
         Part(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
         for low, high in pairwise(cuts)
     )
-    address = address_of(database(url))
+    address = adbc_address(database(url))
     return read_database(spark, Reading(address, "postgresql", "UTC", "UTC", "sold", parts)).frame
 
 

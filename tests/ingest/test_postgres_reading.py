@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.adbc_source import Part, Reading, connected, read_database
+from slackwater.ingest.sources.adbc_source import Part, Reading, read_database
 from slackwater.ingest.sources.queries import Parameter, Statement, bind, range_of_table, time_value
+from slackwater.sql.adbc import adbc_connection
 from slackwater.time import DAY, HOUR, instant
 from tests.spark.postgres import Server
 
@@ -56,7 +57,7 @@ def streamed(url: str, statement: Statement, place: str = "UTC") -> pa.Table:
 
 
 def bound(url: str, statement: Statement) -> pa.Table:
-    with connected(url, "postgresql") as connection, connection.cursor() as cursor:
+    with adbc_connection(url, "postgresql") as connection, connection.cursor() as cursor:
         cursor.execute(statement.text("postgresql"), list(statement.parameters) or None)
         return cursor.fetch_arrow_table()
 

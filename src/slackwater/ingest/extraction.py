@@ -31,7 +31,6 @@ from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems, jdbc_re
 from slackwater.ingest.sources.queries import (
     Parameter,
     Statement,
-    address_of,
     bind,
     posix_zone,
     range_of_table,
@@ -46,6 +45,7 @@ from slackwater.ingest.targets.schema_drift import column
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
+from slackwater.sql.adbc import adbc_address
 from slackwater.sql.database import database
 from slackwater.streams.log.catalog import scope_and_name
 
@@ -156,7 +156,7 @@ class Extraction:
             return Rows.of(read_jdbc(self._spark, jdbc_reading(self._job, work, low)))
         url = database(settings.source_url.get_secret_value())
         check_file(url)
-        address, backend = address_of(url), url.get_backend_name()
+        address, backend = adbc_address(url), url.get_backend_name()
         if backend == "sqlite" and settings.source_query is None and settings.time_column is not None:
             check_times(address, str(settings.source_table), settings.time_column)
         count = settings.source_partitions
@@ -232,7 +232,7 @@ class Extraction:
             return DirectoryTarget(folder, str(settings.target_type), **shared)
         assert settings.target_url is not None  # noqa: S101 - it was checked
         url = database(settings.target_url.get_secret_value())
-        address, backend = address_of(url), url.get_backend_name()
+        address, backend = adbc_address(url), url.get_backend_name()
         key = settings.target_key if settings.target_mode == "merge" else ()
         return TableTarget(address, backend, str(settings.target_table), key=key, **shared)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from slackwater.ingest.sources.arrow_types import INSTANTS
-from slackwater.ingest.sources.database_types import taken
+from slackwater.ingest.targets.column_types import taken
 from slackwater.ingest.targets.schema_drift import SchemaDrift, fit, holds
 
 DECIMAL = pa.decimal128(9, 2)

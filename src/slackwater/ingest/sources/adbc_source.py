@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +33,12 @@ from slackwater.ingest.sources.arrow_types import (
     within,
 )
 from slackwater.ingest.sources.extracted_rows import Parts, Rows
-from slackwater.ingest.sources.queries import Statement, quoted, quoted_part, setting
+from slackwater.ingest.sources.queries import Statement, setting
 from slackwater.ingest.sources.sqlite_types import found_types, typed
+from slackwater.sql.adbc import adbc_connection
 from slackwater.sql.database import shown
+from slackwater.sql.identifiers import quote_identifier, quote_table
 
-_WAITING: Final = "PRAGMA busy_timeout = 60000"
-"""SQLite fails at once where another process writes, unless it is told how long to wait."""
 _COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
 """What PostgreSQL streams by COPY comes in batches so large that handling each costs little."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -75,7 +74,7 @@ class Reading:
 
     def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as ``schema`` says."""
-        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
             if self.backend == "sqlite":
                 ahead = self._ask_sqlite(cursor, part.statement, schema)
             else:
@@ -101,7 +100,7 @@ class Reading:
 
     def schema(self) -> pa.Schema:
         """The columns of what is read; SQLite has to be looked through for them."""
-        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
             found = self._in_sqlite(cursor) if self.backend == "sqlite" else self._in_postgresql(cursor)
         at = self.time_column
         if at is not None:
@@ -133,7 +132,7 @@ class Reading:
         self._set(cursor)
         statement = self.parts[0].statement
         if self.table is not None:  # all of it: a time column that is not there is told by us
-            statement = Statement((f"SELECT * FROM {quoted(self.table)}",))  # noqa: S608 - a quoted name
+            statement = Statement((f"SELECT * FROM {quote_table(self.table)}",))  # noqa: S608 - a quoted name
         text = f"SELECT * FROM ({statement.text(self.backend)}\n) AS sample LIMIT 0"  # noqa: S608 - the job's own query
         cursor.execute(text, list(statement.parameters) or None)
         schema = cursor.fetch_arrow_table().schema
@@ -219,27 +218,6 @@ def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-@contextmanager
-def connected(address: str, backend: str) -> Iterator[Any]:
-    """A connection by ADBC; what is not committed is undone.
-
-    >>> with connected(":memory:", "sqlite") as connection, connection.cursor() as cursor:
-    ...     _ = cursor.execute("SELECT ?", [7])
-    ...     cursor.fetchall()
-    [(7,)]
-    """
-    if backend == "sqlite":
-        from adbc_driver_sqlite import dbapi
-    else:
-        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped, no-redef]
-    with dbapi.connect(address) as connection:
-        if backend == "sqlite":
-            with connection.cursor() as cursor:
-                cursor.execute(_WAITING)
-                cursor.fetchall()
-        yield connection
-
-
 def read_database(spark: SparkSession, reading: Reading) -> Rows:
     """The rows of what ``reading`` says; the columns are looked up now, the rows when a task runs.
 
@@ -295,13 +273,13 @@ read it by ms.source.query, with datetime(at, 'unixepoch') AS at
 
 def _extremes(address: str, table: str, column: str) -> list[tuple[str, str]]:
     """The type and the text of the smallest value of a column and of the largest; none if it is not there."""
-    name, place = quoted_part(column), quoted(table)
+    name, place = quote_identifier(column), quote_table(table)
     shown = "SELECT typeof(value), CASE typeof(value) WHEN 'text' THEN value ELSE '' END"
     asked = [
         f"{shown} FROM (SELECT {choose}({name}) AS value FROM {place})"  # noqa: S608 - quoted names
         for choose in ("min", "max")
     ]
-    with connected(address, "sqlite") as connection, connection.cursor() as cursor:
+    with adbc_connection(address, "sqlite") as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608 - a quoted name
         if column not in cursor.fetch_arrow_table().column_names:
             return []  # SQLite would take its name for a text

@@ -1,7 +1,7 @@
 """Queries with bound parameters: what a unit asks a database, and nothing of it pasted into the text.
 
 ``{{name}}`` in a query becomes a parameter of the statement, so that no value can change what it says. The
-two databases write parameters, quote names and compare times differently; that is decided here, once.
+two databases write parameters and compare times differently; that is decided here, once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Final
-from urllib.parse import quote, urlencode
-
-from sqlalchemy.engine import URL
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import change_near, local_of
+from slackwater.sql.identifiers import quote_identifier, quote_table
 from slackwater.time import DAY, to_datetime
 
 Parameter = str | datetime
@@ -92,27 +90,6 @@ def setting(number: int) -> str:
     'slackwater.p1'
     """
     return f"slackwater.p{number}"
-
-
-def quoted(name: str) -> str:
-    """A name as both databases quote it; of two parts, each for itself.
-
-    >>> quoted("sales.orders")
-    '"sales"."orders"'
-    """
-    return ".".join(quoted_part(part) for part in name.split("."))
-
-
-def quoted_part(name: str) -> str:
-    """One name, such as that of a column, which may have a dot in it.
-
-    >>> quoted_part('a"b')
-    '"a""b"'
-    """
-    if not name or "\0" in name:
-        raise InvalidArgument("name", name, "is empty or has a zero in it", fix="name the column otherwise")
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
 
 
 def place_holder(number: int, backend: str) -> str:
@@ -197,33 +174,14 @@ def range_of_table(table: str, time_column: str | None, low: int, high: int, bac
     >>> range_of_table("t", "at", 0, 10, "sqlite").parameters
     ('1969-12-31', '1970-01-03')
     """
-    text = f"SELECT * FROM {quoted(table)}"  # noqa: S608 - a quoted name
+    text = f"SELECT * FROM {quote_table(table)}"  # noqa: S608 - a quoted name
     if time_column is None:
         return Statement((text,))
     bounds: tuple[Parameter, Parameter] = (to_datetime(low), to_datetime(high))
     if backend == "sqlite":
         bounds = (f"{to_datetime(low - DAY):%Y-%m-%d}", f"{to_datetime(high + 2 * DAY):%Y-%m-%d}")
-    at = quoted_part(time_column)
+    at = quote_identifier(time_column)
     return Statement((f"{text} WHERE {at} >= ", f" AND {at} < ", ""), bounds)
-
-
-def address_of(url: URL) -> str:
-    """The address as a driver of ADBC takes it, with its password.
-
-    >>> from slackwater.sql.database import database
-    >>> address_of(database("postgresql://app:secret@db.example/shop"))
-    'postgresql://app:secret@db.example/shop'
-    """
-    if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    # PostgreSQL's own library takes neither a space nor a plus for one
-    account = ":".join(quote(part, safe="") for part in (url.username, url.password) if part is not None)
-    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
-    place = f"{account}@{host}" if account else host
-    port = "" if url.port is None else f":{url.port}"
-    options = [(name, value) for name, values in url.normalized_query.items() for value in values]
-    query = f"?{urlencode(options, quote_via=quote)}" if options else ""
-    return f"postgresql://{place}{port}/{quote(url.database or '', safe='')}{query}"
 
 
 def zone_name(place: tzinfo) -> str:

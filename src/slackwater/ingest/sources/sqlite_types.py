@@ -13,7 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.queries import Statement, quoted_part
+from slackwater.ingest.sources.queries import Statement
+from slackwater.sql.identifiers import quote_identifier
 
 _KINDS: Final = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
 """What a value can be; where a column has several, the last of them holds all."""
@@ -49,8 +50,8 @@ def found_types(
 ) -> dict[str, pa.DataType]:
     """The columns of what statements give, with types that hold all of it; null if nothing says any.
 
-    >>> from slackwater.ingest.sources.adbc_source import connected
-    >>> with connected(":memory:", "sqlite") as connection, connection.cursor() as cursor:
+    >>> from slackwater.sql.adbc import adbc_connection
+    >>> with adbc_connection(":memory:", "sqlite") as connection, connection.cursor() as cursor:
     ...     found_types(cursor, [Statement(("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL",))], {})
     {'a': DataType(string), 'b': DataType(null)}
     """
@@ -67,7 +68,9 @@ def found_types(
 def _look(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping[str, set[str]]) -> None:
     tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
     tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
-    asked = ", ".join(f"MAX({test.format(quoted_part(name))})" for name in names for test in tests.values())
+    asked = ", ".join(
+        f"MAX({test.format(quote_identifier(name))})" for name in names for test in tests.values()
+    )
     cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
     (answers,) = cursor.fetchall()
     for place, answer in enumerate(answers):
@@ -95,8 +98,8 @@ def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> str:
     >>> typed(Statement(("SELECT a FROM t",)), {"a": pa.float64()})
     'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t\n) AS given'
     """
-    first = ", ".join(f"{_FIRST[kind]} AS {quoted_part(name)}" for name, kind in columns.items())
-    rows = ", ".join(_as(quoted_part(name), kind) for name, kind in columns.items())
+    first = ", ".join(f"{_FIRST[kind]} AS {quote_identifier(name)}" for name, kind in columns.items())
+    rows = ", ".join(_as(quote_identifier(name), kind) for name, kind in columns.items())
     given = statement.text("sqlite")
     return f"SELECT {first} UNION ALL SELECT {rows} FROM ({given}\n) AS given"  # noqa: S608 - the job's own query
 

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.sources.queries import quoted_part
 from slackwater.ingest.targets.replacement import Approve, Slice, Written, marks_of, ship
 from slackwater.ingest.targets.schema_drift import Columns, fit
 from slackwater.ingest.targets.staging import Aside, write_parquet
+from slackwater.sql.identifiers import quote_identifier
 from slackwater.time import format_instant
 
 _ASIDE: Final = "_slackwater"
@@ -98,11 +98,13 @@ class DeltaTarget:
 
     def _predicate(self, where: Slice) -> str:
         conditions = [
-            f"{quoted_part(name)} IS NULL" if value is None else f"{quoted_part(name)} = {_text(value)}"
+            f"{quote_identifier(name)} IS NULL"
+            if value is None
+            else f"{quote_identifier(name)} = {_text(value)}"
             for name, value in marks_of(where, self.time_column).items()
         ]
         if self.time_column is not None:
-            at = quoted_part(self.time_column)
+            at = quote_identifier(self.time_column)
             conditions += [f"{at} >= {_text(format_instant(where.low))}"]
             conditions += [f"{at} < {_text(format_instant(where.high))}"]
         return " AND ".join(conditions)

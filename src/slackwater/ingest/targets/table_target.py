@@ -24,12 +24,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
-from slackwater.ingest.sources.adbc_source import connected
-from slackwater.ingest.sources.database_types import column_type, is_foreign, taken
 from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.sources.queries import place_holder, posix_zone, quoted, quoted_part, time_value
+from slackwater.ingest.sources.queries import place_holder, posix_zone, time_value
+from slackwater.ingest.targets.column_types import column_type, is_foreign, taken
 from slackwater.ingest.targets.replacement import Approve, Slice, Told, Written, marks_of, ship
 from slackwater.ingest.targets.schema_drift import Columns, column, fit
+from slackwater.sql.adbc import adbc_connection
+from slackwater.sql.identifiers import quote_identifier as quoted_part
+from slackwater.sql.identifiers import quote_table as quoted
 from slackwater.time import format_instant
 
 _STAGED: Final = "slackwater_ingest_"
@@ -109,7 +111,7 @@ class TableTarget:
     def _drop(self, beginning: str) -> None:
         if self.backend == "sqlite":
             return
-        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
             cursor.execute(
                 "SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relkind = 'r' "
                 "AND starts_with(c.relname::text, $1) AND pg_table_is_visible(c.oid)",
@@ -137,7 +139,7 @@ class TableTarget:
             if backend == "sqlite":
                 return _packed(sized(), first.schema)
             reader = pa.RecordBatchReader.from_batches(first.schema, sized())
-            with connected(address, backend) as connection, connection.cursor() as cursor:
+            with adbc_connection(address, backend) as connection, connection.cursor() as cursor:
                 cursor.adbc_ingest(staged + place[:16], reader, mode="create")
                 connection.commit()
             return size, None
@@ -148,7 +150,11 @@ class TableTarget:
 
     def _swap(self, told: Sequence[tuple[str, Told]], columns: Columns, where: Slice) -> bool:
         """Put what tasks have put aside in place of a slice; False if it does not fit any more."""
-        with self._turn, connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+        with (
+            self._turn,
+            adbc_connection(self.address, self.backend) as connection,
+            connection.cursor() as cursor,
+        ):
             if self.backend == "postgresql":  # where times without a zone are on the clocks of the job
                 cursor.execute("SELECT set_config('TimeZone', $1, true)", [posix_zone(zone(self.zone))])
                 cursor.fetchall()
@@ -179,7 +185,7 @@ class TableTarget:
 
     def _known_for(self, found: Columns) -> Columns | None:
         """The columns of the table; one that can hold what was found has the type of that."""
-        with connected(self.address, self.backend) as connection, connection.cursor() as cursor:
+        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
             declared = self._declared(cursor)
         return {name: taken(kind, found.get(name), self.backend) for name, kind in declared.items()} or None
 
