@@ -82,9 +82,9 @@ def delete_matching(
         connection.execute(delete.where(sql.exists().select_from(source).where(condition)))
         return
     # by row id it looks up the few rows that go, instead of testing every row of the table
-    row_id = sql.literal_column(f"{quote_identifier(table.name)}.rowid")
+    row_id: sql.ColumnClause[int] = sql.literal_column(f"{quote_identifier(table.name)}.rowid")
     matched = sql.select(row_id).select_from(source, table).where(condition).correlate(None)
-    connection.execute(delete.where(sql.literal_column("rowid").in_(matched)))
+    connection.execute(delete.where(sql.literal_column("rowid", sql.BigInteger).in_(matched)))
 
 
 def insert_missing(

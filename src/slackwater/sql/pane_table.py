@@ -237,7 +237,7 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
         """
         shape = repr((self.name, self.columns)).encode()
         name = f"slackwater_staging_{hashlib.sha256(shape).hexdigest()[:16]}"
-        columns = [
+        columns: list[sql.Column[Any]] = [
             sql.Column("identity", types.Text, nullable=False),
             sql.Column("attempt", types.Text, nullable=False),
             sql.Column("position", types.BigInteger, nullable=False),
