@@ -6,11 +6,13 @@ PYTHON_OF_VENV := .venv/bin/python
 # One thread for the kernels: tests and benchmarks measure one core, as one Spark task has it.
 POLARS_MAX_THREADS ?= 1
 export POLARS_MAX_THREADS
+# How long `make soak` searches.
+MINUTES ?= 10
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
-.PHONY: help demo test proof check lint format bench docs lock clean environment
+.PHONY: help demo test proof soak check lint format bench docs lock clean environment
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
@@ -19,14 +21,18 @@ help: ## show this list
 demo: environment ## a pipeline on Spark, watched while it runs: how far are we, and who holds it back
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
-test: environment ## all tests but the two that take many minutes, on two processes
+test: environment ## every rule, Spark, PostgreSQL and streams, in at most 8 minutes on two cores
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not proof" $(ARGS)
 
-proof: environment ## those two: a stream and a job that are killed again and again
-	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 -m proof $(ARGS)
+proof: environment ## the long tests: processes killed again and again, deep searches
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m proof $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile deep tests/property
+
+soak: environment ## search with new seeds: make soak MINUTES=30
+	@$(PYTHON_OF_VENV) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 check: environment ## the tests without Spark, with shorter searches, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not chaos" $(ARGS)
+	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not chaos and not proof" $(ARGS)
 
 lint: environment ## style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

@@ -13,11 +13,16 @@ from hypothesis import settings
 from tests.spark.postgres import Server, running_server
 from tests.stores import new_store
 
-# How long one example may take depends on who else uses the machine; the suite has its own limits.
-settings.register_profile("slackwater", deadline=None, print_blob=True, max_examples=100)
-# A shorter search, for what is run all the time; `make test` searches as long as the other says.
-settings.register_profile("quick", settings.get_profile("slackwater"), max_examples=30)
-settings.load_profile("slackwater")
+# Searches are derandomized: every run of one commit tries the same examples and gives the same verdict.
+# `make soak` searches with new seeds instead. An example has no deadline, because its duration depends on
+# what else the machine is doing.
+settings.register_profile(
+    "test", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=60
+)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=30)
+settings.register_profile("deep", settings.get_profile("test"), max_examples=600)
+settings.register_profile("soak", settings.get_profile("test"), derandomize=False, max_examples=600)
+settings.load_profile("test")
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def highs(store: MetadataStore) -> dict[int, int]:
     return {start: high for start, _, high in history.rows()}
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.lists(
         st.tuples(

@@ -69,7 +69,7 @@ def join_cases(draw: st.DrawFn) -> JoinCase:
 
 
 @given(join_cases())
-@settings(max_examples=settings().max_examples // 2, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 def test_operator_equals_model_with_a_restart_after_every_step(case: JoinCase) -> None:
     check(case)
 
@@ -142,7 +142,7 @@ def named_by_index(state: JoinState, join: JoinSpec) -> set[str]:
     st.integers(0, 5) | st.just(FAR),
     st.integers(0, 5) | st.just(FAR),
 )
-@settings(max_examples=2 * settings().max_examples, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 def test_matching_rows_equals_comparing_every_two_rows(
     left: list[tuple[int, int]], right: list[tuple[int, int]], before: int, after: int
 ) -> None:

@@ -33,7 +33,7 @@ ONCE = replace(
     keys=1,
 )
 """Where a pair could be emitted twice: in windows that share elements, or merge."""
-SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

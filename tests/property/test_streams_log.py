@@ -279,4 +279,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStreamHistories = StreamMachine.TestCase
-TestStreamHistories.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
+TestStreamHistories.settings = settings(max_examples=settings().max_examples // 6, stateful_step_count=30)

@@ -17,7 +17,7 @@ from tests.model.windows import Drop, Key, Pane, Row, assign
 from tests.strategies.windows import Limits, Scenario, Step, scenarios
 from tests.support.windowed import ModelSubject, Observed, OperatorSubject, Options, canonical
 
-SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.too_slow])
 
 ORDER_FREE = ("count", "sum", "collect", "min", "max")
 UNFIRED_UNTIL_COMPLETE = Limits(

@@ -9,7 +9,7 @@ from tests.property import soak
 from tests.property.comparing import compare
 from tests.strategies.windows import Limits, Scenario, scenarios
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SETTINGS
