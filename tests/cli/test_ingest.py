@@ -1,4 +1,4 @@
-"""`slackwater ingest`: what it refuses before anything runs, and looking after the history."""
+"""`slackwater ingest`: jobs rejected before they run, dry runs, history and reset."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def a_failed_run(state: str) -> str:
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
-def test_a_job_that_cannot_be_run_says_all_that_it_lacks(tmp_path: Path, options: list[str]) -> None:
+def test_a_job_that_cannot_run_lists_every_missing_key(tmp_path: Path, options: list[str]) -> None:
     file, state = job(tmp_path, LACKING)
     result = ingest(file, "--state", state, *options)
     assert result.exit_code == 2
@@ -72,7 +72,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
 
 
-def test_a_dry_run_of_failures_finds_them_in_the_store(tmp_path: Path) -> None:
+def test_a_dry_run_of_failed_units_reads_them_from_the_store(tmp_path: Path) -> None:
     file, state = job(tmp_path)
     (tmp_path / "store.db").touch()
     options = ("--state", state, "--dry-run", "--only-failed", "--now", "2020-01-03")
@@ -82,11 +82,11 @@ def test_a_dry_run_of_failures_finds_them_in_the_store(tmp_path: Path) -> None:
         work = WorkUnit(start, start + 10, WHOLE, start)
         outcome = Outcome(0, start, "{}", start, start + 10, "failed", 0, 0, 5, 7, "no answer")
         Run(store, lease, "system").record(work, outcome)
-    assert ingest(file, *options).stdout.endswith("1 units would run\n")
+    assert ingest(file, *options).stdout.endswith("\n1 unit would run\n")
 
 
 @pytest.mark.parametrize("command", ["history", "reset"])
-def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path, command: str) -> None:
+def test_a_missing_store_is_an_error_and_is_not_created(tmp_path: Path, command: str) -> None:
     file, state = job(tmp_path)
     result = ingest(command, file, "--state", state)
     assert result.exit_code == 2
@@ -98,7 +98,7 @@ def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path, command:
     assert "holds no store" in ingest(command, file, "--state", state).stderr
 
 
-def test_an_id_that_history_prints_can_be_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_printed_by_history_is_accepted_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     file, state = job(tmp_path)
     run = a_failed_run(state)
@@ -118,7 +118,7 @@ def test_history_lists_the_failed_reads_that_will_be_repeated(tmp_path: Path) ->
         for read in (work._replace(low=5_000_000), WorkUnit(20_000_000, 30_000_000, WHOLE, 20_000_000)):
             store.write(partial(record_failed_read, job="orders", watermark="system", work=read))
     listed = ingest("history", file, "--state", state)
-    assert listed.stdout.endswith("2 reads failed and will be repeated; --owed lists them\n")
+    assert listed.stdout.endswith("2 failed reads will be repeated; --owed lists them\n")
     shown = json.loads(ingest("history", file, "--state", state, "--owed", "--json").stdout)
     assert [(row["partition"], row["low"], row["high_watermark"]) for row in shown] == [
         ("1970-01-01T00:00:00Z", "1970-01-01T00:00:05Z", "1970-01-01T00:00:20Z"),
@@ -135,22 +135,22 @@ def test_an_unknown_run_is_an_error(tmp_path: Path) -> None:
     cut = a_failed_run(state)[:20]
     result = ingest("history", file, "--state", state, "--run", cut)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"--run = '{cut}': is no run of orders; give an id that" in result.stderr
+    assert f"--run = '{cut}': is not the id of a run of job orders; give a complete id" in result.stderr
 
 
-def test_a_reset_lets_the_job_read_again_from_a_time(tmp_path: Path) -> None:
+def test_reset_since_lowers_the_high_watermark_to_that_time(tmp_path: Path) -> None:
     file, state = job(tmp_path)
     with open_store(state) as store:
         work = WorkUnit(0, 20_000_000, WHOLE, 0)
         store.write(lambda connection: record_success(connection, "orders", "system", work))
         result = ingest("reset", file, "--state", state, "--since", "1970-01-01T00:00:05Z")
-        assert result.stdout == "1 high watermarks forgotten or lowered\n"
+        assert result.stdout == "1 high watermark reset\n"
         history = store.read(lambda connection: read_history(connection, "orders", "system"))
     assert list(history.rows()) == [(0, "{}", 5_000_000)]
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "fix"), [("--since", "foo", "'foo'"), ("--unit", "x", "write --unit name=value")]
+    ("option", "value", "fix"), [("--since", "foo", "'foo'"), ("--unit", "x", "write --unit NAME=VALUE")]
 )
 def test_a_wrong_option_of_a_reset_is_named(tmp_path: Path, option: str, value: str, fix: str) -> None:
     file, state = job(tmp_path)

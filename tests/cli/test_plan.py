@@ -1,4 +1,4 @@
-"""`slackwater plan`: what it prints, what it draws, and how it fails."""
+"""`slackwater plan`: tables, JSON, the calendar picture, and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["plan", *(str(each) for each in arguments)])
 
 
-def test_the_tables_say_what_would_run_and_what_is_left_out(job: Path) -> None:
+def test_the_tables_show_what_would_run_and_what_is_left_out(job: Path) -> None:
     shown = invoke(job, "--now", "2020-02-04T10:00:00Z")
     assert shown.exit_code == 0
     assert "orders at 2020-02-04 10:00:00 UTC, system from 2020-01-01 to 2020-02-04" in shown.output
@@ -61,7 +61,7 @@ def test_what_is_skipped_has_its_reason(job: Path) -> None:
     assert "… and 3 more; --rows 0 shows all" in shown.output
 
 
-def test_json_is_all_of_the_plan_and_nothing_else(job: Path) -> None:
+def test_json_is_the_complete_plan_and_nothing_else(job: Path) -> None:
     shown = invoke(job, "--now", "2020-02-04", "--json", "--set", "days=1")
     plan = json.loads(shown.stdout)
     assert [unit["unit"] for unit in plan["units"][:2]] == [{"country": "NO"}, {"country": "SE"}]
@@ -85,7 +85,7 @@ def test_an_owed_read_is_shown_with_its_reason(job: Path, tmp_path: Path) -> Non
     assert (unit["reason"], unit["owed_from"]) == ("owed", "2020-01-20T00:00:00Z")
 
 
-def test_times_are_those_of_the_timezone_of_the_job(job: Path) -> None:
+def test_times_are_in_the_timezone_of_the_job(job: Path) -> None:
     shown = invoke(job, "--now", "2020-02-04", "--set", "ms.timezone=Asia/Tokyo", "--json")
     assert json.loads(shown.stdout)["now"] == "2020-02-03T15:00:00Z"
     assert (
@@ -105,14 +105,14 @@ def test_a_calendar_is_drawn(job: Path, tmp_path: Path, suffix: str) -> None:
     ("arguments", "code", "said"),
     [
         (["--now", "yesterday"], 2, "--now = 'yesterday'"),
-        (["--set", "days"], 2, "write --set name=value"),
+        (["--set", "days"], 2, "write --set NAME=VALUE"),
         (["--set", "days=-1", "--set", "ms.backfill=maybe"], 2, "orders has 2 problems"),
         (["--set", "ms.work.unit.min.units=1000000"], 1, "only"),
         (["--plot", "plan.gif"], 2, "use one of .svg, .png"),
         (["--set", "ms.watermark=${env:SLACKWATER_TEST_SECRET}"], 2, "${env:SLACKWATER_TEST_SECRET}"),
     ],
 )
-def test_a_failure_says_what_would_be_right(job: Path, arguments: list[str], code: int, said: str) -> None:
+def test_an_error_message_names_the_fix(job: Path, arguments: list[str], code: int, said: str) -> None:
     shown = invoke(job, *arguments)
     assert shown.exit_code == code
     assert said in shown.stderr
@@ -144,10 +144,12 @@ def test_planning_imports_no_spark() -> None:
         ("orders.yaml/plan.svg", "cannot be written (Not a directory)"),
         ("folder.svg", "cannot be written (Is a directory)"),
         ("shut/plan.png", "cannot be written (Permission denied)"),
-        ("plan.gif", "has no known suffix"),
+        ("plan.gif", "has an unsupported suffix"),
     ],
 )
-def test_a_picture_that_cannot_be_written_is_told(job: Path, tmp_path: Path, name: str, said: str) -> None:
+def test_a_picture_that_cannot_be_written_is_an_error(
+    job: Path, tmp_path: Path, name: str, said: str
+) -> None:
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "shut").mkdir(mode=0o500)
     if "Permission" in said and os.access(tmp_path / "shut", os.W_OK):
@@ -160,7 +162,7 @@ def test_a_picture_that_cannot_be_written_is_told(job: Path, tmp_path: Path, nam
 # ---- the state
 
 
-def test_what_succeeded_before_comes_from_the_store(job: Path, store_url: str) -> None:
+def test_history_comes_from_the_store(job: Path, store_url: str) -> None:
     norway = unit_of({"country": "NO"})
     january = WorkUnit(instant("2020-01-01T00:00:00Z"), instant("2020-02-01T00:00:00Z"), norway, 0)
     with open_store(store_url) as store:
@@ -177,7 +179,7 @@ def test_what_succeeded_before_comes_from_the_store(job: Path, store_url: str) -
     assert [(unit["unit"], unit["reason"]) for unit in plan["skipped"]] == [({"country": "NO"}, "read")]
 
 
-def test_a_plan_leaves_the_store_as_it_is(job: Path, tmp_path: Path, empty_url: str) -> None:
+def test_planning_does_not_change_the_store(job: Path, tmp_path: Path, empty_url: str) -> None:
     if empty_url.startswith("sqlite"):
         (tmp_path / "store.db").touch()
     shown = invoke(job, "--now", "2020-02-03", "--state", empty_url, "--json")
@@ -186,14 +188,14 @@ def test_a_plan_leaves_the_store_as_it_is(job: Path, tmp_path: Path, empty_url: 
         assert store.read(lambda connection: sql.inspect(connection).get_table_names()) == []
 
 
-def test_a_store_that_is_not_there_is_an_error(job: Path, tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error(job: Path, tmp_path: Path) -> None:
     shown = invoke(job, "--state", f"sqlite:///{tmp_path}/none.db")
     assert shown.exit_code == 2
     assert "leave it out to plan without history" in shown.stderr
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_run_without_room_for_anything_new_is_warned_of(tmp_path: Path) -> None:
+def test_a_plan_without_room_for_new_units_has_a_warning(tmp_path: Path) -> None:
     state = f"sqlite:///{tmp_path}/state.db"
     job = tmp_path / "job.yaml"
     axis = '{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}'

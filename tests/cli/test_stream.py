@@ -1,4 +1,4 @@
-"""The commands about streams, as a user types them."""
+"""`slackwater stream` and `slackwater controller`, as a user types them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lines(result: Result) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_what_is_written_is_read(bids: Command) -> None:
+def test_written_events_are_read(bids: Command) -> None:
     written = bids("stream", "write", "shop/bids", "--key", "auction", given=EVENTS)
     assert written.exit_code == 0, written.output
     assert written.stdout.startswith("6 events written by ")
@@ -59,7 +59,7 @@ def test_what_is_written_is_read(bids: Command) -> None:
     assert lines(bids("stream", "read", "shop/bids", "--from", "tail")) == []
 
 
-def test_lines_that_were_written_before_are_left_out(bids: Command) -> None:
+def test_resume_skips_lines_that_were_written_before(bids: Command) -> None:
     start = "".join(EVENTS.splitlines(keepends=True)[:4])
     for given, written in ((start, 4), (EVENTS, 2), (EVENTS, 0)):
         result = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", given=given)
@@ -67,7 +67,7 @@ def test_lines_that_were_written_before_are_left_out(bids: Command) -> None:
     assert len(lines(bids("stream", "read", "shop/bids"))) == 6
 
 
-def test_where_a_stream_is_in_time(bids: Command) -> None:
+def test_writers_and_describe_show_the_noted_times(bids: Command) -> None:
     bids(
         "stream", "write", "shop/bids", "--writer", "me", "--note-time", "2024-01-01T00:00:05Z", given=EVENTS
     )
@@ -87,7 +87,7 @@ def test_marks_and_cuts(run: Command, tmp_path: Path) -> None:
     run("stream", "create", "shop/quick", "--period", "1 microsecond")
     note = ("stream", "write", "shop/quick", "--writer", "me", "--note-time")
     assert run(*note, "1970-01-01T00:00:05Z", given='{"value": "a"}\n').exit_code == 0
-    assert run("controller", "--once").stdout == "1 streams looked at, 1 marks written\n"
+    assert run("controller", "--once").stdout == "1 stream checked, 1 mark written\n"
     [mark] = json.loads(run("stream", "marks", "shop/quick", "--json").stdout)
     assert mark == {"lower": "1970-01-01T00:00:05Z", "upper": "1970-01-01T00:00:05Z", "cut": {"0": 1}}
     assert "1970-01-01T00:00:05Z" in run("stream", "list").stdout
@@ -161,34 +161,34 @@ def test_an_error_is_one_line_with_the_fix(
     assert "secret" not in result.output
 
 
-def test_the_first_lines_of_a_broken_input_are_not_half_written(bids: Command) -> None:
+def test_no_line_of_a_short_invalid_input_is_written(bids: Command) -> None:
     assert bids("stream", "write", "shop/bids", given=EVENTS + "nonsense\n").exit_code == 2
     assert lines(bids("stream", "read", "shop/bids")) == []
 
 
-def test_a_long_input_that_breaks_says_how_far_it_came(bids: Command) -> None:
+def test_the_error_for_a_long_invalid_input_says_how_many_lines_were_written(bids: Command) -> None:
     long = '{"auction": 1}\n' * 10_001
     broken = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", given=long + "nonsense\n")
     assert broken.exit_code == 2
     assert "line 10002" in broken.stderr
-    assert broken.stderr.endswith("; the lines up to 10000 are written, the rest is not\n")
+    assert broken.stderr.endswith("; lines 1 to 10000 were written, the rest were not\n")
     again = bids("stream", "write", "shop/bids", "--writer", "me", "--resume", "--json", given=long)
     assert json.loads(again.stdout) == {
         "writer": "me", "events": 1, "last_event_number": 10_001, "noted": None,
     }  # fmt: skip
 
 
-def test_what_was_done_can_be_had_as_json(run: Command) -> None:
-    def told(*arguments: str) -> object:
+def test_json_output_of_commands_that_change_a_stream(run: Command) -> None:
+    def as_json(*arguments: str) -> object:
         return json.loads(run("stream", *arguments, "--json").stdout)
 
     made = {"name": "a/b", "segments": 1, "events": 0, "bytes": 0, "watermark": None}
-    assert told("create", "a/b") == made
-    assert told("scale", "a/b", "--segments", "2") == {
+    assert as_json("create", "a/b") == made
+    assert as_json("scale", "a/b", "--segments", "2") == {
         "name": "a/b", "epoch": 1, "segments": [2**32 + 1, 2**32 + 2],
     }  # fmt: skip
-    assert told("truncate", "a/b", "tail") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
-    assert told("cut-at", "a/b", "2024-01-01T00:00:00Z") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
+    assert as_json("truncate", "a/b", "tail") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
+    assert as_json("cut-at", "a/b", "2024-01-01T00:00:00Z") == {str(2**32 + 1): 0, str(2**32 + 2): 0}
     tail = next(line for line in run("stream", "describe", "a/b").stdout.splitlines() if "tail" in line)
     assert run("stream", "read", "a/b", "--from", tail.removeprefix("tail:").strip()).exit_code == 0
 
@@ -202,7 +202,7 @@ def process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
-    """A controller and a tail run beside a writer; both end when they are told to."""
+    """A controller and a tail run in parallel with a writer and stop on SIGTERM and on --limit."""
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         quick = {"marks": {"period": 1, "timeout": 60_000_000}}
         stream = streams.create("shop/bids", columns=None, settings=quick)

@@ -85,10 +85,10 @@ def test_units_that_run_are_cancelled_and_on_record_and_no_other_begins(tmp_path
         said, complained = said_after_stopping(process)
         assert time.monotonic() - asked < 15
     assert complained.splitlines() == [
-        "stopping: no further unit begins, those that run are cancelled; Ctrl-C again ends at once"
+        "stopping: cancelling running units, starting no new ones; press Ctrl-C again to exit at once"
     ]
     assert "interrupted: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z: " in said
-    assert said.endswith("1 of 3 units succeeded, 1 rows; 1 were not begun\n")
+    assert said.endswith("1 of 3 units succeeded, 1 row; 1 not started\n")
     with open_store(f"sqlite:///{tmp_path}/slackwater.db") as store:
         assert states(store) == [("interrupted", ["succeeded", "interrupted"])]
 
@@ -98,7 +98,7 @@ def test_units_that_wait_for_their_turn_do_not_begin(tmp_path: Path, api: Api) -
         assert process.stdout is not None
         assert process.stdout.readline().startswith("succeeded: ")
         said, _ = said_after_stopping(process)
-    assert said.endswith("1 of 3 units succeeded, 1 rows; 2 were not begun\n")
+    assert said.endswith("1 of 3 units succeeded, 1 row; 2 not started\n")
 
 
 def test_while_spark_starts_there_is_a_word_and_no_traceback(tmp_path: Path, api: Api) -> None:

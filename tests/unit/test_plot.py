@@ -1,4 +1,4 @@
-"""The picture: what it shows, that it is the same every time, and what it refuses."""
+"""The event-time picture: contents, reproducible files, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_dots_are_on_time_late_or_dropped() -> None:
     )
 
 
-def test_dropped_rows_of_a_batch_are_told_apart_if_the_operator_delivers_them() -> None:
+def test_dropped_rows_of_a_batch_are_exact_if_the_operator_emits_them() -> None:
     batch = pl.concat([element(3, 5), element(12, 6), element(4, 7)])
     stream = TestStream().advance_watermark(10).add(batch)
     delivered = scene(run(stream, late="emit"), value="total", element="price")
     assert [dot.fate for dot in delivered.dots] == ["dropped", "on time", "dropped"]
 
 
-def test_box_reaches_from_the_firing_before_or_the_first_arrival_to_its_own() -> None:
+def test_box_extends_from_the_previous_firing_or_first_arrival_to_its_own_firing() -> None:
     stream = (
         TestStream()
         .advance_processing_time(4)
@@ -95,7 +95,7 @@ def test_watermark_has_a_corner_for_every_move_and_none_for_standing_still() -> 
     assert scene(run(stream), value="total").watermark == (Corner(1, 5), Corner(1, 7))
 
 
-def test_steps_stand_in_for_a_clock_that_never_moved() -> None:
+def test_steps_replace_a_clock_that_never_moved() -> None:
     shown = scene(run(TestStream().add(element(3, 5)).advance_watermark(10)), value="total")
     assert not shown.clocked
     assert (shown.dots[0].arrival, shown.boxes[0].fired) == (1, 2)
@@ -109,16 +109,16 @@ def test_ends_of_time_do_not_stretch_the_picture(tmp_path: Path) -> None:
     assert save_picture(ended, tmp_path / "global.svg", value="total").stat().st_size > 0
 
 
-def test_one_key_is_shown_and_has_to_be_named_if_there_are_several() -> None:
+def test_the_key_is_required_if_there_are_several() -> None:
     stream = TestStream().add(pl.concat([element(3, 5), element(4, 6, "b")])).end()
-    with pytest.raises(InvalidArgument, match="leaves open which of 2 keys"):
+    with pytest.raises(InvalidArgument, match="is required: the run has 2 keys"):
         scene(run(stream), value="total")
     shown = scene(run(stream), value="total", key=("b",))
     assert [dot.event_time for dot in shown.dots] == [4]
     assert [box.text for box in shown.boxes] == ["6"]
 
 
-def test_value_that_the_run_does_not_have_is_refused() -> None:
+def test_unknown_value_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match=r"value = 'sum'.*total"):
         scene(run(TestStream().add(element(3, 5))), value="sum")
 
@@ -127,7 +127,7 @@ def test_value_that_the_run_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["panes", "sessions"])
-def test_pictures_of_the_documentation_are_what_the_command_draws(
+def test_pictures_of_the_documentation_are_up_to_date(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "drawn.svg"
@@ -138,13 +138,13 @@ def test_pictures_of_the_documentation_are_what_the_command_draws(
     )
 
 
-def test_settings_for_other_pictures_change_nothing(tmp_path: Path) -> None:
+def test_global_matplotlib_settings_are_ignored(tmp_path: Path) -> None:
     plain = save_picture(example("sessions"), tmp_path / "a.svg", value="total").read_bytes()
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30}):
         assert save_picture(example("sessions"), tmp_path / "b.svg", value="total").read_bytes() == plain
 
 
-def test_svg_is_well_formed_and_tells_nothing_of_when_and_where(tmp_path: Path) -> None:
+def test_svg_is_well_formed_and_has_no_date_or_creator(tmp_path: Path) -> None:
     drawn = save_picture(example("panes"), tmp_path / "a.svg", value="total", title="Panes")
     ET.parse(drawn)  # noqa: S314  # drawn by ourselves a line above
     text = drawn.read_text(encoding="utf-8")
@@ -162,7 +162,7 @@ def test_run_without_panes_is_drawn(tmp_path: Path) -> None:
     assert save_picture(waiting, tmp_path / "a.svg", value="total").exists()
 
 
-def test_unknown_format_and_unit_are_refused(tmp_path: Path) -> None:
+def test_unknown_format_and_unit_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"use one of \.svg, \.png"):
         save_picture(example("panes"), tmp_path / "a.gif", value="total")
     with pytest.raises(InvalidArgument, match="unit = 'fortnight'"):
@@ -186,7 +186,7 @@ def test_missing_library_is_named_with_the_extra_to_install() -> None:
     assert issubclass(MissingExtra, ImportError)
 
 
-def test_table_helper_and_example_tell_the_same_story() -> None:
+def test_the_sessions_example_has_these_panes() -> None:
     panes = example("sessions").panes
     expected = T("""
         window_start[s] | window_end[s] | total | retraction

@@ -1,1 +1,1 @@
-"""The command ``slackwater``: one file for each group of commands, no logic of its own."""
+"""The `slackwater` command: one module per command or command group, without logic of its own."""

@@ -1,4 +1,4 @@
-"""``python -m slackwater.cli``, where the command itself is not installed."""
+"""Entry point of `python -m slackwater.cli`, for environments without the installed command."""
 
 from __future__ import annotations
 

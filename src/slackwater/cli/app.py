@@ -1,12 +1,10 @@
-"""The command itself: every group is added here, by one line each."""
+"""The root command; registers every command and command group."""
 
 from __future__ import annotations
 
 import typer
 
-from slackwater.cli import controller, stream
-from slackwater.cli import ingest as running
-from slackwater.cli import plan as ingest
+from slackwater.cli import controller, ingest, plan, stream
 from slackwater.cli.console import Group
 
 app = typer.Typer(
@@ -18,10 +16,10 @@ app = typer.Typer(
 )
 app.add_typer(stream.app, name="stream")
 app.command("controller")(controller.controller)
-app.command("plan")(ingest.plan)
-app.add_typer(running.app, name="ingest")
+app.command("plan")(plan.plan)
+app.add_typer(ingest.app, name="ingest")
 
 
 def main() -> None:
-    """What the installed command runs."""
+    """Entry point of the installed `slackwater` command."""
     app()

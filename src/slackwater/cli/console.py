@@ -1,6 +1,8 @@
-"""How every command speaks: tables for people, JSON for programs, one line for an error.
+"""Console output and exit codes shared by all commands.
 
-Exit code 2 says that the command was used wrongly, 1 that it failed, 130 that it was stopped by Ctrl-C.
+Results go to standard output, as tables for people or as JSON for programs. Errors and notes go to standard
+error. The exit code is 0 on success, 1 if the command failed, 2 if it was used incorrectly, and 130 if it
+was interrupted with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,137 +23,146 @@ from typer.core import TyperGroup
 from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.streams.log.catalog import Streams
 
-WRONG_USE = 2
-FAILED = 1
+USAGE_ERROR = 2
+FAILURE = 1
 INTERRUPTED = 130
-"""What a shell says of a command that was ended by Ctrl-C."""
-_NARROWEST = 8
-_WIDEST = 1_000_000
+"""The exit code that shells report for a command that Ctrl-C has ended."""
+_MIN_COLUMN_WIDTH = 8
+_UNLIMITED_WIDTH = 1_000_000
 
+DEFAULT_STORE = "sqlite:///slackwater.db"
+STORE_VARIABLE = "SLACKWATER_STORE"
+"""The environment variable that sets the metadata store for every command."""
+STORE_URLS = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 Store = Annotated[
     str,
     typer.Option(
-        envvar="SLACKWATER_STORE",
-        help="Where the metadata is: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.",
+        envvar=STORE_VARIABLE,
+        help=f"URL of the metadata store: {STORE_URLS}.",
         show_default=True,
         show_envvar=True,
     ),
 ]
-DEFAULT_STORE = "sqlite:///slackwater.db"
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 class Group(TyperGroup):
-    """A group of commands whose expected errors are one line, never a traceback."""
+    """A command group that reports expected errors as one line, without a traceback."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # typer's own click is private
-        """Runs the command; an error that Slackwater raises on purpose becomes a message and an exit code."""
+        """Run the command and turn Slackwater's own errors into a message and an exit code."""
         try:
             return super().invoke(ctx)
         except InvalidArgument as error:
-            complain(str(error))
-            raise typer.Exit(WRONG_USE) from None
+            print_error(str(error))
+            raise typer.Exit(USAGE_ERROR) from None
         except SlackwaterError as error:
-            complain(str(error))
-            raise typer.Exit(FAILED) from None
+            print_error(str(error))
+            raise typer.Exit(FAILURE) from None
         except BrokenPipeError:
-            # whoever read our output has read enough; what is left must not be written at the exit
+            # The reader closed the pipe, for example `head`. Discard what Python would flush at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
-            complain("stopped")
+            print_error("interrupted")
             raise typer.Exit(INTERRUPTED) from None
 
 
-def complain(message: str) -> None:
-    """One line on standard error.
-
-    >>> complain("nothing of this is on standard output")
-    """
+def print_error(message: str) -> None:
+    """Print an error as one line on standard error."""
     text = Text(f"error: {message}", style="red")
     Console(stderr=True).print(text, soft_wrap=True)
 
 
-def note(message: str) -> None:
-    """One line on standard error that is no error.
-
-    >>> note("nothing of this is on standard output")
-    """
+def print_note(message: str) -> None:
+    """Print one line on standard error that is not an error, such as a warning."""
     Console(stderr=True).print(Text(message), soft_wrap=True)
 
 
-def say(message: str) -> None:
-    """One line for people.
+def print_line(message: str) -> None:
+    """Print one line of plain text on standard output.
 
-    >>> say("done")
+    >>> print_line("done")
     done
     """
     Console().print(Text(message), soft_wrap=True)
 
 
-def write_json(value: object) -> None:
-    """A value for programs, as one line.
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON on standard output.
 
-    >>> write_json({"a": 1})
+    >>> print_json({"a": 1})
     {"a": 1}
     """
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def show(
+def print_result(message: str, value: object, *, as_json: bool) -> None:
+    """Print the result of a command: ``message`` as text, or ``value`` as JSON.
+
+    >>> print_result("2 events written", {"events": 2}, as_json=True)
+    {"events": 2}
+    """
+    if as_json:
+        print_json(value)
+    else:
+        print_line(message)
+
+
+def print_table(
     rows: Sequence[Mapping[str, object]],
     columns: Sequence[str],
     *,
     as_json: bool,
-    whole: Collection[str] = (),
+    unwrapped: Collection[str] = (),
 ) -> None:
-    """Rows as a table with these columns, or with all they have as JSON.
+    """Print rows as a table, or as JSON with all their fields.
 
-    Nothing is cut: in a terminal that is too narrow cells go on in the next line, but for those of the
-    ``whole`` columns, which can always be copied. For a program each row is one line, however long.
+    Cell values are never truncated. In a narrow terminal they wrap, except in the ``unwrapped`` columns,
+    whose values can always be copied. Where standard output is not a terminal, each row is one line.
 
-    >>> show([{"name": "a", "more": 1}], ["name"], as_json=True)
+    Args:
+        rows: The rows, with at least a value for each column.
+        columns: The fields to show in the table, in order. JSON shows all fields.
+        as_json: Print JSON instead of a table.
+        unwrapped: Columns whose values stay on one line.
+
+    >>> print_table([{"name": "a", "more": 1}], ["name"], as_json=True)
     [{"name": "a", "more": 1}]
     """
     if as_json:
-        write_json(list(rows))
+        print_json(list(rows))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         longest = max((len(_cell(row[column])) for row in rows), default=0)
-        narrowest = max(longest, len(column)) if column in whole else min(longest, _NARROWEST)
-        table.add_column(Text(column), overflow="fold", no_wrap=column in whole, min_width=narrowest)
+        in_one_line = column in unwrapped
+        width = max(longest, len(column)) if in_one_line else min(longest, _MIN_COLUMN_WIDTH)
+        table.add_column(Text(column), overflow="fold", no_wrap=in_one_line, min_width=width)
     for row in rows:
-        table.add_row(*(Text(_cell(row[column])) for column in columns))  # no markup: it is not our text
+        # Text, not str: values may contain what looks like markup.
+        table.add_row(*(Text(_cell(row[column])) for column in columns))
     console = Console()
     if not sys.stdout.isatty():
-        console.width = max(1, Measurement.get(console, console.options.update(width=_WIDEST), table).maximum)
+        unlimited = console.options.update(width=_UNLIMITED_WIDTH)
+        console.width = max(1, Measurement.get(console, unlimited, table).maximum)
     console.print(table, soft_wrap=True)
 
 
 def _cell(value: object) -> str:
-    # a cut as JSON, so that it can be given to another command
+    # A cut is shown as JSON, so that it can be pasted into another command.
     return "" if value is None else json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def answer(message: str, value: object, *, as_json: bool) -> None:
-    """What a command has done: a line for people, or a value for programs.
+def counted(number: int, noun: str) -> str:
+    """A number with its noun in the singular or the plural.
 
-    >>> answer("2 events written", {"events": 2}, as_json=True)
-    {"events": 2}
+    >>> counted(1, "unit"), counted(1200, "row")
+    ('1 unit', '1200 rows')
     """
-    if as_json:
-        write_json(value)
-    else:
-        say(message)
+    return f"{number} {noun if number == 1 else noun + 's'}"
 
 
 def open_streams(store: str) -> Streams:
-    """The streams of the store that was named.
-
-    >>> open_streams("mysql://somewhere/else")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: url = 'mysql://somewhere/else': is neither PostgreSQL nor SQLite; \
-write it like postgresql://user:password@host/database or sqlite:////folder/file.db
-    """
+    """Open the streams of a metadata store."""
     return Streams.open(store)

@@ -1,4 +1,4 @@
-"""``slackwater controller``: a process that turns what writers note into watermarks."""
+"""`slackwater controller`: a process that computes stream watermarks and maintains streams."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.console import DEFAULT_STORE, Store, open_streams, say
+from slackwater.cli.console import DEFAULT_STORE, Store, counted, open_streams, print_line
 from slackwater.streams.maintenance.controller import Controller
 
 
 def controller(
     store: Store = DEFAULT_STORE,
-    name: Annotated[
-        str | None, typer.Option(help="Its name among the controllers; drawn if not given.")
-    ] = None,
-    lease: Annotated[str, typer.Option(help="How long others wait before they take over.")] = "15 seconds",
-    poll: Annotated[str, typer.Option(help="How often it looks whether something is due.")] = "1 second",
+    name: Annotated[str | None, typer.Option(help="Name of this controller. Default: a random name.")] = None,
+    lease: Annotated[
+        str, typer.Option(help="How long other controllers wait before they take over from this one.")
+    ] = "15 seconds",
+    poll: Annotated[str, typer.Option(help="How often to check for work that is due.")] = "1 second",
     housekeeping: Annotated[
-        str, typer.Option(help="How often it scales, forgets and collects.")
+        str, typer.Option(help="How often to scale streams, apply retention and delete unused files.")
     ] = "30 seconds",
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do the work that is due now and exit.")] = False,
 ) -> None:
-    """Run a controller until it is stopped (Ctrl-C, or SIGTERM). Any number may run at a time."""
+    """Run a controller until it receives SIGINT (Ctrl-C) or SIGTERM.
+
+    A controller computes the watermarks of streams from the times that their writers note. It also scales
+    streams and applies retention. Several controllers can run at the same time and take over from each other.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with open_streams(store) as streams:
         running = Controller(streams, name=name, lease=lease, poll=poll, housekeeping=housekeeping)
@@ -33,9 +37,9 @@ def controller(
             running.stop()
             running.run()
             marks = sum(cycle.mark is not None for cycle in done.cycles.values())
-            say(f"{len(done.cycles)} streams looked at, {marks} marks written")
+            print_line(f"{counted(len(done.cycles), 'stream')} checked, {counted(marks, 'mark')} written")
             return
-        for ending in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(ending, lambda *_: running.stop())
-        say(f"controller {running.name} is running; stop it by Ctrl-C")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: running.stop())
+        print_line(f"controller {running.name} is running; press Ctrl-C to stop it")
         running.run()

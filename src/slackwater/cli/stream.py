@@ -1,4 +1,4 @@
-"""``slackwater stream …``: make streams, write to them, read them, and see where they are in time."""
+"""`slackwater stream`: create, inspect, scale, write and read durable streams."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from slackwater.cli.console import (
     AsJson,
     Group,
     Store,
-    answer,
+    counted,
     open_streams,
-    say,
-    show,
-    write_json,
+    print_json,
+    print_line,
+    print_result,
+    print_table,
 )
 from slackwater.errors import InvalidArgument
 from slackwater.streams import description
@@ -34,32 +35,43 @@ from slackwater.streams.settings import StreamSettings
 from slackwater.streams.time.marks import MarkSettings, NoteResult
 from slackwater.time import duration, instant
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Streams whose writers note time.")
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Create, inspect, scale, write and read durable streams."
+)
 
-Name = Annotated[str, typer.Argument(help="Scope and name, as shop/bids.")]
-_LINES = 10_000
+Name = Annotated[str, typer.Argument(help="Stream as SCOPE/NAME, for example shop/bids.")]
+_POSITION_HELP = "head, tail, a time, or a cut as JSON"
+_BATCH_LINES = 10_000
 
 
 @app.command()
 def create(
     name: Name,
     store: Store = DEFAULT_STORE,
-    columns: Annotated[str, typer.Option(help='As "auction bigint, at timestamp".')] = "value string",
-    segments: Annotated[int, typer.Option(help="How many segments it starts with.")] = 1,
+    columns: Annotated[
+        str, typer.Option(help='Columns and types, for example "auction bigint, at timestamp".')
+    ] = "value string",
+    segments: Annotated[int, typer.Option(help="Number of initial segments.")] = 1,
     data: Annotated[
-        str | None, typer.Option(help="Where its files are; beside the database if not given.")
+        str | None, typer.Option(help="Folder for the data files. Default: next to the SQLite database.")
     ] = None,
-    period: Annotated[str, typer.Option(help="How often marks are made.")] = "10 seconds",
-    timeout: Annotated[str, typer.Option(help="How long a writer behind is waited for.")] = "60 seconds",
-    keep: Annotated[str | None, typer.Option(help='Forget what is older than this, as "7 days".')] = None,
-    keep_bytes: Annotated[int | None, typer.Option(help="Forget the oldest beyond so many bytes.")] = None,
+    period: Annotated[str, typer.Option(help="How often the watermark is computed.")] = "10 seconds",
+    timeout: Annotated[
+        str, typer.Option(help="How long a writer that lags behind can hold the watermark back.")
+    ] = "60 seconds",
+    keep: Annotated[
+        str | None, typer.Option(help='Delete events older than this, for example "7 days".')
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option(help="Delete the oldest events beyond this total size in bytes.")
+    ] = None,
     rate: Annotated[
-        int | None, typer.Option(help="Scale to about so many events a second a segment.")
+        int | None, typer.Option(help="Scale to about this many events per second and segment.")
     ] = None,
-    maximum: Annotated[int, typer.Option(help="To at most so many segments.")] = 64,
+    maximum: Annotated[int, typer.Option(help="Scale to at most this many segments.")] = 64,
     json: AsJson = False,
 ) -> None:
-    """Make a stream."""
+    """Create a stream."""
     settings = StreamSettings(
         marks=MarkSettings(period=duration(period, name="period"), timeout=duration(timeout, name="timeout")),
         retention=Retention(age=None if keep is None else duration(keep, name="keep"), size=keep_bytes),
@@ -68,49 +80,55 @@ def create(
     schema = ndjson.parse_columns(columns)
     with open_streams(store) as streams:
         made = streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
-        found = description.summary(made)
-    answer(f"stream {name} is there, with {segments} segments", found, as_json=json)
+        result = description.summary(made)
+    print_result(f"stream {name} created with {counted(segments, 'segment')}", result, as_json=json)
 
 
 @app.command("list")
 def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """List the streams."""
+    """List all streams."""
     with open_streams(store) as streams:
         rows = [description.summary(streams.get(record.name)) for record in streams.list()]
-    show(rows, ["name", "segments", "events", "bytes", "watermark"], as_json=json)
+    print_table(rows, ["name", "segments", "events", "bytes", "watermark"], as_json=json)
 
 
 @app.command()
 def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """Show the segments, the settings, the writers and the newest mark of a stream."""
+    """Show the columns, position, watermark and segments of a stream; --json adds settings and writers."""
     with open_streams(store) as streams:
         stream = streams.get(name)
-        found = description.whole(stream)
+        details = description.whole(stream)
     if json:
-        write_json(found)
+        print_json(details)
         return
-    places = {"head": stream.head().as_text(), "tail": stream.tail().as_text()}
+    shown = {**details, "head": stream.head().as_text(), "tail": stream.tail().as_text()}
     for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
-        say(f"{title + ':':11}{places.get(title, found[title])}")
-    show(found["segments"], ["id", "low", "high", "start", "length", "bytes", "sealed"], as_json=False)
+        print_line(f"{title + ':':11}{'none' if shown[title] is None else shown[title]}")
+    print_table(
+        details["segments"], ["id", "low", "high", "start", "length", "bytes", "sealed"], as_json=False
+    )
 
 
 @app.command()
 def scale(
     name: Name,
     store: Store = DEFAULT_STORE,
-    segments: Annotated[int | None, typer.Option(help="Replace all by so many equal ones.")] = None,
-    split: Annotated[int | None, typer.Option(help="The id of a segment to split.")] = None,
-    into: Annotated[int, typer.Option(help="Into how many.")] = 2,
-    merge: Annotated[list[int] | None, typer.Option(help="Ids of neighbours; give it for each.")] = None,
+    segments: Annotated[
+        int | None, typer.Option(help="Replace all segments with this many of equal size.")
+    ] = None,
+    split: Annotated[int | None, typer.Option(help="Id of the segment to split.")] = None,
+    into: Annotated[int, typer.Option(help="Number of segments that --split creates.")] = 2,
+    merge: Annotated[
+        list[int] | None, typer.Option(help="Id of a segment to merge; repeat for each adjacent segment.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Split and merge segments."""
-    if sum(wish is not None for wish in (segments, split, merge)) != 1:
+    """Split or merge the segments of a stream."""
+    if sum(option is not None for option in (segments, split, merge)) != 1:
         fix = "give exactly one of --segments, --split and --merge"
-        raise InvalidArgument("scale", name, "does not say how", fix=fix)
+        raise InvalidArgument("scale", name, "cannot be scaled without exactly one target", fix=fix)
     if into < 2:
-        raise InvalidArgument("into", into, "does not split anything", fix="give 2 or more")
+        raise InvalidArgument("into", into, "must be at least 2", fix="give 2 or more")
     with open_streams(store) as streams:
         stream = streams.get(name)
         active = {segment.id: segment for segment in stream.epochs().active}
@@ -120,56 +138,59 @@ def scale(
             chosen = [stream.epochs().segment(i) for i in ([split] if split is not None else merge or [])]
             whole = (min(s.low for s in chosen), max(s.high for s in chosen))
             after = stream.scale([s.id for s in chosen], split_range(whole, 1 if split is None else into))
-    found = {"name": name, "epoch": len(after) - 1, "segments": [segment.id for segment in after.active]}
-    answer(f"stream {name} has {len(after.active)} segments, in epoch {len(after) - 1}", found, as_json=json)
+    result = {"name": name, "epoch": len(after) - 1, "segments": [segment.id for segment in after.active]}
+    message = f"stream {name} has {counted(len(after.active), 'segment')}, in epoch {len(after) - 1}"
+    print_result(message, result, as_json=json)
 
 
 @app.command()
 def truncate(
     name: Name,
-    at: Annotated[str, typer.Argument(help="head, tail, a time, or a cut as JSON.")],
+    at: Annotated[str, typer.Argument(help=f"First position to keep: {_POSITION_HELP}.")],
     store: Store = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
-    """Forget what lies before a place."""
+    """Delete the events before a position."""
     with open_streams(store) as streams:
         stream = streams.get(name)
         head = stream.truncate(place(stream, at, "at"))
-    answer(head.as_text(), description.cut(head), as_json=json)
+    print_result(head.as_text(), description.cut(head), as_json=json)
 
 
 @app.command()
 def write(
     name: Name,
     store: Store = DEFAULT_STORE,
-    writer: Annotated[str | None, typer.Option(help="The writer's id; drawn if not given.")] = None,
-    key: Annotated[str | None, typer.Option(help="The column that holds the routing keys.")] = None,
+    writer: Annotated[str | None, typer.Option(help="Id of the writer. Default: a random id.")] = None,
+    key: Annotated[str | None, typer.Option(help="Column that holds the routing key.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out lines that this writer wrote before.")
+        bool, typer.Option("--resume", help="Skip the lines that this writer has written before.")
     ] = False,
-    note_time: Annotated[str | None, typer.Option(help="Note this time after the last line.")] = None,
-    note_clock: Annotated[str | None, typer.Option(help="Note the clock at this interval.")] = None,
+    note_time: Annotated[str | None, typer.Option(help="Note this event time after the last line.")] = None,
+    note_clock: Annotated[
+        str | None, typer.Option(help="Note the current time at this interval, for example 1 second.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Write the lines of standard input, one JSON object an event."""
+    """Write events from standard input, one JSON object per line."""
     if resume and writer is None:
-        raise InvalidArgument("resume", resume, "needs the id of the writer", fix="add --writer ID")
+        raise InvalidArgument("resume", resume, "requires the id of the writer", fix="add --writer ID")
     if note_time is not None and note_clock is not None:
         fix = "give one of --note-time and --note-clock"
-        raise InvalidArgument("note-time", note_time, "would be noted beside the clock", fix=fix)
+        raise InvalidArgument("note-time", note_time, "cannot be combined with --note-clock", fix=fix)
     noted = None if note_time is None else instant(note_time, name="note-time")
     with open_streams(store) as streams:
         stream = streams.get(name)
         result: NoteResult | None = None
         with Writer(stream, writer, automatically_note_time=note_clock) as output:
             first = 1
-            while lines := list(islice(sys.stdin.buffer, _LINES)):
+            while lines := list(islice(sys.stdin.buffer, _BATCH_LINES)):
                 try:
                     events = ndjson.from_lines(lines, stream.columns, first=first)
                 except InvalidArgument as error:
                     if first == 1:
                         raise
-                    fix = f"{error.fix}; the lines up to {first - 1} are written, the rest is not"
+                    fix = f"{error.fix}; lines 1 to {first - 1} were written, the rest were not"
                     raise InvalidArgument(error.name, error.value, error.reason, fix=fix) from None
                 keys = None if key is None else ndjson.routing_keys(events, key)
                 output.write_many(events, keys, number=first if resume else None)
@@ -180,20 +201,20 @@ def write(
                 output.flush()
             stored = output.acknowledged - output.last_event_number
     found = {"writer": output.id, "events": stored, "last_event_number": output.acknowledged, "noted": result}
-    answer(f"{stored} events written by {output.id}", found, as_json=json)
+    print_result(f"{counted(stored, 'event')} written by {output.id}", found, as_json=json)
     if result is not None and result is not NoteResult.OK:
-        raise InvalidArgument("note-time", note_time, f"was refused: {result}", fix="note a later time")
+        raise InvalidArgument("note-time", note_time, f"was rejected: {result}", fix="note a later time")
 
 
 @app.command()
 def read(
     name: Name,
     store: Store = DEFAULT_STORE,
-    start: Annotated[str, typer.Option("--from", help="head, tail, a time, or a cut as JSON.")] = "head",
-    end: Annotated[str, typer.Option("--to", help="The same; not included.")] = "tail",
-    limit: Annotated[int | None, typer.Option(help="At most so many events.")] = None,
+    start: Annotated[str, typer.Option("--from", help=f"Where to start: {_POSITION_HELP}.")] = "head",
+    end: Annotated[str, typer.Option("--to", help=f"Where to end (exclusive): {_POSITION_HELP}.")] = "tail",
+    limit: Annotated[int | None, typer.Option(help="Read at most this many events.")] = None,
 ) -> None:
-    """Write events to standard output, one JSON object a line."""
+    """Print events, one JSON object per line."""
     _check_limit(limit)
     with open_streams(store) as streams:
         stream = streams.get(name)
@@ -204,10 +225,10 @@ def read(
 def tail(
     name: Name,
     store: Store = DEFAULT_STORE,
-    start: Annotated[str, typer.Option("--from", help="head, tail, a time, or a cut as JSON.")] = "tail",
-    limit: Annotated[int | None, typer.Option(help="End after so many events.")] = None,
+    start: Annotated[str, typer.Option("--from", help=f"Where to start: {_POSITION_HELP}.")] = "tail",
+    limit: Annotated[int | None, typer.Option(help="Exit after this many events.")] = None,
 ) -> None:
-    """Write events to standard output as they come, until it is stopped."""
+    """Print new events as they arrive, one JSON object per line, until Ctrl-C."""
     _check_limit(limit)
 
     def wait() -> bool:
@@ -224,36 +245,36 @@ def tail(
 
 @app.command()
 def marks(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """List the watermarks that writers' times have led to."""
+    """List the watermarks of a stream, each with its cut."""
     with open_streams(store) as streams:
         rows = description.marks(streams.get(name))
-    show(rows, ["lower", "upper", "cut"], as_json=json)
+    print_table(rows, ["lower", "upper", "cut"], as_json=json)
 
 
 @app.command()
 def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """List the writers that are on record, and which of them hold the watermark back."""
+    """List the writers of a stream and show which of them hold the watermark back."""
     with open_streams(store) as streams:
         rows = description.writers(streams.get(name))
-    show(rows, ["writer", "time", "state", "behind_since", "position"], as_json=json)
+    print_table(rows, ["writer", "time", "state", "behind_since", "position"], as_json=json)
 
 
 @app.command("cut-at")
 def cut_at(
     name: Name,
-    at: Annotated[str, typer.Argument(help="A time.")],
+    at: Annotated[str, typer.Argument(help="An event time, for example 2024-01-01T00:00:00Z.")],
     store: Store = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
-    """Show where to start reading to miss nothing that was noted at or after a time."""
+    """Print the cut to read from so that no event at or after a time is missed."""
     with open_streams(store) as streams:
         cut = streams.get(name).cut_at(at)
-    answer(cut.as_text(), description.cut(cut), as_json=json)
+    print_result(cut.as_text(), description.cut(cut), as_json=json)
 
 
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
-        raise InvalidArgument("limit", limit, "is not a number of events", fix="give 1 or more")
+        raise InvalidArgument("limit", limit, "must be at least 1", fix="give 1 or more")
 
 
 def _print(batches: Iterable[EventBatch], limit: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The classic picture of event time, drawn from a scripted stream (extra ``plot``)."""
+"""Pictures: event time against processing time, and the calendar of a plan (extra ``plot``)."""
 
 from slackwater.plot.event_time_picture import save_picture
 from slackwater.plot.picture_files import MissingExtra

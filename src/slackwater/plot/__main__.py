@@ -1,4 +1,4 @@
-"""`python -m slackwater.plot NAME FILE`: draw an example of the documentation."""
+"""Entry point of `python -m slackwater.plot NAME FILE`, which draws an example of the documentation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from slackwater.plot.examples import ExampleName, example
 
 
 def main() -> None:
-    """The command."""
+    """Parse the arguments and draw the example."""
     parser = argparse.ArgumentParser(
         prog="slackwater.plot", description="Draw an example of the documentation."
     )
-    parser.add_argument("name", choices=get_args(ExampleName))
-    parser.add_argument("file", help="where to, as .svg or .png")
+    parser.add_argument("name", choices=get_args(ExampleName), help="the example")
+    parser.add_argument("file", help="the file to write (.svg or .png)")
     arguments = parser.parse_args()
     save_picture(example(arguments.name), arguments.file, value="total", element="price")
 

@@ -1,7 +1,7 @@
-"""The calendar picture: what happens to each day, months below each other.
+"""The calendar picture of a plan: one cell per day, one row per month.
 
-A day in which several things happen is divided among them by their share. Many years are drawn by months
-instead, one row a year.
+A day with several fates is divided among them in proportion. Long ranges are drawn with one cell per month
+and one row per year.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.errors import InvalidArgument
-from slackwater.plot.picture_files import needing_matplotlib, picture_file
+from slackwater.plot.picture_files import check_picture_path, require_matplotlib
 from slackwater.time import instant, to_datetime
 
-_MOST_MONTHS: Final = 36
-_MOST_ROWS: Final = 200
+_MAX_MONTHS: Final = 36
+_MAX_YEARS: Final = 200
 _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A day or a month: its row and column, and the share of each fate in it."""
+    """A day or a month: its row and column, and the share of each fate."""
 
     row: str
     column: int
@@ -33,15 +33,19 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """All cells, the names of the rows from above, and how many columns they have."""
+    """All cells, the row labels from top to bottom, and the number of columns."""
 
     cells: tuple[Cell, ...]
     rows: tuple[str, ...]
     columns: int
 
 
-def calendar_of(stretches: Mapping[tuple[int, int, str], int], place: tzinfo) -> Calendar:
-    """Stretches of time, each with its fate and its weight, laid out on the calendar of a timezone.
+def calendar_of(stretches: Mapping[tuple[int, int, str], int], timezone: tzinfo) -> Calendar:
+    """Lay out time ranges on the calendar of a timezone.
+
+    Args:
+        stretches: Time ranges as (start, end, fate), each with its weight: the number of units it stands for.
+        timezone: The timezone whose days are shown.
 
     >>> from datetime import UTC
     >>> day = 24 * 60 * 60 * 1_000_000
@@ -52,22 +56,22 @@ def calendar_of(stretches: Mapping[tuple[int, int, str], int], place: tzinfo) ->
     """
     if not stretches:
         return Calendar((), (), 31)
-    first = _local(min(start for start, _, _ in stretches), place)
-    last = _local(max(end for _, end, _ in stretches) - 1, place)
+    first = _local(min(start for start, _, _ in stretches), timezone)
+    last = _local(max(end for _, end, _ in stretches) - 1, timezone)
     months = (last.year - first.year) * 12 + last.month - first.month + 1
-    by_day = months <= _MOST_MONTHS
-    if last.year - first.year >= _MOST_ROWS:
+    by_day = months <= _MAX_MONTHS
+    if last.year - first.year >= _MAX_YEARS:
         raise InvalidArgument(
-            "range", f"{first} to {last}", f"has more than {_MOST_ROWS} years", fix="plan a shorter range"
+            "range", f"{first} to {last}", f"covers more than {_MAX_YEARS} years", fix="plan a shorter range"
         )
     edges = list(_edges(first, last, by_day=by_day))
-    moments = [instant(datetime(edge.year, edge.month, edge.day, tzinfo=place)) for edge in edges]
+    moments = [instant(datetime(edge.year, edge.month, edge.day, tzinfo=timezone)) for edge in edges]
     weights: list[dict[str, int]] = [{} for _ in edges[1:]]
     for (start, end, fate), weight in stretches.items():
         number = _index(moments, start)
         while number < len(weights) and moments[number] < end:
             covered = min(end, moments[number + 1]) - max(start, moments[number])
-            if covered:  # a day that the calendar leaves out has no length
+            if covered:  # a day that the timezone skipped has no length
                 weights[number][fate] = weights[number].get(fate, 0) + covered * weight
             number += 1
     cells = tuple(
@@ -86,32 +90,39 @@ def save_calendar(
     path: str | Path,
     *,
     fates: Mapping[str, str],
-    place: tzinfo,
+    timezone: tzinfo,
     title: str = "",
 ) -> Path:
-    """Draw the calendar into an SVG or PNG file; ``fates`` are the words of the legend, in its order.
+    """Draw time ranges as a calendar into an SVG or PNG file.
+
+    Args:
+        stretches: Time ranges as (start, end, fate), each with its weight.
+        path: The file; its suffix decides the format.
+        fates: The legend text of each fate, in the order of the legend.
+        timezone: The timezone whose days are shown.
+        title: The title above the picture.
 
     >>> import tempfile
     >>> from datetime import UTC
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     drawn = save_calendar({(0, 10, "new"): 1}, f"{folder}/a.svg", fates={"new": "read"}, place=UTC)
+    ...     drawn = save_calendar({(0, 10, "new"): 1}, f"{folder}/a.svg", fates={"new": "read"}, timezone=UTC)
     ...     drawn.read_text(encoding="utf-8")[:5]
     '<?xml'
     """
-    target = picture_file(path)
-    shown = calendar_of(stretches, place)
-    with needing_matplotlib():
+    target = check_picture_path(path)
+    shown = calendar_of(stretches, timezone)
+    with require_matplotlib():
         from slackwater.plot.calendar_drawing import draw_calendar
     draw_calendar(shown, target, fates=fates, title=title)
     return target
 
 
-def _local(at: int, place: tzinfo) -> date:
-    return to_datetime(at).astimezone(place).date()
+def _local(at: int, timezone: tzinfo) -> date:
+    return to_datetime(at).astimezone(timezone).date()
 
 
 def _edges(first: date, last: date, *, by_day: bool) -> Iterable[date]:
-    """The first day of every cell, and of the cell after the last."""
+    """The first day of each cell, followed by the end of the last cell."""
     edge = first if by_day else first.replace(day=1)
     while edge <= last:
         yield edge
@@ -120,5 +131,5 @@ def _edges(first: date, last: date, *, by_day: bool) -> Iterable[date]:
 
 
 def _index(moments: list[int], at: int) -> int:
-    """The last cell that begins at or before ``at``."""
+    """The index of the last cell that begins at or before ``at``."""
     return max(bisect_right(moments, at) - 1, 0)

@@ -1,8 +1,7 @@
-"""Draws a scene: event time across, processing time up, the watermark as a line, panes as boxes.
+"""Drawing of a scene with matplotlib: event time on the x axis, processing time on the y axis.
 
-Colours are those of Okabe and Ito, which people with any common colour blindness tell apart; the
-timing of a pane is also in its hatching and in words, so that the picture works in grey as well.
-The same scene gives the same bytes: no dates, no random ids, text as shapes.
+The watermark is a line and panes are boxes. The hatching and the label of a pane also show its timing, so
+that the picture works in greyscale.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from slackwater.plot.picture_style import FAINT, INK, saved_axes, set_title
 from slackwater.plot.scene import Box, Scene
 from slackwater.testing.text_table import UNITS
 
-INK: Final = "#26323d"
-FAINT: Final = "#8a949e"
 _GRID: Final = "#e6eaee"
 _WATERMARK: Final = "#0072b2"
 _TIMINGS: Final = {
@@ -31,37 +27,29 @@ _TIMINGS: Final = {
     "ON_TIME": ("#009e73", "", "on time"),
     "LATE": ("#cc79a7", "////", "late"),
 }
-"""Colour, hatching and wording of each timing."""
+"""Colour, hatching and label of each timing."""
 _FATES: Final = {
     "on time": (INK, "white", "element"),
     "late": ("#a3447c", "#fbeaf3", "late element"),
     "dropped": (FAINT, "white", "dropped element"),
 }
-"""Edge, fill and wording of each element."""
-METADATA: Final = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
+"""Edge colour, fill colour and label of each fate of an element."""
 _LEGEND: Final = (
     *("element", "late element", "dropped element", "watermark"),
     *("early pane", "on time pane", "late pane", "ideal"),
 )
-STYLE: Final[dict[Any, Any]] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "hatch.linewidth": 0.7,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "slackwater",
-}
 _WATERMARK_LINE: Final[dict[str, Any]] = {"color": _WATERMARK, "linewidth": 3.0, "solid_capstyle": "round"}
-_MOST_TICKS: Final = 12
-_ENOUGH_ROOM: Final = 0.008
-"""Squared share of the picture from which on a label does not touch what is beside it."""
+_MAX_TICKS: Final = 12
+_MIN_DISTANCE: Final = 0.008
+"""Squared distance, as a share of the picture, at which a label no longer overlaps its neighbours."""
 _DOT: Final = 17.0
 _SMALL_DOT: Final = 7.0
-_MOST_WORDED: Final = 30
-"""From more elements than this on they are small, and say nothing: the words would cover each other."""
+_MAX_LABELLED_DOTS: Final = 30
+"""With more elements than this, dots are small and have no labels, which would overlap."""
 
 
-def draw(shown: Scene, target: Path, *, unit: str, title: str) -> None:
-    """Draw ``shown`` into ``target``, whose suffix decides the format.
+def draw(scene: Scene, target: Path, *, unit: str, title: str) -> None:
+    """Draw a scene into ``target``, whose suffix decides the format.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -69,60 +57,55 @@ def draw(shown: Scene, target: Path, *, unit: str, title: str) -> None:
     ...     (Path(folder) / "empty.svg").stat().st_size > 0
     True
     """
-    with mpl.rc_context():
-        mpl.rcdefaults()  # what somebody set for other pictures must not change this one
-        mpl.rcParams.update(STYLE)
-        figure = Figure(figsize=(8, 5.6), dpi=150, facecolor="white", layout="constrained")
-        _Drawing(figure.add_subplot(), shown, unit).draw(title)
-        figure.savefig(target, metadata=METADATA[target.suffix])
+    with saved_axes(target, width=8, height=5.6) as axes:
+        _Drawing(axes, scene, unit).draw(title)
 
 
 class _Drawing:
-    """One picture: the scene, the axes, and how far an hour reaches on each of them."""
+    """One picture: the scene, the axes, and the scale and limits of both axes."""
 
-    def __init__(self, axes: Axes, shown: Scene, unit: str) -> None:
+    def __init__(self, axes: Axes, scene: Scene, unit: str) -> None:
         self._axes = axes
-        self._shown = shown
+        self._scene = scene
         self._unit = unit
-        self._scale = UNITS[unit]
-        self._upwards = self._scale if shown.clocked else 1
-        across = [value / self._scale for value in shown.times()] or [0.0]
+        self._x_scale = UNITS[unit]
+        self._y_scale = self._x_scale if scene.clocked else 1
+        xs = [value / self._x_scale for value in scene.times()] or [0.0]
         moments = (
-            [dot.arrival for dot in shown.dots] + [corner.at for corner in shown.watermark] + [shown.finish]
+            [dot.arrival for dot in scene.dots] + [corner.at for corner in scene.watermark] + [scene.finish]
         )
-        upwards = [moment / self._upwards for moment in moments]
-        wide, tall = (max(across) - min(across)) or 1.0, (max(upwards) - min(upwards)) or 1.0
-        self._left, self._right = min(across) - 0.025 * wide, max(across) + 0.06 * wide
-        self._bottom, self._top = min(upwards) - 0.09 * tall, max(upwards) + 0.07 * tall
+        ys = [moment / self._y_scale for moment in moments]
+        width, height = (max(xs) - min(xs)) or 1.0, (max(ys) - min(ys)) or 1.0
+        self._left, self._right = min(xs) - 0.025 * width, max(xs) + 0.06 * width
+        self._bottom, self._top = min(ys) - 0.09 * height, max(ys) + 0.07 * height
         self._legend: dict[str, Artist] = {}
 
     def draw(self, title: str) -> None:
-        """Everything, from the back to the front."""
+        """Draw everything, from back to front."""
         axes = self._axes
         axes.set_xlim(self._left, self._right)
         axes.set_ylim(self._bottom, self._top)
         axes.set_xlabel(f"event time [{self._unit}]", color=INK, labelpad=6)
-        axes.set_ylabel(f"processing time [{self._unit}]" if self._shown.clocked else "step", color=INK)
-        finite = set(self._shown.times())
-        bounds = sorted({bound for box in self._shown.boxes for bound in (box.start, box.end)} & finite)
-        if 0 < len(bounds) <= _MOST_TICKS:
-            axes.set_xticks([bound / self._scale for bound in bounds])
+        axes.set_ylabel(f"processing time [{self._unit}]" if self._scene.clocked else "step", color=INK)
+        finite = set(self._scene.times())
+        bounds = sorted({bound for box in self._scene.boxes for bound in (box.start, box.end)} & finite)
+        if 0 < len(bounds) <= _MAX_TICKS:
+            axes.set_xticks([bound / self._x_scale for bound in bounds])
         axes.grid(color=_GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(colors=INK, length=0)
         for side, spine in axes.spines.items():
             spine.set_visible(side in ("left", "bottom"))
             spine.set_color(FAINT)
-        if title:
-            axes.set_title(title, color=INK, fontsize=12, fontweight="bold", loc="left", pad=12)
-        for box in self._shown.boxes:
+        set_title(axes, title, pad=12)
+        for box in self._scene.boxes:
             self._draw_box(box)
         self._draw_lines()
         self._draw_dots()
-        for box in self._shown.boxes:
+        for box in self._scene.boxes:
             self._label_box(box)
         axes.legend(
-            handles=[self._legend[word] for word in _LEGEND if word in self._legend],
+            handles=[self._legend[label] for label in _LEGEND if label in self._legend],
             loc="upper center",
             bbox_to_anchor=(0.5, -0.13),
             ncols=4,
@@ -133,15 +116,15 @@ class _Drawing:
             columnspacing=1.8,
         )
 
-    def _across(self, event_time: int) -> float:
-        """An event time in units; the ends of time lie at the edge of the picture."""
-        return min(max(event_time / self._scale, self._left), self._right)
+    def _x(self, event_time: int) -> float:
+        """The x coordinate of an event time; the ends of time lie at the edge of the picture."""
+        return min(max(event_time / self._x_scale, self._left), self._right)
 
     def _draw_box(self, box: Box) -> None:
-        colour, hatch, word = _TIMINGS[box.timing]
+        colour, hatch, label = _TIMINGS[box.timing]
         gap = (self._right - self._left) * 0.005
-        left, right = self._across(box.start) + gap, self._across(box.end) - gap
-        bottom, top = box.since / self._upwards, box.fired / self._upwards
+        left, right = self._x(box.start) + gap, self._x(box.end) - gap
+        bottom, top = box.since / self._y_scale, box.fired / self._y_scale
         for fill, pattern, order in ((to_rgba(colour, 0.16), "", 2.0), ("none", hatch, 2.1)):
             self._axes.add_patch(
                 Rectangle(
@@ -158,33 +141,35 @@ class _Drawing:
         self._axes.plot(
             [left, right], [top, top], color=colour, linewidth=2.6, solid_capstyle="butt", zorder=3
         )
-        self._legend[f"{word} pane"] = Patch(
-            facecolor=to_rgba(colour, 0.2), edgecolor=colour, hatch=hatch, label=f"{word} pane"
+        self._legend[f"{label} pane"] = Patch(
+            facecolor=to_rgba(colour, 0.2), edgecolor=colour, hatch=hatch, label=f"{label} pane"
         )
 
     def _label_box(self, box: Box) -> None:
-        """Timing and value on the upper edge, where the pane comes out, away from the elements there."""
-        colour, _, word = _TIMINGS[box.timing]
-        left, right, height = self._across(box.start), self._across(box.end), box.fired / self._upwards
-        wide, tall = self._right - self._left, self._top - self._bottom
-        obstacles = [(dot.event_time / self._scale, dot.arrival / self._upwards) for dot in self._shown.dots]
-        obstacles += [(self._across(c.watermark), c.at / self._upwards) for c in self._shown.watermark]
+        """Write timing and value on the upper edge of a box, where the pane fires, away from elements."""
+        colour, _, label = _TIMINGS[box.timing]
+        left, right, height = self._x(box.start), self._x(box.end), box.fired / self._y_scale
+        width, tall = self._right - self._left, self._top - self._bottom
+        obstacles = [
+            (dot.event_time / self._x_scale, dot.arrival / self._y_scale) for dot in self._scene.dots
+        ]
+        obstacles += [(self._x(c.watermark), c.at / self._y_scale) for c in self._scene.watermark]
         obstacles += [
-            (self._across(c.watermark), following.at / self._upwards)
-            for c, following in pairwise(self._shown.watermark)
+            (self._x(c.watermark), following.at / self._y_scale)
+            for c, following in pairwise(self._scene.watermark)
         ]
 
-        def room(at: float) -> float:
-            distances = (((x - at) / wide) ** 2 + ((y - height) / tall) ** 2 for x, y in obstacles)
+        def distance(at: float) -> float:
+            distances = (((x - at) / width) ** 2 + ((y - height) / tall) ** 2 for x, y in obstacles)
             return min(distances, default=1.0)
 
-        places = [left + (right - left) * share for share in (0.5, 0.35, 0.65, 0.25, 0.75)]
-        at = max(places, key=lambda place: min(room(place), _ENOUGH_ROOM))
-        taken_back = "".join(f"−{text} " for text in box.retracted)
+        candidates = [left + (right - left) * share for share in (0.5, 0.35, 0.65, 0.25, 0.75)]
+        at = max(candidates, key=lambda x: min(distance(x), _MIN_DISTANCE))
+        retracted = "".join(f"−{text} " for text in box.retracted)
         self._axes.text(
             at,
             height,
-            f"{word}  {taken_back}{'+' if box.retracted else ''}{box.text}",
+            f"{label}  {retracted}{'+' if box.retracted else ''}{box.text}",
             ha="center",
             va="center",
             color=INK,
@@ -195,8 +180,8 @@ class _Drawing:
         )
 
     def _draw_lines(self) -> None:
-        corners = self._shown.watermark
-        if self._shown.clocked:
+        corners = self._scene.watermark
+        if self._scene.clocked:
             low, high = max(self._left, self._bottom), min(self._right, self._top)
             (ideal,) = self._axes.plot(
                 [low, high], [low, high], color=FAINT, linewidth=1.2, linestyle=(0, (1, 2.2)), zorder=1.5,
@@ -205,9 +190,9 @@ class _Drawing:
             self._legend["ideal"] = ideal
         if not corners:
             return
-        moments = [corner.at / self._upwards for corner in corners]
-        values = [self._across(corner.watermark) for corner in corners]
-        # It stands still between two moves and jumps in no time: bold where it is, thin where it jumps.
+        moments = [corner.at / self._y_scale for corner in corners]
+        values = [self._x(corner.watermark) for corner in corners]
+        # The watermark is constant between two moves: bold where it stands, thin where it jumps.
         for value, since, until in zip(values, moments, [*moments[1:], self._top], strict=True):
             self._axes.plot([value, value], [since, until], zorder=5, **_WATERMARK_LINE)
         for (value, following), moment in zip(pairwise(values), moments[1:], strict=True):
@@ -215,11 +200,11 @@ class _Drawing:
         self._legend["watermark"] = Line2D([], [], label="watermark", **_WATERMARK_LINE)
 
     def _draw_dots(self) -> None:
-        worded = len(self._shown.dots) <= _MOST_WORDED
-        size = _DOT if worded else _SMALL_DOT
-        for dot in self._shown.dots:
-            edge, fill, word = _FATES[dot.fate]
-            at = (dot.event_time / self._scale, dot.arrival / self._upwards)
+        labelled = len(self._scene.dots) <= _MAX_LABELLED_DOTS
+        size = _DOT if labelled else _SMALL_DOT
+        for dot in self._scene.dots:
+            edge, fill, label = _FATES[dot.fate]
+            at = (dot.event_time / self._x_scale, dot.arrival / self._y_scale)
             style: dict[str, Any] = {
                 "marker": "o",
                 "markerfacecolor": fill,
@@ -229,12 +214,12 @@ class _Drawing:
             self._axes.plot(*at, markersize=size, markeredgewidth=1.5, zorder=6, **style)
             if dot.fate == "dropped":
                 self._axes.plot(*at, marker=(2, 0, -45), markersize=size, color=FAINT, zorder=6.5)
-            words: dict[str, Any] = {
+            text_style: dict[str, Any] = {
                 "ha": "center",
                 "va": "center_baseline",
                 "fontsize": 9,
                 "fontweight": "bold",
             }
-            if worded:
-                self._axes.text(*at, dot.text, color=edge, zorder=7, **words)
-            self._legend[word] = Line2D([], [], markersize=9, markeredgewidth=1.5, label=word, **style)
+            if labelled:
+                self._axes.text(*at, dot.text, color=edge, zorder=7, **text_style)
+            self._legend[label] = Line2D([], [], markersize=9, markeredgewidth=1.5, label=label, **style)

@@ -1,4 +1,4 @@
-"""The way to a picture: checks what is asked, and asks for the plotting library only when it is needed."""
+"""The event-time picture of a run; imports matplotlib only when a picture is drawn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.errors import InvalidArgument
-from slackwater.plot.picture_files import needing_matplotlib, picture_file
+from slackwater.plot.picture_files import check_picture_path, require_matplotlib
 from slackwater.plot.scene import scene
 from slackwater.testing.scripted_run import WindowRun
 from slackwater.testing.text_table import UNITS
@@ -24,8 +24,23 @@ def save_picture(
 ) -> Path:
     """Draw the panes of one key of a run into an SVG or PNG file.
 
-    Panes show the accumulation ``value``, elements their column ``element``. With one key it need
-    not be named. If the clock never moved, processing time is counted in steps.
+    If the clock never moved during the run, the y axis counts steps instead of processing time.
+
+    Args:
+        run: A run of a scripted stream.
+        path: The file; its suffix decides the format.
+        value: The accumulation that panes show.
+        element: The column that elements show; without it they have no text.
+        key: The key to draw. May be left out if the run has one key.
+        unit: The unit of time of the axes, such as ``"s"``.
+        title: The title above the picture.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        InvalidArgument: The suffix, the unit, the value or the key is not valid.
+        MissingExtra: matplotlib is not installed.
 
     >>> import tempfile
     >>> from slackwater.plot.examples import example
@@ -34,11 +49,13 @@ def save_picture(
     ...     drawn.read_text(encoding="utf-8")[:5]
     '<?xml'
     """
-    target = picture_file(path)
+    target = check_picture_path(path)
     if unit not in UNITS:
-        raise InvalidArgument("unit", unit, "is not a unit of time", fix=f"use one of {', '.join(UNITS)}")
+        raise InvalidArgument(
+            "unit", unit, "is not a valid unit of time", fix=f"use one of {', '.join(UNITS)}"
+        )
     shown = scene(run, value=value, element=element, key=key)
-    with needing_matplotlib():
+    with require_matplotlib():
         from slackwater.plot.drawing import draw
     draw(shown, target, unit=unit, title=title)
     return target

@@ -1,4 +1,4 @@
-"""The scripted streams of the documentation, so that its pictures and its tests tell the same story."""
+"""The scripted streams of the documentation, shared by its pictures and its tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SESSIONS: Final = ((4, (2, 5)), (9, (7, 1)), (24, (22, 4)), (30, 19), (38, (14,
 
 
 def example(name: ExampleName) -> WindowRun:
-    """The run of an example of the documentation.
+    """Run an example of the documentation.
 
     >>> example("panes").panes.height
     7
@@ -49,16 +49,16 @@ def example(name: ExampleName) -> WindowRun:
                 late="emit",
             )
             return _stream(_SESSIONS).run(operator)
-    raise InvalidArgument("name", name, "is not an example", fix='use "panes" or "sessions"')
+    raise InvalidArgument("name", name, "is not the name of an example", fix='use "panes" or "sessions"')
 
 
 def _stream(script: tuple[tuple[int, int | tuple[int, int]], ...]) -> TestStream:
-    """A stream from (clock, element or watermark) in seconds."""
+    """A scripted stream from pairs of a clock time and an element or a watermark, in seconds."""
     stream = TestStream()
-    for clock, what in script:
+    for clock, event in script:
         at = clock * SECOND
-        if isinstance(what, tuple):
-            stream = stream.add(f"auction | ts[s] | price\na | {what[0]} | {what[1]}", at=at)
+        if isinstance(event, tuple):
+            stream = stream.add(f"auction | ts[s] | price\na | {event[0]} | {event[1]}", at=at)
         else:
-            stream = stream.advance_watermark(what * SECOND, at=at)
+            stream = stream.advance_watermark(event * SECOND, at=at)
     return stream

@@ -1,4 +1,4 @@
-"""What every picture asks of the file it goes to, and of the library that draws it."""
+"""Checks before a picture is drawn: the suffix of the file, and that matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIXES: Final = (".svg", ".png")
 
 
 class MissingExtra(SlackwaterError, ImportError):
-    """A part of Slackwater needs a package that is not installed by default."""
+    """A feature of Slackwater needs a package that is not installed by default."""
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
@@ -21,26 +21,26 @@ class MissingExtra(SlackwaterError, ImportError):
         super().__init__(f"{package} is not installed; run: pip install slackwater[{extra}]")
 
 
-def picture_file(path: str | Path) -> Path:
-    """The file, if its suffix says how to draw it.
+def check_picture_path(path: str | Path) -> Path:
+    """Return the path if its suffix is that of a supported format.
 
-    >>> picture_file("plan.txt")
+    >>> check_picture_path("plan.txt")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: path = 'plan.txt': has no known suffix; use one of .svg, .png
+    slackwater.errors.InvalidArgument: path = 'plan.txt': has an unsupported suffix; use one of .svg, .png
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
         raise InvalidArgument(
-            "path", str(path), "has no known suffix", fix=f"use one of {', '.join(SUFFIXES)}"
+            "path", str(path), "has an unsupported suffix", fix=f"use one of {', '.join(SUFFIXES)}"
         )
     return target
 
 
 @contextmanager
-def needing_matplotlib() -> Iterator[None]:
-    """Around the import of what draws: says which extra is missing.
+def require_matplotlib() -> Iterator[None]:
+    """Turn a failed import of matplotlib inside the block into `MissingExtra`.
 
-    >>> with needing_matplotlib():
+    >>> with require_matplotlib():
     ...     import slackwater.plot.drawing
     """
     try:

@@ -1,6 +1,6 @@
-"""What the picture shows, as plain numbers: a run of one key, taken apart.
+"""The contents of the event-time picture as plain numbers, for one key of a run.
 
-Kept apart from the drawing so that what is shown can be tested without looking at it.
+Separate from the drawing, so that the contents can be tested without an image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fate = Literal["on time", "late", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An element: when it happened, when it arrived, and what became of it."""
+    """An element: its event time, its arrival and its fate."""
 
     event_time: int
     arrival: int
@@ -31,7 +31,10 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A pane: its window across; upwards from the firing before it (or the first arrival) to its own."""
+    """A pane: its window on the x axis; on the y axis the time from the previous firing to its own.
+
+    The first pane of a window begins at the first arrival.
+    """
 
     start: int
     end: int
@@ -44,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """A move of the watermark: its value from this moment on."""
+    """A move of the watermark: its value from this processing time on."""
 
     at: int
     watermark: int
@@ -52,14 +55,14 @@ class Corner:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All that is drawn."""
+    """Everything that is drawn."""
 
     dots: tuple[Dot, ...]
     boxes: tuple[Box, ...]
     watermark: tuple[Corner, ...]
     finish: int
     clocked: bool
-    """Whether the clock moved at all; if not, moments are numbers of steps."""
+    """Whether the clock moved during the run; if not, processing times are step numbers."""
 
     def times(self) -> Iterator[int]:
         """Every finite event time in the scene."""
@@ -72,7 +75,7 @@ class Scene:
 def scene(
     run: WindowRun, *, value: str, element: str | None = None, key: tuple[Any, ...] | None = None
 ) -> Scene:
-    """The scene of one key of a run: panes show ``value``, elements show their column ``element``.
+    """Build the scene of one key of a run: panes show ``value``, elements their column ``element``.
 
     >>> from slackwater.plot.examples import example
     >>> shown = scene(example("panes"), value="total", element="price")
@@ -83,7 +86,7 @@ def scene(
     """
     if value not in run.values:
         raise InvalidArgument(
-            "value", value, "is not an accumulation of this run", fix=f"use one of {run.values}"
+            "value", value, "is not an accumulation of this run", fix=f"use one of {', '.join(run.values)}"
         )
     key = _only_key(run) if key is None else key
     dots: list[Dot] = []
@@ -104,12 +107,12 @@ def scene(
 
 
 def _only_key(run: WindowRun) -> tuple[Any, ...]:
-    """The key of a run that has no other."""
+    """The only key of a run."""
     batches = [step.event.rows.select(run.key) for step in run.steps if isinstance(step.event, Elements)]
     keys = {row for batch in batches for row in batch.rows()} if run.key else {()}
     if len(keys) > 1:
         raise InvalidArgument(
-            "key", None, f"leaves open which of {len(keys)} keys", fix="name one, as in key=('a',)"
+            "key", None, f"is required: the run has {len(keys)} keys", fix="name one, as in key=('a',)"
         )
     return next(iter(keys), ())
 
@@ -137,7 +140,7 @@ def _dots(
 
 
 def _dropped(rows: pl.DataFrame, output: WindowOutput) -> list[bool]:
-    """Which rows were dropped altogether; known for certain only if the operator delivers them."""
+    """Whether each row was dropped; exact only if the operator emits dropped rows."""
     count = output.dropped_late + output.dropped_closed
     if output.late is not None and count:
         gone = output.late.select(rows.columns).unique().with_columns(gone=pl.lit(value=True))
@@ -162,15 +165,15 @@ def _boxes(
             retracted.append(_text(pane[value]))
             continue
         start, end = pane["window_start"], pane["window_end"]
-        since = beginning_of(start, end, step.now, dots, earlier)
+        since = pane_begin(start, end, step.now, dots, earlier)
         yield Box(start, end, since, step.now, pane["timing"], _text(pane[value]), tuple(retracted))
         retracted = []
 
 
-def beginning_of(start: int, end: int, fired: int, dots: Sequence[Dot], earlier: Sequence[Box]) -> int:
-    """From when on a pane has gathered: the firing before it, or the first arrival in its window.
+def pane_begin(start: int, end: int, fired: int, dots: Sequence[Dot], earlier: Sequence[Box]) -> int:
+    """The processing time at which a pane begins: the previous firing, or the first arrival in its window.
 
-    >>> beginning_of(0, 10, 9, [Dot(3, 5, "", "on time"), Dot(4, 4, "", "dropped")], [])
+    >>> pane_begin(0, 10, 9, [Dot(3, 5, "", "on time"), Dot(4, 4, "", "dropped")], [])
     5
     """
     before = [box.fired for box in earlier if (box.start, box.end) == (start, end)]
