@@ -1,4 +1,4 @@
-"""The demo is run as `make demo` runs it, without a terminal: what it shows is what it says it is."""
+"""The demo, run as `make demo` runs it but without a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(folder: Path, **changes: str) -> subprocess.CompletedProcess[str]:
     environment = {
         name: value
         for name, value in os.environ.items()
-        # What a session in this process has told Spark.
+        # Settings that a session in this process has made for Spark.
         if not name.startswith(("PYSPARK_", "SPARK_", "_PYSPARK"))
     }
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(folder), "COLUMNS": "110", **changes}
@@ -33,12 +33,12 @@ def test_the_demo_runs_and_accounts_for_every_bid(tmp_path: Path) -> None:
     assert ran.stderr == ""
     shown = ran.stdout
     assert "WARN" not in shown
-    # South holds everybody back, is left out, and comes back with what makes panes late.
-    silent = shown.split("has fallen silent")[1].split("is back")[0]
+    # South holds the watermark back, becomes idle, and comes back with bids that make panes late.
+    silent = shown.split("has gone silent")[1].split("is back")[0]
     assert "held back by 'south' (slowest)" in silent
     assert re.search(r"held back by '(north|east)' \(slowest\)", silent)
     assert re.search(r"(lamp|chair|clock) +late +\d+ bids, best \d+", shown.split("is back")[1])
-    assert "came too late for it" in shown
+    assert "arrived too late" in shown
     for timing in ("early", "on time"):
         assert re.search(rf"(lamp|chair|clock) +{timing} +\d+ bids, best \d+", shown)
     sent, kept, dropped = map(int, re.findall(r"Bids: (\d+) sent, (\d+) in windows, (\d+) dropped", shown)[0])
@@ -50,8 +50,10 @@ def test_the_demo_runs_and_accounts_for_every_bid(tmp_path: Path) -> None:
     assert left == ["pictures"]
 
 
-def test_without_java_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_java_the_error_names_the_fix(tmp_path: Path) -> None:
     ran = run(tmp_path, PATH="", JAVA_HOME=str(tmp_path))
     assert ran.returncode == 1
-    assert "Spark needs Java 17, and there is none here; run `make demo`" in " ".join(ran.stdout.split())
+    assert "Spark needs Java 17 or newer, but no Java was found; run `make demo`" in " ".join(
+        ran.stdout.split()
+    )
     assert not (tmp_path / "pictures").exists()

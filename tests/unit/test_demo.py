@@ -1,4 +1,4 @@
-"""The remarks of the story are claims about what the tracker says; here they are checked."""
+"""The scenario without Spark: its remarks agree with what the tracker explains."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from slackwater.progress.tracker import ProgressTracker
 from slackwater.time import to_datetime
 
 
-def _told(scene: Scene) -> tuple[str, str, str]:
+def _explained(scene: Scene) -> tuple[str, str, str]:
     watermark = "-" if scene.why.watermark is None else to_datetime(scene.why.watermark).strftime("%H:%M")
-    return watermark, (scene.why.held_by or "nobody").removeprefix("origin "), scene.why.reason.value
+    return watermark, (scene.why.held_by or "none").removeprefix("origin "), scene.why.reason.value
 
 
-def test_the_story_is_what_its_remarks_say() -> None:
+def test_the_tracker_explains_every_step_as_remarked() -> None:
     scenes = list(play(ProgressTracker(ORIGINS)))
-    assert [_told(scene) for scene in scenes] == [
+    assert [_explained(scene) for scene in scenes] == [
         ("-", "'south'", "never spoke"),
         ("-", "'east'", "never spoke"),
         ("12:01", "'north'", "slowest"),
@@ -33,13 +33,13 @@ def test_the_story_is_what_its_remarks_say() -> None:
         ("12:09", "'south'", "slowest"),
         ("12:12", "'east'", "slowest"),
         ("12:15", "'north'", "slowest"),
-        ("12:15", "nobody", "done"),
+        ("12:15", "none", "done"),
     ]
     assert [scene.duplicate for scene in scenes].index(True) == 7
     assert scenes[-1].why.reason is Reason.DONE
 
 
-def test_the_command_tells_every_step() -> None:
+def test_the_command_prints_every_step() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "slackwater.demo.story"], capture_output=True, text=True, check=True
     )

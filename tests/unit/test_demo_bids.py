@@ -1,4 +1,4 @@
-"""The bids of the demo are as disorderly as it says: out of order, held back, forgotten."""
+"""The bids of the demo: out of order, held back by a silent origin, and one far too late."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _fed(folder: Path) -> Feed:
     feed.begin(START)
     for tick in range(1, 121):
         if tick == 40:
-            feed.fall_silent()
+            feed.silence()
         if tick == 80:
-            feed.speak_again(START + tick * SECOND // 4)
+            feed.resume(START + tick * SECOND // 4)
         feed.send(START + tick * SECOND // 4)
     return feed
 
 
-def test_what_is_sent_is_in_the_files(tmp_path: Path) -> None:
+def test_the_files_contain_the_sent_bids(tmp_path: Path) -> None:
     feed = _fed(tmp_path)
     rows = [row for path in sorted(feed.arriving.iterdir()) for row in pq.read_table(path).to_pylist()]
     assert pq.read_table(feed.arriving / "00000.parquet").schema.equals(SCHEMA)
@@ -51,23 +51,23 @@ def test_bids_come_out_of_order_and_one_origin_is_silent(tmp_path: Path) -> None
     assert all(bid.arrives >= silence[1] for bid in held)
 
 
-def test_one_bid_is_far_too_late_and_the_rest_is_not_older_than_the_run(tmp_path: Path) -> None:
+def test_only_one_bid_is_older_than_the_run(tmp_path: Path) -> None:
     feed = _fed(tmp_path)
-    (forgotten,) = [bid for bid in feed.sent if bid.at < START]
-    assert forgotten.at == START - 60 * SECOND
+    (too_late,) = [bid for bid in feed.sent if bid.at < START]
+    assert too_late.at == START - 60 * SECOND
 
 
-def test_what_is_held_is_known_until_it_is_sent(tmp_path: Path) -> None:
+def test_held_bids_are_reported_until_they_are_sent(tmp_path: Path) -> None:
     feed = Feed(tmp_path)
     feed.begin(0)
     feed.send(5 * SECOND)
     assert feed.earliest_held() is None
-    feed.fall_silent()
+    feed.silence()
     feed.send(20 * SECOND)
     held = feed.earliest_held()
     assert held is not None
     assert 5 * SECOND < held < 20 * SECOND
-    feed.speak_again(20 * SECOND)
+    feed.resume(20 * SECOND)
     feed.send(20 * SECOND)
     assert feed.earliest_held() is None
     assert held == min(bid.at for bid in feed.sent if bid.origin == SILENT and bid.at > 5 * SECOND)

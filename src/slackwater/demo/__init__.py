@@ -1,1 +1,1 @@
-"""`make demo`: a real pipeline on Spark, watched while it runs; and a shorter story without Spark."""
+"""The demo of `make demo`: a live pipeline on Spark; and a shorter one on the tracker, without Spark."""

@@ -1,6 +1,6 @@
-"""The bids of the demo: three origins that send out of order, one of which falls silent for a while.
+"""The bids of the demo: three origins that send out of order, one of which goes silent for a while.
 
-Bids are made up, but nothing else is: they travel as files, and what becomes of them is for Spark to say.
+The bids are generated; everything else is real. They are written as Parquet files, which Spark reads.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ SCHEMA: Final = pa.schema(
         ("file", pa.int64()),
     ]
 )
-_SHORTEST: Final = 400_000
-_LONGEST: Final = 1_400_000
-"""Between two bids of an origin."""
-_SLOWEST: Final = 2 * SECOND
-"""The longest that a bid is under way."""
-_FORGOTTEN: Final = 60 * SECOND
-"""How old the bid is that comes back from nowhere: older than any lateness that is allowed."""
+_MIN_GAP: Final = 400_000
+_MAX_GAP: Final = 1_400_000
+"""Microseconds between two bids of one origin."""
+_MAX_DELAY: Final = 2 * SECOND
+"""The longest delay between a bid and its arrival."""
+_TOO_LATE: Final = 60 * SECOND
+"""The age of the one bid that arrives too late: more than the allowed lateness."""
 
 
 class Bid(NamedTuple):
-    """A bid: when it arrives, when it was made, and which file brings it."""
+    """A bid: when it arrives, when it was made, and the number of the file that contains it."""
 
     arrives: int
     at: int
@@ -50,7 +50,7 @@ class Bid(NamedTuple):
 
 @dataclass
 class Feed:
-    """Writes what the origins send into files, one each time it is asked to.
+    """Writes the bids that have arrived into files, one file per call of `send`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -66,12 +66,12 @@ class Feed:
     sent: list[Bid] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._chance = random.Random(11)  # noqa: S311 - prices, not secrets
-        # No two are equal, so that a bid is known by its price.
-        self._prices = chain(self._chance.sample(range(20, 1000), 980), count(1000))
-        self._begun = 0
+        self._random = random.Random(11)  # noqa: S311 - prices, not secrets
+        # All prices differ, so that a price identifies a bid.
+        self._prices = chain(self._random.sample(range(20, 1000), 980), count(1000))
+        self._started = 0
         self._next: dict[str, int] = {}
-        self._under_way: list[Bid] = []
+        self._in_transit: list[Bid] = []
         self._held: list[Bid] = []
         self._silent = False
         self._files = 0
@@ -80,46 +80,46 @@ class Feed:
 
     @property
     def arriving(self) -> Path:
-        """Where whole files appear."""
+        """The folder in which complete files appear."""
         return self.folder / "bids"
 
     def earliest_held(self) -> int | None:
-        """The time of the first bid that nobody has heard of; None if there is none."""
+        """The time of the earliest bid that the silent origin holds; None if it holds none."""
         return min((bid.at for bid in self._held), default=None)
 
     def begin(self, now: int) -> None:
-        """The auctions are open."""
-        self._begun = now
+        """Start the auctions."""
+        self._started = now
         self._next = {origin: now + self._gap() for origin in ORIGINS}
 
-    def fall_silent(self) -> None:
-        """South's link breaks: it goes on taking bids, but nobody hears of them."""
+    def silence(self) -> None:
+        """Disconnect South: it still takes bids, but holds them."""
         self._silent = True
 
-    def speak_again(self, now: int) -> None:
-        """South's link is back, and brings what was held; so does a telephone that was off for long."""
+    def resume(self, now: int) -> None:
+        """Reconnect South, which sends the bids it held; also send one bid that is far too late."""
         self._silent = False
-        self._under_way += [bid._replace(arrives=now) for bid in self._held]
-        self._under_way.append(Bid(now, self._begun - _FORGOTTEN, "east", "clock", next(self._prices)))
+        self._in_transit += [bid._replace(arrives=now) for bid in self._held]
+        self._in_transit.append(Bid(now, self._started - _TOO_LATE, "east", "clock", next(self._prices)))
         self._held = []
 
     def send(self, now: int) -> None:
-        """The bids that arrive by now, in one file."""
+        """Write the bids that have arrived by now into one file."""
         for origin in self._next:
             while self._next[origin] <= now:
                 at = self._next[origin]
-                arrives = at + self._chance.randrange(_SLOWEST)
-                bid = Bid(arrives, at, origin, self._chance.choice(AUCTIONS), next(self._prices))
+                arrives = at + self._random.randrange(_MAX_DELAY)
+                bid = Bid(arrives, at, origin, self._random.choice(AUCTIONS), next(self._prices))
                 held = self._silent and origin == SILENT
-                (self._held if held else self._under_way).append(bid)
+                (self._held if held else self._in_transit).append(bid)
                 self._next[origin] += self._gap()
-        arrived = sorted(bid for bid in self._under_way if bid.arrives <= now)
-        self._under_way = [bid for bid in self._under_way if bid.arrives > now]
+        arrived = sorted(bid for bid in self._in_transit if bid.arrives <= now)
+        self._in_transit = [bid for bid in self._in_transit if bid.arrives > now]
         if arrived:
             self._write([bid._replace(file=self._files) for bid in arrived])
 
     def _gap(self) -> int:
-        return self._chance.randrange(_SHORTEST, _LONGEST)
+        return self._random.randrange(_MIN_GAP, _MAX_GAP)
 
     def _write(self, bids: list[Bid]) -> None:
         columns = [[getattr(bid, name) for bid in bids] for name in SCHEMA.names]

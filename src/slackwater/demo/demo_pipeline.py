@@ -1,4 +1,4 @@
-"""The pipeline of the demo, as anybody would write it, and what it has said so far."""
+"""The pipeline of the demo, and the panes that it has emitted so far."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _ARRIVALS: Final = "demo_arrivals"
 
 
 class NoJava(SlackwaterError):
-    """There is no JVM to run Spark in."""
+    """No Java was found to run Spark with."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Spark needs Java 17, and there is none here; run `make demo`, which sees to it, or set JAVA_HOME"
+            "Spark needs Java 17 or newer, but no Java was found; run `make demo`, which installs it, "
+            "or set JAVA_HOME"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """A pane that came out, or a bid that was dropped (of kind ``late``)."""
+    """A pane, or a dropped bid (kind ``late``)."""
 
     batch: int
     auction: str
@@ -54,23 +55,23 @@ class Pane:
 
 @dataclass
 class Run:
-    """A run of the pipeline: two queries on one checkpoint, the second of which ends the stream."""
+    """A run of the pipeline: two queries on one checkpoint, of which the second ends the stream."""
 
     spark: SparkSession
     folder: Path
-    told: Telemetry
+    telemetry: Telemetry
     panes: list[Pane] = field(default_factory=list)
     files: dict[int, int] = field(default_factory=dict)
-    """For each batch, the number of the last file that it read."""
+    """The number of the last file that each batch read."""
     reports: dict[int, OperatorReport] = field(default_factory=dict)
-    """For each batch, what the operator reported."""
+    """The report of the operator for each batch."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._queries: list[StreamingQuery] = []
 
     def start(self, arriving: Path, *, flush: bool = False) -> StreamingQuery:
-        """Start the query, or start it again and end the stream."""
+        """Start or restart the query; with ``flush``, end the stream."""
         writer = self._bids(arriving).to_df(flush=flush).writeStream.foreachBatch(self._collect)
         writer = writer.queryName("demo").option("checkpointLocation", str(self.folder / "checkpoint"))
         query = (writer.trigger(availableNow=True) if flush else writer).start()
@@ -78,7 +79,7 @@ class Run:
         return query
 
     def stop(self) -> None:
-        """Stop the query, and note what each of its batches has read and reported."""
+        """Stop the query and keep the files and reports of its batches."""
         from slackwater.spark.monitor.reports import reported
 
         query = self._queries[-1]
@@ -96,21 +97,21 @@ class Run:
         read = (batch for batch, highest in self.files.items() if bid.file <= highest)
         return min(read, default=max(self.reports))
 
-    def said(self) -> list[Pane]:
-        """What came out so far."""
+    def collected(self) -> list[Pane]:
+        """The panes so far."""
         with self._lock:
             return list(self.panes)
 
-    def last(self) -> list[Pane]:
-        """The last pane of each auction and window: the truth of today."""
+    def final(self) -> list[Pane]:
+        """The last pane of each auction and window, which is its current result."""
         latest: dict[tuple[int, str], Pane] = {}
-        for pane in self.said():
+        for pane in self.collected():
             if pane.kind == "pane":
                 latest[pane.start, pane.auction] = pane
-        return [latest[place] for place in sorted(latest)]
+        return [latest[key] for key in sorted(latest)]
 
     def _bids(self, arriving: Path) -> Panes:
-        """Bids per auction in windows of ten seconds: early every three, on time, and late."""
+        """Bids per auction in windows of ten seconds, with early, on-time and late panes."""
         from pyspark.sql import functions as sql
 
         columns = "at timestamp, origin string, auction string, price long, file long"
@@ -135,12 +136,12 @@ class Run:
     def _collect(self, frame: DataFrame, batch: int) -> None:
         rows = frame.collect()
         with self._lock:
-            self.panes = [pane for pane in self.panes if pane.batch != batch]  # it may be given again
+            self.panes = [pane for pane in self.panes if pane.batch != batch]  # Spark may repeat a batch
             self.panes += [_pane(row, batch) for row in rows]
 
 
 class QuietSession:
-    """A session whose words go to a file, which is shown if it cannot start; use it in ``with``."""
+    """A context manager for a SparkSession that logs to a file, which is shown if Spark fails to start."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -164,8 +165,8 @@ class QuietSession:
             with _stderr_to(log):
                 self._spark = sw.session("slackwater demo", master="local[2]", partitions=2, config=settings)
         except Exception as error:
-            told = log.read_text(errors="replace")[-2000:]
-            raise SlackwaterError(f"Spark did not start: {error}\n{told}") from error
+            output = log.read_text(errors="replace")[-2000:]
+            raise SlackwaterError(f"Spark did not start: {error}\n{output}") from error
         return self._spark
 
     def __exit__(self, *exception: object) -> None:
@@ -174,15 +175,15 @@ class QuietSession:
 
 @contextlib.contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Whatever is started in here writes its errors into a file, for as long as it lives."""
-    kept = os.dup(2)
+    """Redirect standard error of this process, and of processes started in the block, into a file."""
+    original = os.dup(2)
     with log.open("w") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)
 
 
 def _pane(row: Any, batch: int) -> Pane:
@@ -199,10 +200,10 @@ def _pane(row: Any, batch: int) -> Pane:
     )
 
 
-def counted(panes: Sequence[Pane]) -> dict[str, int]:
-    """The panes by their timing.
+def panes_by_timing(panes: Sequence[Pane]) -> dict[str, int]:
+    """The number of panes of each timing.
 
-    >>> counted([Pane(0, "lamp", 0, 10, 3, 70, "EARLY", "pane")])
+    >>> panes_by_timing([Pane(0, "lamp", 0, 10, 3, 70, "EARLY", "pane")])
     {'EARLY': 1, 'ON_TIME': 0, 'LATE': 0}
     """
     return {timing: sum(pane.timing == timing for pane in panes) for timing in ("EARLY", "ON_TIME", "LATE")}

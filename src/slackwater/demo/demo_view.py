@@ -1,4 +1,4 @@
-"""How the demo is shown: one screen that changes where there is a terminal, lines where there is none."""
+"""The output of the demo: a live screen in a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slackwater.demo.bids import AUCTIONS
-from slackwater.demo.demo_pipeline import Pane, counted
+from slackwater.demo.demo_pipeline import Pane, panes_by_timing
 from slackwater.spark.monitor.reports import OperatorReport
 from slackwater.time import END_OF_TIME, format_duration, to_datetime
 
@@ -21,22 +21,22 @@ _LINES = 9
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What there is to see: what happens, what the query has reported, and what came out."""
+class Snapshot:
+    """The state of the demo to show: the phase, the last report of the query, and all panes."""
 
-    happening: str
+    title: str
     report: OperatorReport | None
     panes: Sequence[Pane]
     sent: int
 
 
 class View:
-    """Shows moments as they come; use it in ``with``.
+    """Shows snapshots; a context manager.
 
     >>> import io
     >>> console = Console(file=io.StringIO(), width=100)
     >>> with View(console) as view:
-    ...     view.show(Moment("Three origins send bids.", None, [], 5))
+    ...     view.show(Snapshot("Three origins send bids.", None, [], 5))
     >>> print(console.file.getvalue().strip())
     Three origins send bids.
     """
@@ -46,9 +46,9 @@ class View:
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         )
-        self._happening = ""
-        self._said = ""
-        self._shown = 0
+        self._title = ""
+        self._status = ""
+        self._printed = 0
 
     def __enter__(self) -> View:
         if self._live is not None:
@@ -59,34 +59,34 @@ class View:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, moment: Moment) -> None:
-        """Show what is new."""
+    def show(self, snapshot: Snapshot) -> None:
+        """Update the screen, or print what changed since the last snapshot."""
         if self._live is not None:
-            self._live.update(_screen(moment))
+            self._live.update(_screen(snapshot))
             return
-        if moment.happening != self._happening:
-            self._happening = moment.happening
-            self._console.print(Text(moment.happening, "bold"))
-        said = _status(moment.report).plain
-        if moment.report is not None and said != self._said:
-            self._said = said
-            self._console.print(Text(f"  {_clock(moment.report.slowest.now)}  ").append(said))
-        for pane in moment.panes[self._shown :]:
+        if snapshot.title != self._title:
+            self._title = snapshot.title
+            self._console.print(Text(snapshot.title, "bold"))
+        status = _status(snapshot.report).plain
+        if snapshot.report is not None and status != self._status:
+            self._status = status
+            self._console.print(Text(f"  {_clock(snapshot.report.slowest.now)}  ").append(status))
+        for pane in snapshot.panes[self._printed :]:
             self._console.print(Text("            ").append_text(_line(pane)))
-        self._shown = len(moment.panes)
+        self._printed = len(snapshot.panes)
 
 
-def _screen(moment: Moment) -> RenderableType:
-    panes = [_line(pane) for pane in moment.panes[-_LINES:]]
+def _screen(snapshot: Snapshot) -> RenderableType:
+    panes = [_line(pane) for pane in snapshot.panes[-_LINES:]]
     panes += [Text()] * (_LINES - len(panes))
-    parts: list[RenderableType] = [Text(moment.happening, "bold"), Text()]
-    parts += [_status(moment.report), _counts(moment), Text(), *panes]
+    parts: list[RenderableType] = [Text(snapshot.title, "bold"), Text()]
+    parts += [_status(snapshot.report), _counts(snapshot), Text(), *panes]
     return Panel(Group(*parts), title="slackwater on Spark", border_style="cyan")
 
 
 def _status(report: OperatorReport | None) -> Text:
     if report is None:
-        return Text("the first batch is under way", "dim")
+        return Text("the first batch is running", "dim")
     slowest = report.slowest
     text = Text("watermark ").append(_time(report.watermark), "bold green")
     if slowest.held_by is not None:
@@ -97,18 +97,19 @@ def _status(report: OperatorReport | None) -> Text:
     return text
 
 
-def _counts(moment: Moment) -> Text:
-    report = moment.report
+def _counts(snapshot: Snapshot) -> Text:
+    report = snapshot.report
     if report is None:
-        return Text(f"{moment.sent} bids sent", "dim")
+        return Text(f"{snapshot.sent} bids sent", "dim")
     timings = ", ".join(
-        f"{count} {timing.lower().replace('_', ' ')}" for timing, count in counted(moment.panes).items()
+        f"{count} {timing.lower().replace('_', ' ')}"
+        for timing, count in panes_by_timing(snapshot.panes).items()
     )
     lag = (
         "" if report.lag is None else f"{format_duration(report.lag // 100_000 * 100_000)} behind the clock, "
     )
     return Text(
-        f"{lag}{report.open_windows} open windows, {moment.sent} bids sent\n"
+        f"{lag}{report.open_windows} open windows, {snapshot.sent} bids sent\n"
         f"panes: {timings}; bids dropped: {report.totals['dropped_late']}",
         "dim",
     )
@@ -117,7 +118,7 @@ def _counts(moment: Moment) -> Text:
 def _line(pane: Pane) -> Text:
     window = f"{_clock(pane.start)} – {_clock(pane.end)}  {pane.auction:<6}"
     if pane.kind == "late":
-        return Text(f"{window} a bid of {pane.best} came too late for it", "red")
+        return Text(f"{window} dropped: a bid of {pane.best} arrived too late", "red")
     timing = (pane.timing or "").lower().replace("_", " ")
     return Text(f"{window} {timing:<8}", _STYLES[pane.timing]).append(
         f"{pane.bids:>3} bids, best {pane.best}", "default"
@@ -130,7 +131,7 @@ def final_table(panes: Sequence[Pane]) -> Table:
     >>> final_table([Pane(0, "lamp", 0, 10_000_000, 3, 70, "ON_TIME", "pane")]).row_count
     1
     """
-    table = Table(title="The last word on every window", title_justify="left", header_style="bold")
+    table = Table(title="Final result of every window", title_justify="left", header_style="bold")
     table.add_column("from")
     for auction in AUCTIONS:
         table.add_column(f"{auction}: bids", justify="right")
@@ -145,7 +146,7 @@ def final_table(panes: Sequence[Pane]) -> Table:
 
 
 def _time(value: int | None) -> str:
-    return "unknown" if value is None else "at the end" if value == END_OF_TIME else _clock(value)
+    return "unknown" if value is None else "at the end of time" if value == END_OF_TIME else _clock(value)
 
 
 def _clock(value: int) -> str:

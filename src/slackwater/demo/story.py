@@ -1,8 +1,7 @@
-"""A short story on the console: three origins, buffers out of order, one gap, one idle input.
+"""A short scenario on the console, without Spark: three origins, a gap, a duplicate, an idle origin.
 
-`python -m slackwater.demo.story` tells it, without Spark. After every step it asks the tracker how far
-everybody is, and who holds the watermark back; nothing that is shown is written down here except what
-arrives.
+Run it with `python -m slackwater.demo.story`. After every message it prints the watermark and what holds it
+back, as the tracker explains it. Only the messages and the remarks are scripted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ START = instant("2024-05-01T12:10:00Z")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What arrives, and what to look out for in the answer."""
+    """A message and a remark on its effect."""
 
     origin: str
     message: BufferHeader | Control
@@ -38,27 +37,27 @@ def _sends(origin: str, sequence: int, upto: str, remark: str) -> Step:
 
 
 STORY = (
-    _sends("north", 1, "12:01", "Two of the three origins have not spoken: nothing is complete yet."),
+    _sends("north", 1, "12:01", "Two of the three origins have not sent anything: nothing is complete yet."),
     _sends("south", 1, "12:02", "East may still send anything, so we wait for it."),
-    _sends("east", 1, "12:03", "All three have spoken. The slowest decides."),
-    _sends("north", 2, "12:06", "North has moved on; now south is the slowest."),
-    _sends("south", 3, "12:09", "Buffer 3 overtook buffer 2: what lies beyond the gap does not count."),
-    _sends("east", 2, "12:07", "East moves on, too. The gap holds everybody back, and has a name."),
-    _sends("south", 2, "12:05", "Found. South is complete up to buffer 3, and the watermark jumps."),
-    _sends("south", 2, "12:05", "Delivered twice: counted, and otherwise as if it had not happened."),
-    Step("north", IDLE, "North's link is quiet. While it is idle, nobody waits for it."),
-    _sends("east", 3, "12:12", "The others go on without it."),
+    _sends("east", 1, "12:03", "All three have sent something. The slowest decides."),
+    _sends("north", 2, "12:06", "North has advanced; now south is the slowest."),
+    _sends("south", 3, "12:09", "Buffer 3 overtook buffer 2: what comes after the gap does not count yet."),
+    _sends("east", 2, "12:07", "East advances too. The gap still holds the watermark back."),
+    _sends("south", 2, "12:05", "The gap is closed. South is complete up to buffer 3; the watermark jumps."),
+    _sends("south", 2, "12:05", "A duplicate: it is counted and has no other effect."),
+    Step("north", IDLE, "North's link is quiet. While it is idle, the watermark does not wait for it."),
+    _sends("east", 3, "12:12", "The watermark advances without north."),
     _sends("north", 3, "12:08", "North is back, far behind. The watermark waits, but never goes back."),
-    _sends("north", 4, "12:15", "North has caught up; what was promised stays promised."),
-    Step("south", DONE, "South has ended for good. The rest decide."),
-    Step("east", DONE, "East, too."),
-    Step("north", DONE, "Everybody is done: everything that was ever observed is complete."),
+    _sends("north", 4, "12:15", "North has caught up; now south is the slowest again."),
+    Step("south", DONE, "South has ended. The others decide."),
+    Step("east", DONE, "East has ended too."),
+    Step("north", DONE, "All origins are done: everything that was observed is complete."),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One step after it was played: the clock, the step, and the tracker's answer."""
+    """A step with the clock and the explanation of the tracker after it."""
 
     now: int
     step: Step
@@ -67,7 +66,7 @@ class Scene:
 
 
 def play(tracker: ProgressTracker) -> Iterator[Scene]:
-    """Play the story into a tracker, one step every two seconds of its clock.
+    """Send the messages to a tracker, one every two seconds of its clock.
 
     >>> scenes = list(play(ProgressTracker(ORIGINS)))
     >>> scenes[4].why.held_by, str(scenes[4].why.gap)
@@ -87,48 +86,52 @@ def play(tracker: ProgressTracker) -> Iterator[Scene]:
 
 
 def main() -> None:
-    """Tell the story.
+    """Print every step of the scenario.
 
     >>> main()  # doctest: +ELLIPSIS
     <BLANKLINE>
-    How far are we, and who is holding it back?
+    How far are we, and what holds the watermark back?
     ...
     """
     console = Console(highlight=False)
-    console.print("\n[bold]How far are we, and who is holding it back?[/bold]")
-    console.print("Three origins send numbered buffers; each says up to when it is complete.\n")
+    console.print("\n[bold]How far are we, and what holds the watermark back?[/bold]")
+    console.print(
+        "Three origins send numbered buffers; each carries the time up to which its origin is complete.\n"
+    )
     tracker = ProgressTracker(ORIGINS, now=START)
     for scene in play(tracker):
-        _show(console, scene)
+        _print_scene(console, scene)
     saved = tracker.save()
-    console.print(f"The whole state is {len(saved)} bytes; a restart goes on where it stood:")
+    console.print(f"The complete state is {len(saved)} bytes. After a restart:")
     console.print(f"  {ProgressTracker.load(saved).why()}\n")
 
 
-def _show(console: Console, scene: Scene) -> None:
+def _print_scene(console: Console, scene: Scene) -> None:
     why = scene.why
     console.print(
-        Text.assemble((_clock(scene.now), "dim"), "  ", (scene.step.origin, "bold cyan"), " ", _what(scene))
+        Text.assemble(
+            (_clock(scene.now), "dim"), "  ", (scene.step.origin, "bold cyan"), " ", _message_text(scene)
+        )
     )
-    answer = Text.assemble("watermark ", (_time(why.watermark), "bold green"))
+    status = Text.assemble("watermark ", (_time(why.watermark), "bold green"))
     if why.held_by is None:
-        answer.append(f", every origin is {why.reason.value}", "yellow")
+        status.append(f", every origin is {why.reason.value}", "yellow")
     else:
-        answer.append(", held back by ").append(why.held_by, "bold yellow")
-        answer.append(f" and {why.others} more" if why.others else "")
-        answer.append(f": {why.reason.value if why.gap is None else why.gap}")
+        status.append(", held back by ").append(why.held_by, "bold yellow")
+        status.append(f" and {why.others} more" if why.others else "")
+        status.append(f": {why.reason.value if why.gap is None else why.gap}")
     remark = Text(scene.step.remark, "italic dim")
-    console.print(Padding(Group(answer, remark), (0, 0, 1, len("12:10:00  "))))
+    console.print(Padding(Group(status, remark), (0, 0, 1, len("12:10:00  "))))
 
 
-def _what(scene: Scene) -> str:
+def _message_text(scene: Scene) -> str:
     message = scene.step.message
     if isinstance(message, BufferHeader):
         again = " again" if scene.duplicate else ""
         return (
             f"sends buffer {message.sequence}{again}, complete up to {_time(message.watermarks['default'])}"
         )
-    return "says it is idle" if message is IDLE else "says it is done"
+    return "is idle" if message is IDLE else "is done"
 
 
 def _time(value: int | None) -> str:
