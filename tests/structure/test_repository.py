@@ -1,4 +1,4 @@
-"""What a clone must not carry, and what its documents promise."""
+"""The repository: no local paths or registries, a complete lock file, and correct documents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-MADE = {".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".benchmarks",
+GENERATED = {".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".benchmarks",
         "__pycache__", "site", "build", "dist"}  # fmt: skip
-"""Folders that tools make; nobody clones them."""
+"""Names that git and other tools create."""
 
 PERSONAL = "|".join(["work", "farm", "home", "root", "Users", "tmp", "mnt", "opt"])
 ABSOLUTE = re.compile(rf"(?<![\w.$}})*]/)(?<![\w.$}})*])/(?:{PERSONAL})/\w")
@@ -28,9 +28,10 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
 def files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
+        if path.name in GENERATED:  # in a worktree .git is a file
+            continue
         if path.is_dir() and not path.is_symlink():
-            if path.name not in MADE:
-                yield from files(path)
+            yield from files(path)
         elif path.is_file():
             yield path
 
@@ -50,15 +51,15 @@ def lines_with(pattern: re.Pattern[str], folder: Path) -> list[str]:
     return found
 
 
-def test_no_file_names_a_folder_of_somebodys_machine() -> None:
+def test_no_file_contains_a_local_path() -> None:
     assert lines_with(ABSOLUTE, ROOT) == []
 
 
-def test_no_file_names_a_package_registry() -> None:
+def test_no_file_contains_a_package_registry() -> None:
     assert lines_with(REGISTRY, ROOT) == []
 
 
-def test_a_personal_folder_or_a_registry_is_found(tmp_path: Path) -> None:
+def test_a_local_path_or_a_registry_is_found(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text(
         "see /" + "home/me/data\nrun ./tmp/x and docs/work/y\nfrom pypi" + ".org\n"
     )
@@ -70,9 +71,9 @@ def test_a_personal_folder_or_a_registry_is_found(tmp_path: Path) -> None:
 
 
 def pins(text: str) -> dict[str, list[str]]:
-    """The versions of each pinned package: several where they depend on the platform or the Python.
+    """The versions of each pinned package; several if they depend on the platform or the Python version.
 
-    Anything but a pin with hashes is an error.
+    Any line other than a pin or a hash is an error.
     """
     found: dict[str, list[str]] = {}
     hashes = 1
@@ -93,7 +94,7 @@ def pins(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_the_lock_holds_pins_with_hashes_and_nothing_else() -> None:
+def test_the_lock_contains_only_pins_with_hashes() -> None:
     assert pins((ROOT / "requirements.lock").read_text(encoding="utf-8"))
 
 
@@ -110,12 +111,12 @@ def test_the_lock_holds_pins_with_hashes_and_nothing_else() -> None:
         "-e .",
     ],
 )
-def test_anything_else_in_a_lock_is_found(text: str) -> None:
+def test_a_lock_with_anything_else_is_rejected(text: str) -> None:
     with pytest.raises(AssertionError):
         pins(text)
 
 
-def test_the_lock_satisfies_what_the_project_asks_for() -> None:
+def test_the_lock_satisfies_the_requirements_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = list(project["project"]["dependencies"]) + list(project["build-system"]["requires"])
     for extra in project["project"]["optional-dependencies"].values():
@@ -150,7 +151,7 @@ def test_the_readme_starts_with_two_commands() -> None:
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(document: Path) -> None:
+def test_every_relative_link_has_a_target(document: Path) -> None:
     text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
     relative = [
