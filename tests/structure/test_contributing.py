@@ -12,8 +12,8 @@ from tests.structure.architecture import FACE, MAY_IMPORT
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "slackwater"
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-FOUNDATION = {"_time_text", "errors", "time"}
-"""Packages that the table does not repeat for every row."""
+FOUNDATION = {"errors", "time"}
+"""Packages that the table does not repeat for every row; nor does it repeat private modules."""
 UNLISTED_TARGETS = {"help", "environment"}
 
 
@@ -40,9 +40,9 @@ def packages_of(folder: Path) -> set[str]:
     return {path.parent.relative_to(folder).as_posix() for path in folder.rglob("__init__.py")} - {"."}
 
 
-def existing(names: set[str]) -> set[str]:
-    """The top-level packages and modules among ``names`` that exist."""
-    return {name for name in names if (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file()}
+def shown(names: set[str]) -> set[str]:
+    """The packages among ``names`` that exist and that the table shows as imports."""
+    return {name for name in names if (SOURCE / name).is_dir()} - FOUNDATION
 
 
 def test_the_package_map_lists_every_package_once() -> None:
@@ -58,11 +58,9 @@ def test_the_package_map_shows_the_allowed_imports(row: list[str]) -> None:
         assert row[2] == "", "a folder inside a package has the imports of its package"
         return
     for name in names:
-        allowed = existing(MAY_IMPORT[name]) - FOUNDATION
+        allowed = shown(MAY_IMPORT[name])
         if row[2].startswith("all but "):
-            everything = existing(MAY_IMPORT.keys() - {FACE}) - FOUNDATION - {name}
-            private = {other for other in everything if other.startswith("_")}
-            assert set(quoted(row[2])) == everything - allowed - private
+            assert set(quoted(row[2])) == shown(MAY_IMPORT.keys() - {FACE, name}) - allowed
         else:
             assert set(quoted(row[2])) == allowed
 
