@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from slackwater.errors import UnknownSource as UnknownSource
     from slackwater.errors import UnsupportedStateVersion as UnsupportedStateVersion
     from slackwater.errors import WatermarkRegression as WatermarkRegression
+    from slackwater.progress.async_stage import AsyncStage as AsyncStage
+    from slackwater.progress.async_stage import Retry as Retry
     from slackwater.progress.coalescer import Coalescer as Coalescer
     from slackwater.progress.coalescer import EdgeEmission as EdgeEmission
     from slackwater.progress.coalescer import OperatorCoalescer as OperatorCoalescer
@@ -52,11 +54,9 @@ if TYPE_CHECKING:
     from slackwater.progress.ordering import OrderedResults as OrderedResults
     from slackwater.progress.ordering import Ticket as Ticket
     from slackwater.progress.ordering import UnorderedResults as UnorderedResults
-    from slackwater.progress.plan import Kind as Kind
-    from slackwater.progress.plan import PipelinePlan as PipelinePlan
-    from slackwater.progress.plan import PlanNode as PlanNode
-    from slackwater.progress.stage import AsyncStage as AsyncStage
-    from slackwater.progress.stage import Retry as Retry
+    from slackwater.progress.pipeline_plan import Kind as Kind
+    from slackwater.progress.pipeline_plan import PipelinePlan as PipelinePlan
+    from slackwater.progress.pipeline_plan import PlanNode as PlanNode
     from slackwater.progress.tracker import Observed as Observed
     from slackwater.progress.tracker import ProgressTracker as ProgressTracker
     from slackwater.progress.values import DEFAULT_KEY as DEFAULT_KEY

@@ -107,7 +107,7 @@ VERSION_1 = {
 """What version 1 wrote for the subjects above. Never change these: state stores hold such bytes."""
 
 
-def _resealed(body: bytes) -> bytes:
+def _with_checksum(body: bytes) -> bytes:
     return body + zlib.crc32(body).to_bytes(4, "big")
 
 
@@ -169,7 +169,7 @@ def test_another_version_is_refused_by_name(subject: str, version: int) -> None:
     with pytest.raises(
         UnsupportedStateVersion, match=f"has format version {version}, but this release supports 1"
     ):
-        load(_resealed(bytes(body)))
+        load(_with_checksum(bytes(body)))
 
 
 @ALL
@@ -177,7 +177,7 @@ def test_the_state_of_something_else_is_refused(subject: str) -> None:
     _, load = SUBJECTS[subject]
     for other, (make, _) in SUBJECTS.items():
         if other != subject:
-            with pytest.raises(CorruptState, match="is tagged"):
+            with pytest.raises(CorruptState, match="its tag is"):
                 load(make().save())
 
 
@@ -190,7 +190,7 @@ def test_content_of_another_form_behind_a_right_checksum_is_refused_or_usable(
     make, load = SUBJECTS[subject]
     head = make().save()[:2]
     try:
-        loaded = load(_resealed(head + content))
+        loaded = load(_with_checksum(head + content))
     except StateError:
         return
     assert load(loaded.save()).save() == loaded.save()
@@ -204,7 +204,7 @@ def test_parts_of_a_tracker_that_do_not_fit_together_are_refused(data: st.DataOb
     holder, place = data.draw(st.sampled_from(list(_numbers_in(content))))
     holder[place] = data.draw(st.integers(-3, 8))
     try:
-        loaded = ProgressTracker.load(_resealed(saved[:2] + msgspec.msgpack.encode(content)))
+        loaded = ProgressTracker.load(_with_checksum(saved[:2] + msgspec.msgpack.encode(content)))
     except StateError:
         return
     before = loaded.current()

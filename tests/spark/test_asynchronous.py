@@ -18,8 +18,8 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slackwater import windows
 from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
+from slackwater.progress.async_stage import Retry
 from slackwater.progress.generator import Lag, lag
-from slackwater.progress.stage import Retry
 from slackwater.spark.api.map_async import AsyncFunction, AsyncMapper, async_call
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.wire.map_side import TIME, WITNESS, numbered
@@ -254,7 +254,7 @@ async def _says_nothing_known(row: dict[str, Any]) -> Any:
     ("fn", "message"),
     [
         (_fails, r"_fails\(row at 1970-01-01T00:00:00Z\)' failed after 1 attempt: ValueError: no rate for 0"),
-        (_hangs, r"_hangs\(row at 1970-01-01T00:00:00Z\)' failed .*: no result after 0.2 s, its timeout"),
+        (_hangs, r"_hangs\(row at 1970-01-01T00:00:00Z\)' failed .*: no result within its timeout of 0.2 s"),
         (_says_more, r"_says_more = \['extra'\]: are returned, but not in the schema; add them to schema="),
         (_says_else, r"_says_else = 'value': is not returned as schema= says, int64"),
         (_says_nothing_known, "_says_nothing_known = 'int': is not what it may return; return a dict"),

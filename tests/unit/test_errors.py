@@ -29,7 +29,7 @@ EXAMPLES: list[SlackwaterError] = [
     SequenceConflict("a", 3, 2, "lies above the last chunk, 1"),
     CorruptState("coalescer", "it has only 3 bytes"),
     UnsupportedStateVersion("coalescer", 9, (1,)),
-    AsyncItemFailed(4711, 3, "no answer in time"),
+    AsyncItemFailed(4711, 3, "timed out"),
     FunctionFailed("spread() failed"),
 ]
 

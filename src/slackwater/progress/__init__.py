@@ -1,6 +1,6 @@
-"""How far are we, and who is holding it back? Pure Python, no Spark.
+"""Watermarks: generated, tracked, coalesced and explained. Pure Python, without Spark.
 
-The rules are C1-C10 (coalescing), G1-G9 (generators), S1-S11 (sequences and origins) and A1-A4
-(async stages); each module names those it implements. Public names are re-exported by
-`slackwater` itself.
+The rules are in docs/spec/progress.md: C1 to C10 (coalescing), G1 to G9 (generators), S1 to S11 (sequences
+and origins) and A1 to A4 (async stages). Each module names the rules that it implements. `slackwater`
+re-exports the public names.
 """

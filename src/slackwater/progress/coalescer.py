@@ -1,8 +1,8 @@
-"""Several inputs into one: rules C1 to C10.
+"""Coalescing: the watermark of several inputs (rules C1 to C10 of docs/spec/progress.md).
 
-The watermark of an operator is the minimum over its inputs; an idle input is left out until it
-speaks again, an ended one for good. An operator with several input edges, each of several
-channels, coalesces twice (`OperatorCoalescer`).
+The watermark of an operator is the minimum over its inputs. An idle input is excluded until it sends
+something again, an ended one permanently. An operator with several input edges, each with several channels,
+coalesces twice (`OperatorCoalescer`).
 """
 
 from __future__ import annotations
@@ -12,27 +12,33 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slackwater.errors import AfterDone, InvalidArgument, UnknownSource, WatermarkRegression
+from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
 from slackwater.progress.explanation import Explanation
-from slackwater.progress.frontier import Frontier, SavedFrontier, Status
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark, is_text
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, check_now
 
 
 class _SavedCoalescer(Saved):
     names: list[str] | None
-    frontier: SavedFrontier
+    combined: SavedCombinedWatermark
 
 
 _FORM = SavedForm("coalescer", "C", 1, _SavedCoalescer)
 
 
 class Coalescer:
-    """The minimum over inputs, per watermark key, emitted when it rises.
+    """The minimum over several inputs for each watermark key, emitted when it rises.
 
-    Each call says what one input sent and returns what follows from it: risen watermarks, then
-    IDLE. A call that raises has changed nothing. ``now`` is optional everywhere and only serves
-    `why`, which can then say since when.
+    Each call passes on what one input sent and returns the resulting emissions: advanced watermarks, then
+    IDLE. A call that raises changes no state.
+
+    Args:
+        inputs: The number of inputs, or their names.
+        now: The current time. Optional here and in all methods; only `why` uses it, to report since when.
+
+    Raises:
+        InvalidArgument: There are no inputs, or the names are not unique strings.
 
     >>> coalescer = Coalescer(["orders", "clicks"])
     >>> coalescer.watermark(0, Watermark(10))
@@ -45,7 +51,7 @@ class Coalescer:
     "input 'clicks'"
     """
 
-    __slots__ = ("_frontier", "_names")
+    __slots__ = ("_combined", "_names")
 
     def __init__(self, inputs: int | Sequence[str], *, now: int | None = None) -> None:
         self._names: tuple[str, ...] | None = None
@@ -56,128 +62,140 @@ class Coalescer:
             count = check_int64(inputs, "inputs")
         if count < 1:
             raise InvalidArgument(
-                "inputs", inputs, "there must be at least one", fix="give a count or the names"
+                "inputs", inputs, "must be at least one", fix="pass a count or a list of names"
             )
-        self._frontier = Frontier(count, check_now(now))
+        self._combined = CombinedWatermark(count, check_now(now))
 
     def watermark(
         self, ordinal: int, watermark: Watermark, *, now: int | None = None
     ) -> tuple[Emission, ...]:
-        """The input has sent a watermark. It must lie above its last one of that key (C1).
+        """Process a watermark of an input.
 
-        At equality it is an error too: a watermark that has not moved says nothing.
+        Args:
+            ordinal: The index of the input.
+            watermark: Must be greater than the last one of this input and key (C1); an equal one is an
+                error too.
+            now: The current time, for `why`.
+
+        Returns:
+            The new minimum of the key, if it advanced (C2).
+
+        Raises:
+            WatermarkRegression: The watermark is not greater than the previous one.
+            AfterDone: The input has ended.
+            UnknownSource: There is no input ``ordinal``.
         """
         value, key = watermark
         if value.__class__ is not int or not BEGINNING_OF_TIME <= value <= END_OF_TIME:
             value = check_int64(value, "watermark")
         now = check_now(now)
-        frontier = self._frontier
+        combined = self._combined
         status = self._status(ordinal)
         if status is Status.DONE:
             raise AfterDone(self._name(ordinal), f"watermark {value} of key {key!r}")
-        previous = frontier.value(ordinal, key)
+        previous = combined.value(ordinal, key)
         if previous is not None and value <= previous:
             raise WatermarkRegression(self._name(ordinal), key, previous, value)
         if previous is None:
-            frontier.check_key(key)
+            combined.check_key(key)
         if status is Status.IDLE:
-            frontier.wake(ordinal, now)
-        frontier.raise_to(ordinal, key, value, now)
-        return frontier.emit((key,))
+            combined.wake(ordinal, now)
+        combined.raise_to(ordinal, key, value, now)
+        return combined.emit((key,))
 
     def event(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """The input has sent data. An idle input becomes active; nothing is emitted by that (C5)."""
-        if self._live(ordinal, "an event") is Status.IDLE:
-            self._frontier.wake(ordinal, check_now(now))
+        """Process data of an input: an idle input becomes active, which emits nothing by itself (C5)."""
+        if self._check_not_done(ordinal, "an event") is Status.IDLE:
+            self._combined.wake(ordinal, check_now(now))
         return ()
 
     def idle(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """The input has nothing to say for now: it no longer holds anything back (C4, C6)."""
-        self._live(ordinal, "IDLE")
-        self._frontier.set_idle(ordinal, check_now(now))
-        return self._frontier.emit_all()
+        """Process IDLE of an input: it no longer holds the watermark back (C4, C6)."""
+        self._check_not_done(ordinal, "IDLE")
+        self._combined.set_idle(ordinal, check_now(now))
+        return self._combined.emit_all()
 
     def done(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """The input has ended (C7)."""
-        self._live(ordinal, "DONE")
-        self._frontier.set_done(ordinal, check_now(now))
-        return self._frontier.emit_all()
+        """Process DONE of an input (C7)."""
+        self._check_not_done(ordinal, "DONE")
+        self._combined.set_done(ordinal, check_now(now))
+        return self._combined.emit_all()
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
-        """The last watermark emitted for a key, None before the first."""
-        return self._frontier.emitted(key)
+        """Return the last watermark emitted for a key, None before the first."""
+        return self._combined.emitted(key)
 
     @property
     def inputs(self) -> int:
-        """How many inputs there are."""
-        return self._frontier.slots
+        """Number of inputs."""
+        return self._combined.slots
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The watermark keys heard of so far."""
-        return tuple(self._frontier.keys)
+        """The watermark keys seen so far."""
+        return tuple(self._combined.keys)
 
     @property
     def all_done(self) -> bool:
         """Whether every input has ended."""
-        return self._frontier.active == 0 and self._frontier.idle == 0
+        return self._combined.active == 0 and self._combined.idle == 0
 
     @property
     def all_idle(self) -> bool:
-        """Whether no input is active, but some may speak again."""
-        return self._frontier.active == 0 and self._frontier.idle > 0
+        """Whether no input is active, but at least one can become active again."""
+        return self._combined.active == 0 and self._combined.idle > 0
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
-        """Which input holds the watermark of ``key`` back, since when, and why."""
-        holder = self._frontier.holder(key)
+        """Explain which input holds the watermark of ``key`` back, since when, and why."""
+        holder = self._combined.holder(key)
         return Explanation(
             key=key,
-            watermark=self._frontier.emitted(key),
+            watermark=self._combined.emitted(key),
             reason=holder.reason,
             held_by=None if holder.slot is None else self._name(holder.slot),
             since=holder.since,
-            holder_watermark=None if holder.slot is None else self._frontier.value(holder.slot, key),
+            holder_watermark=None if holder.slot is None else self._combined.value(holder.slot, key),
             others=holder.others,
         )
 
     def save(self) -> bytes:
-        """The whole state, for a state store; its size depends on inputs and keys, not on history."""
+        """Serialize the state. The size depends on the number of inputs and keys, not on the history."""
         names = None if self._names is None else list(self._names)
-        return _FORM.seal(_SavedCoalescer(names, self._frontier.save()))
+        return _FORM.encode(_SavedCoalescer(names, self._combined.save()))
 
     @classmethod
     def load(cls, data: bytes) -> Coalescer:
-        """A coalescer that goes on exactly where `save` left off.
+        """Restore a coalescer from the bytes of `save`.
 
         >>> Coalescer.load(Coalescer(2).save()).current() is None
         True
         """
-        saved = _FORM.unseal(data)
-        count = len(saved.frontier.status)
-        _FORM.check(saved.names is None or len(saved.names) == count, "its inputs do not fit together")
+        saved = _FORM.decode(data)
+        count = len(saved.combined.status)
+        _FORM.check(saved.names is None or len(saved.names) == count, "its inputs are inconsistent")
         with _FORM.restoring():
             coalescer = cls(count if saved.names is None else saved.names)
-            coalescer._frontier = Frontier.load(saved.frontier, _FORM.what)
+            coalescer._combined = CombinedWatermark.load(saved.combined, _FORM.what)
         return coalescer
 
     def _name(self, ordinal: int) -> str:
         return f"input {ordinal}" if self._names is None else f"input {self._names[ordinal]!r}"
 
-    def _live(self, ordinal: int, received: str) -> Status:
+    def _check_not_done(self, ordinal: int, received: str) -> Status:
         status = self._status(ordinal)
         if status is Status.DONE:
             raise AfterDone(self._name(ordinal), received)
         return status
 
     def _status(self, ordinal: int) -> Status:
-        if ordinal.__class__ is not int or not 0 <= ordinal < self._frontier.slots:
-            known = range(self._frontier.slots) if self._names is None else self._names
-            raise UnknownSource(f"input {ordinal!r}", known, fix="declare it when the coalescer is made")
-        return self._frontier.status(ordinal)
+        if ordinal.__class__ is not int or not 0 <= ordinal < self._combined.slots:
+            known = range(self._combined.slots) if self._names is None else self._names
+            raise UnknownSource(f"input {ordinal!r}", known, fix="declare it when you create the coalescer")
+        return self._combined.status(ordinal)
 
 
 class EdgeEmission(NamedTuple):
-    """What one input edge of an operator says; a join needs to know which edge it was.
+    """An emission of one input edge of an operator. A join needs to know which edge it was.
 
     >>> OperatorCoalescer([1, 1]).watermark(0, 0, Watermark(5)).edge
     (EdgeEmission(edge=0, emission=Watermark(value=5, key='default')),)
@@ -188,7 +206,7 @@ class EdgeEmission(NamedTuple):
 
 
 class OperatorEmissions(NamedTuple):
-    """What follows from one item: first for the edge, then for the operator as a whole.
+    """The emissions after one received item: first those of the edge, then those of the operator.
 
     >>> OperatorCoalescer([1]).watermark(0, 0, Watermark(5)).operator
     (Watermark(value=5, key='default'),)
@@ -199,11 +217,15 @@ class OperatorEmissions(NamedTuple):
 
 
 class OperatorCoalescer:
-    """An operator with several input edges coalesces twice.
+    """The watermarks of an operator with several input edges, coalesced in two levels.
 
-    The channels of one edge give the edge's watermark, delivered at once with the edge's ordinal;
-    the edges give the operator's. An edge counts as active as soon as one of its channels is:
-    progress is never invented for a channel that has started to speak again.
+    The channels of an edge determine the edge watermark, which is emitted at once with the edge's index. The
+    edges determine the operator watermark. An edge is active as soon as one of its channels is, so the
+    operator watermark never passes a channel that became active again.
+
+    Args:
+        channels: For each edge, the number of its channels or their names.
+        now: The current time. Optional here and in all methods; only `why` uses it.
 
     >>> operator = OperatorCoalescer([1, 2])
     >>> operator.watermark(0, 0, Watermark(7))
@@ -217,7 +239,7 @@ class OperatorCoalescer:
     def __init__(self, channels: Sequence[int | Sequence[str]], *, now: int | None = None) -> None:
         if not channels:
             raise InvalidArgument(
-                "channels", channels, "there must be at least one edge", fix="give one count an edge"
+                "channels", channels, "must have at least one edge", fix="pass one count for each edge"
             )
         self._channels = [Coalescer(count, now=now) for count in channels]
         self._edges = Coalescer([f"edge {ordinal}" for ordinal in range(len(channels))], now=now)
@@ -225,23 +247,23 @@ class OperatorCoalescer:
     def watermark(
         self, edge: int, channel: int, watermark: Watermark, *, now: int | None = None
     ) -> OperatorEmissions:
-        """A channel of an edge has sent a watermark."""
-        said = self._edge(edge).watermark(channel, watermark, now=now)
+        """Process a watermark of a channel."""
+        emitted = self._edge(edge).watermark(channel, watermark, now=now)
         self._edges.event(edge, now=now)
-        return self._forward(edge, said, now)
+        return self._forward(edge, emitted, now)
 
     def event(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """A channel of an edge has sent data."""
-        said = self._edge(edge).event(channel, now=now)
+        """Process data of a channel."""
+        emitted = self._edge(edge).event(channel, now=now)
         self._edges.event(edge, now=now)
-        return self._forward(edge, said, now)
+        return self._forward(edge, emitted, now)
 
     def idle(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """A channel of an edge has nothing to say for now."""
+        """Process IDLE of a channel."""
         return self._forward(edge, self._edge(edge).idle(channel, now=now), now)
 
     def done(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """A channel of an edge has ended; with its last channel the edge has."""
+        """Process DONE of a channel. An edge ends with its last channel."""
         coalescer = self._edge(edge)
         emissions = self._forward(edge, coalescer.done(channel, now=now), now)
         if not coalescer.all_done:
@@ -249,53 +271,54 @@ class OperatorCoalescer:
         return OperatorEmissions(emissions.edge, emissions.operator + self._edges.done(edge, now=now))
 
     def edge(self, ordinal: int) -> Coalescer:
-        """The coalescer of one edge, to ask it for its watermark or `why`."""
+        """Return the coalescer of one edge, which has the edge's watermark and its own `why`."""
         return self._edge(ordinal)
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
-        """The operator's last watermark for a key."""
+        """Return the last operator watermark for a key, None before the first."""
         return self._edges.current(key)
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
-        """Which edge holds the operator's watermark back; ask ``edge(n).why()`` for the channel."""
+        """Explain which edge holds the operator watermark back; ``edge(n).why()`` names the channel."""
         return self._edges.why(key)
 
     def save(self) -> bytes:
-        """The whole state of both levels."""
-        return _OPERATOR_FORM.seal(
+        """Serialize the state of both levels."""
+        return _OPERATOR_FORM.encode(
             _SavedOperator(self._edges.save(), [coalescer.save() for coalescer in self._channels])
         )
 
     @classmethod
     def load(cls, data: bytes) -> OperatorCoalescer:
-        """Both levels, exactly where `save` left off.
+        """Restore an operator coalescer from the bytes of `save`.
 
         >>> OperatorCoalescer.load(OperatorCoalescer([2, 1]).save()).current() is None
         True
         """
-        saved = _OPERATOR_FORM.unseal(data)
+        saved = _OPERATOR_FORM.decode(data)
         _OPERATOR_FORM.check(bool(saved.channels), "it has no edges")
         operator = cls([1] * len(saved.channels))
         operator._edges = Coalescer.load(saved.edges)
         operator._channels = [Coalescer.load(channel) for channel in saved.channels]
-        _OPERATOR_FORM.check(operator._edges.inputs == len(saved.channels), "its edges do not fit together")
+        _OPERATOR_FORM.check(operator._edges.inputs == len(saved.channels), "its edges are inconsistent")
         return operator
 
     def _edge(self, edge: int) -> Coalescer:
         if not 0 <= edge < len(self._channels):
             raise UnknownSource(
-                f"edge {edge!r}", range(len(self._channels)), fix="declare it when the operator is made"
+                f"edge {edge!r}", range(len(self._channels)), fix="declare it when you create the coalescer"
             )
         return self._channels[edge]
 
-    def _forward(self, edge: int, said: tuple[Emission, ...], now: int | None) -> OperatorEmissions:
+    def _forward(self, edge: int, emitted: tuple[Emission, ...], now: int | None) -> OperatorEmissions:
+        """Pass what an edge emitted to the coalescer of the edges."""
         operator: tuple[Emission, ...] = ()
-        for emission in said:
+        for emission in emitted:
             if isinstance(emission, Watermark):
                 operator += self._edges.watermark(edge, emission, now=now)
             else:
                 operator += self._edges.idle(edge, now=now)
-        return OperatorEmissions(tuple(EdgeEmission(edge, emission) for emission in said), operator)
+        return OperatorEmissions(tuple(EdgeEmission(edge, emission) for emission in emitted), operator)
 
 
 class _SavedOperator(Saved):
@@ -310,11 +333,11 @@ def _checked_names(names: Sequence[object]) -> tuple[str, ...]:
     checked = tuple(name for name in names if is_text(name) and name)
     if isinstance(names, str) or len(checked) != len(names):
         raise InvalidArgument(
-            "inputs", names, "is not a list of names", fix='write ["orders", "clicks"], or a count'
+            "inputs", names, "is not a list of non-empty names", fix='write ["orders", "clicks"], or a count'
         )
-    twice = [name for name, count in Counter(checked).items() if count > 1]
-    if twice:
+    duplicates = [name for name, count in Counter(checked).items() if count > 1]
+    if duplicates:
         raise InvalidArgument(
-            "inputs", names, f"{twice[0]!r} stands twice", fix="give every input its own name"
+            "inputs", names, f"{duplicates[0]!r} is duplicated", fix="give every input a unique name"
         )
     return checked

@@ -1,4 +1,4 @@
-"""Why a watermark is where it is: who holds it back, since when, and for what reason."""
+"""Explanations of a watermark: what holds it back, since when, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slackwater._time_text import instant_text
 
 
 class Reason(Enum):
-    """Why the one named in an `Explanation` holds the watermark back."""
+    """Why the input, partition or origin in an `Explanation` holds the watermark back."""
 
     NEVER_SPOKE = "never spoke"
     SLOWEST = "slowest"
@@ -20,10 +20,12 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The first sequence of an origin that is not complete, while later ones may have come.
+    """The first incomplete sequence of an origin.
 
-    ``missing`` lists the missing chunks as inclusive ranges; the end of the last range is None
-    while the sequence's last chunk has not been seen, because then nobody knows how many follow.
+    Args:
+        sequence: The number of the sequence.
+        missing: The missing chunks as inclusive ranges. The end of the last range is None while the
+            last chunk of the sequence has not arrived, because the number of chunks is then unknown.
 
     >>> str(Gap(4, ((2, 2), (5, 7))))
     'gap at sequence 4 (chunks missing: 2, 5-7)'
@@ -46,10 +48,16 @@ class Gap:
 class Explanation:
     """The answer of ``why()`` for one watermark key.
 
-    ``held_by`` is the input, partition or origin that would have to move for the watermark to
-    move (None if there is nobody to wait for), ``holder_watermark`` how far it is itself, and
-    ``others`` how many more are in the same position. ``since`` is on the clock that the caller
-    passed as ``now``; None if it passed none.
+    Args:
+        key: The watermark key.
+        watermark: The current watermark, None if it is not known yet.
+        reason: Why it does not advance.
+        held_by: The input, partition or origin that has to advance for the watermark to advance; None
+            if there is none.
+        since: Since when, on the clock that the caller passes as ``now``; None if it passes none.
+        holder_watermark: The watermark of ``held_by`` itself.
+        gap: The missing sequence, if the reason is a gap.
+        others: How many other inputs hold the watermark back in the same way.
 
     >>> print(Explanation("default", 5_000_000, Reason.SLOWEST, "origin 'b'", holder_watermark=5_000_000))
     watermark 1970-01-01T00:00:05Z: held back by origin 'b' (slowest, at 1970-01-01T00:00:05Z)
@@ -66,7 +74,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """One line for people; the same words on the console, the page and in logs."""
+        """The explanation as one line, the same on the console, on web pages and in logs."""
         of_key = "" if self.key == "default" else f" of key {self.key!r}"
         since = "" if self.since is None else f" since {instant_text(self.since)}"
         head = f"watermark{of_key} {instant_text(self.watermark)}: "

@@ -1,9 +1,9 @@
-"""Watermarks at a source: rules G1 to G9.
+"""Watermark generators for sources (rules G1 to G9 of docs/spec/progress.md).
 
-A generator watches the events of one stream, partition by partition, and says how far the stream
-is. Which watermark an event or the clock gives is the policy, a value (`Lag`, `Clock`,
-`FixedDelay`, `Constant`); the generator is the running part. Put it before any filter: a source
-whose rows are all filtered out still advances (G9). It never drops an event (G8).
+A generator observes the events of a stream, partition by partition, and emits the watermark of the stream.
+The policy (`Lag`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the watermark of an event or of
+the clock; the generator holds the state. Generate watermarks before filters, so that a source whose rows are
+all filtered out still advances (G9). A generator never drops an event (G8).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from slackwater.errors import InvalidArgument, InvalidDuration, UnknownSource
+from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
 from slackwater.progress.explanation import Explanation, Reason
-from slackwater.progress.frontier import Frontier, SavedFrontier, Status
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.time import (
     BEGINNING_OF_TIME,
@@ -38,7 +38,10 @@ class _Delayed:
 
 
 class Lag(_Delayed):
-    """A partition's watermark is its highest event time minus ``lag``; it never goes back.
+    """Policy: the highest event time of a partition minus ``lag``; it never goes back (G1).
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.lag` takes a duration instead.
 
     >>> Lag(5_000_000).lag
     5000000
@@ -48,9 +51,12 @@ class Lag(_Delayed):
 
 
 class Clock(_Delayed):
-    """The clock minus ``lag``, but never beyond the event being observed (G2).
+    """Policy: the clock minus ``lag``, but never above the timestamp of the event being observed (G2).
 
     With a lag of zero and the clock as event time this is ingestion time.
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.clock` takes a duration instead.
 
     >>> Clock(0).lag
     0
@@ -60,7 +66,10 @@ class Clock(_Delayed):
 
 
 class FixedDelay(_Delayed):
-    """The clock minus ``lag``, whatever the events say: older events are late.
+    """Policy: the clock minus ``lag``, independent of the events. Older events are late (G1).
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.fixed_delay` takes a duration instead.
 
     >>> FixedDelay(20).lag
     20
@@ -71,7 +80,10 @@ class FixedDelay(_Delayed):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same watermark, but never beyond the event being observed (G2).
+    """Policy: always the same watermark, but never above the timestamp of the event being observed (G2).
+
+    Args:
+        value: Microseconds since the epoch. `slackwater.constant` takes a point in time instead.
 
     >>> Constant(42).value
     42
@@ -84,10 +96,20 @@ class Constant:
 
 
 WatermarkPolicy = Lag | Clock | FixedDelay | Constant
+"""The rule by which a generator derives watermarks."""
 
 
 def lag(delay: DurationLike) -> Lag:
-    """Events arrive at most ``delay`` out of order: the usual choice.
+    """Follow the highest event time at a distance of ``delay``: the usual choice.
+
+    Args:
+        delay: How far out of order events may arrive without being late.
+
+    Returns:
+        The policy, for ``stream(…, watermark=lag("5 seconds"))``.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
 
     >>> lag("5 seconds")
     Lag(lag=5000000)
@@ -96,7 +118,16 @@ def lag(delay: DurationLike) -> Lag:
 
 
 def clock(delay: DurationLike = "0 seconds") -> Clock:
-    """Follow the clock at a distance, without making an event late by its own arrival.
+    """Follow the clock at a distance of ``delay``, but never make an event late by its own arrival (G2).
+
+    Args:
+        delay: The distance to the clock.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
 
     >>> clock("1 minute")
     Clock(lag=60000000)
@@ -105,7 +136,16 @@ def clock(delay: DurationLike = "0 seconds") -> Clock:
 
 
 def fixed_delay(delay: DurationLike) -> FixedDelay:
-    """Follow the clock at a distance, whatever the events say.
+    """Follow the clock at a distance of ``delay``, independent of the events.
+
+    Args:
+        delay: The distance to the clock. Events that are older than this when they arrive are late.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
 
     >>> fixed_delay("20 seconds")
     FixedDelay(lag=20000000)
@@ -114,7 +154,16 @@ def fixed_delay(delay: DurationLike) -> FixedDelay:
 
 
 def constant(value: InstantLike) -> Constant:
-    """Always this watermark.
+    """Always return the same watermark, limited by the event being observed (G2).
+
+    Args:
+        value: The watermark.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidInstant: The value is not a point in time with a timezone.
 
     >>> constant("1970-01-01T00:00:42Z")
     Constant(value=42000000)
@@ -130,7 +179,7 @@ class _SavedPartition(Saved):
 
 class _SavedGenerator(Saved):
     partitions: list[_SavedPartition]
-    frontier: SavedFrontier
+    combined: SavedCombinedWatermark
     now: int
     ahead: int
     has_emitted: bool
@@ -141,14 +190,25 @@ _FORM = SavedForm("watermark generator", "G", 1, _SavedGenerator)
 
 
 class WatermarkGenerator:
-    """The watermark of a stream from its events and the clock.
+    """Generates the watermark of a stream from its events and the clock.
 
-    Every call is told the time (``now``) and returns what follows: a risen watermark, then IDLE
-    when nobody is left to wait for. ``frame`` throttles: only multiples of it (plus
-    ``frame_offset``) are emitted, and 0 suppresses watermarks. ``idle_after`` is how long a
-    partition may be silent before it is left out; exactly then counts as silent. None: never.
-    An event further than ``max_ahead`` in the future of the clock does not advance the watermark;
-    it is counted in `ahead`, and its row is data like any other.
+    Every step takes the current time (``now``) and returns the emissions that are due: an advanced watermark,
+    then IDLE when all partitions are idle.
+
+    Args:
+        policy: `Lag`, `Clock`, `FixedDelay` or `Constant`.
+        partitions: The partitions that exist at the start. `add` adds more.
+        now: The current time, in microseconds.
+        idle_after: A partition is idle when it has been silent for this many microseconds; exactly this long
+            counts as idle. None: never.
+        frame: Emit only multiples of ``frame`` plus ``frame_offset`` (G4). 0 suppresses watermarks.
+        frame_offset: The offset of the frame boundaries.
+        max_ahead: An event that is more than this many microseconds ahead of the clock does not advance the
+            watermark. It is counted in `ahead`, and its row is processed like any other. None: no limit.
+        key: The watermark key.
+
+    Raises:
+        InvalidArgument: An argument has a wrong type or is out of range.
 
     >>> generator = WatermarkGenerator(Lag(3), partitions=["a", "b"], idle_after=10, now=0)
     >>> generator.observe("a", 20, now=1)
@@ -160,11 +220,11 @@ class WatermarkGenerator:
     """
 
     __slots__ = (
+        "_combined",
         "_deadlines",
         "_followed",
         "_frame",
         "_frame_offset",
-        "_frontier",
         "_has_emitted",
         "_heard",
         "_idle_after",
@@ -192,10 +252,12 @@ class WatermarkGenerator:
         if not isinstance(policy, WatermarkPolicy):
             raise InvalidArgument("policy", policy, "is not a watermark policy", fix='write lag("5 seconds")')
         if isinstance(partitions, str):
-            raise InvalidArgument("partitions", partitions, "is a single text", fix=f"write [{partitions!r}]")
+            raise InvalidArgument(
+                "partitions", partitions, "is a string, not a list", fix=f"write [{partitions!r}]"
+            )
         if idle_after is not None and check_int64(idle_after, "idle_after") <= 0:
             raise InvalidDuration(
-                "idle_after", idle_after, "must be greater than zero", fix="leave it out for never"
+                "idle_after", idle_after, "must be greater than zero", fix="omit it for never"
             )
         self._policy = policy
         self._idle_after = None if idle_after is None else int(idle_after)
@@ -204,28 +266,39 @@ class WatermarkGenerator:
         self._max_ahead = None if max_ahead is None else _not_negative(max_ahead, "max_ahead")
         self._key = key
         self.ahead = 0
-        """How many events lay further than ``max_ahead`` in the future."""
-        self._frontier = Frontier()
-        self._frontier.open_key(key)
+        """Number of events that were more than ``max_ahead`` ahead of the clock."""
+        self._combined = CombinedWatermark()
+        self._combined.open_key(key)
         self._slots: dict[Origin, int] = {}
         self._names: dict[int, Origin] = {}
         self._heard: dict[int, int] = {}
         self._deadlines: list[tuple[int, int]] = []
         self._now = check_int64(now, "now")
         self._has_emitted = False
-        """Whether a watermark has left; until then restored ones decide what counts as emitted (G7)."""
+        """Whether a watermark was emitted. Until then `restore` sets the last emitted one (G7)."""
         self._followed: int | None = None
-        """What the clock has raised every active partition to; None while some may lie below."""
+        """The watermark to which the clock raised all active partitions; None if some may be lower."""
         for partition in partitions:
             self.add(partition, now=now)
 
     # ---- steps
 
     def observe(self, partition: Origin, timestamp: int, *, now: int) -> tuple[Emission, ...]:
-        """An event has come from a partition.
+        """Process an event of a partition.
 
-        The highest timestamp of a batch may stand for all of it, once its rows have been judged by the
-        watermark before; leave out those further than ``max_ahead`` in the future then.
+        A batch may be passed as one call with its highest timestamp, if the lateness of its rows was decided
+        before. Exclude rows that are more than ``max_ahead`` ahead of the clock in this case.
+
+        Args:
+            partition: The partition of the event.
+            timestamp: The event time.
+            now: The current time.
+
+        Returns:
+            The advanced watermark, if any, and IDLE if all partitions are idle.
+
+        Raises:
+            UnknownSource: The partition was not added.
         """
         slot = self._slot(partition)
         timestamp, now = check_int64(timestamp, "timestamp"), check_int64(now, "now")
@@ -234,13 +307,13 @@ class WatermarkGenerator:
         if self._max_ahead is not None and timestamp > now + self._max_ahead:
             self.ahead += 1
         elif isinstance(self._policy, Lag):
-            self._frontier.raise_to(
+            self._combined.raise_to(
                 slot, self._key, max(timestamp - self._policy.lag, BEGINNING_OF_TIME), now
             )
         return self._evaluate(now, limit=timestamp)
 
     def hear(self, partition: Origin, *, now: int) -> None:
-        """Something has come from a partition that tells no time: it is not silent, and nothing moves by it.
+        """Record that a partition sent something without an event time: it is not idle, nothing is emitted.
 
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
         >>> generator.hear("a", now=9)
@@ -252,36 +325,40 @@ class WatermarkGenerator:
         self._hear(slot, now)
 
     def tick(self, *, now: int) -> tuple[Emission, ...]:
-        """Time has passed and nothing has come."""
+        """Process the passing of time without events: partitions may become idle."""
         self._now = now = check_int64(now, "now")
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
-        """A partition has appeared: active, without a watermark, holding the minimum back (G6)."""
+        """Add a partition. It is active without a watermark and holds the minimum back (G6)."""
         if partition in self._slots:
-            raise InvalidArgument("partition", partition, "is there already", fix="remove it first")
+            raise InvalidArgument("partition", partition, "exists already", fix="remove it first")
         partition, now = check_origin(partition, "partition"), check_int64(now, "now")
-        slot = self._frontier.add(now)
+        slot = self._combined.add(now)
         self._slots[partition] = slot
         self._names[slot] = partition
         self._now = now
         self._hear(slot, now)
 
     def remove(self, partition: Origin, *, now: int) -> tuple[Emission, ...]:
-        """A partition is gone; what it held back may leave (G6)."""
+        """Remove a partition and emit what it held back (G6)."""
         slot = self._slot(partition)
         now = check_int64(now, "now")
         del self._slots[partition], self._names[slot], self._heard[slot]
-        self._frontier.remove(slot, now)
+        self._combined.remove(slot, now)
         self._now = now
         return self._evaluate(now, limit=END_OF_TIME)
 
     def restore(self, watermarks: Mapping[Origin, int | None], *, now: int) -> None:
-        """Go on from the watermarks of partitions, where nothing else was kept (G7).
+        """Continue from the watermarks of partitions, where no other state was kept (G7).
 
-        They count as observed, and what was emitted last is taken to be their minimum, so that
-        time does not go back over a restart; partitions may be restored one after the other. A
-        partition not known yet is added.
+        The watermarks count as observed, and their minimum counts as the last emitted watermark, so that time
+        does not go back over a restart. Partitions may be restored one after the other. Unknown partitions
+        are added.
+
+        Args:
+            watermarks: The watermark of each partition, None if it had none.
+            now: The current time.
         """
         now = check_int64(now, "now")
         named = {check_origin(name, "partition"): value for name, value in watermarks.items()}
@@ -292,18 +369,18 @@ class WatermarkGenerator:
         for partition, value in known.items():
             slot = self._slots[partition]
             self._hear(slot, now)
-            self._frontier.raise_to(slot, self._key, value, now)
-        values = [self._frontier.value(slot, self._key) for slot in self._names]
+            self._combined.raise_to(slot, self._key, value, now)
+        values = [self._combined.value(slot, self._key) for slot in self._names]
         lowest = min((value for value in values if value is not None), default=None)
         if lowest is not None and not self._has_emitted:
-            self._frontier.set_emitted(self._key, lowest)
+            self._combined.set_emitted(self._key, lowest)
         self._now = now
 
     def resume(self, *, now: int) -> None:
-        """The time between the last step and now was our own doing, not the partitions' silence.
+        """Ignore the time since the last step when deciding which partitions are idle.
 
-        Call it after a pause of the pipeline itself (a restart, a slow batch): nobody becomes
-        idle by it. A clock that went back is taken as it is.
+        Call it after a pause of the pipeline itself (a restart, a slow batch), so that no partition becomes
+        idle because of it. If the clock went back, only the current time is updated.
         """
         now = check_int64(now, "now")
         pause = max(0, now - self._now)
@@ -315,21 +392,21 @@ class WatermarkGenerator:
 
     @property
     def current(self) -> int | None:
-        """The last watermark emitted, None before the first."""
-        return self._frontier.emitted(self._key)
+        """The last emitted watermark, None before the first."""
+        return self._combined.emitted(self._key)
 
     @property
     def partitions(self) -> tuple[Origin, ...]:
-        """The partitions there are, in the order in which they came."""
+        """The partitions, in the order in which they were added."""
         return tuple(self._slots)
 
     def partition_watermark(self, partition: Origin) -> int | None:
-        """How far one partition is, unthrottled."""
-        return self._frontier.value(self._slot(partition), self._key)
+        """Return the watermark of one partition, before throttling."""
+        return self._combined.value(self._slot(partition), self._key)
 
     def why(self) -> Explanation:
-        """Which partition holds the watermark back, since when it says nothing, and why."""
-        holder = self._frontier.holder(self._key)
+        """Explain which partition holds the watermark back, since when, and why."""
+        holder = self._combined.holder(self._key)
         if holder.slot is None:
             reason = Reason.IDLE if self._slots else Reason.NEVER_SPOKE
             return Explanation(self._key, self.current, reason, since=holder.since)
@@ -339,31 +416,38 @@ class WatermarkGenerator:
             reason=holder.reason,
             held_by=f"partition {self._names[holder.slot]!r}",
             since=holder.since,
-            holder_watermark=self._frontier.value(holder.slot, self._key),
+            holder_watermark=self._combined.value(holder.slot, self._key),
             others=holder.others,
         )
 
     # ---- saved form
 
     def save(self) -> bytes:
-        """Everything that was observed; the configuration is given again to `load`."""
+        """Serialize the observed state, without the configuration."""
         partitions = [_SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
-        return _FORM.seal(
-            _SavedGenerator(partitions, self._frontier.save(), self._now, self.ahead, self._has_emitted)
+        return _FORM.encode(
+            _SavedGenerator(partitions, self._combined.save(), self._now, self.ahead, self._has_emitted)
         )
 
     def load(self, data: bytes) -> WatermarkGenerator:
-        """A generator with this one's configuration that goes on where ``data`` left off.
+        """Return a generator with the configuration of this one and the state in ``data``.
 
-        A changed configuration is welcome (a longer lag, another frame): what was emitted still
-        does not go back. Partitions that only this one has are added. Another key is refused.
+        The configuration may have changed (a longer lag, another frame): the emitted watermark still does
+        not go back. Partitions that only this generator has are added.
+
+        Args:
+            data: The bytes of `save`.
+
+        Raises:
+            StateError: The bytes cannot be loaded.
+            InvalidArgument: The saved generator has another watermark key.
 
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
         >>> _ = generator.observe("a", 10, now=1)
         >>> WatermarkGenerator(Lag(3), now=2).load(generator.save()).current
         7
         """
-        saved = _FORM.unseal(data)
+        saved = _FORM.decode(data)
         loaded = WatermarkGenerator(
             self._policy,
             now=saved.now,
@@ -374,10 +458,12 @@ class WatermarkGenerator:
             key=self._key,
         )
         with _FORM.restoring():
-            loaded._frontier = Frontier.load(saved.frontier, _FORM.what, removable=True)
-        keys = tuple(loaded._frontier.keys)
+            loaded._combined = CombinedWatermark.load(saved.combined, _FORM.what, removable=True)
+        keys = tuple(loaded._combined.keys)
         if keys != (self._key,):
-            raise InvalidArgument("key", self._key, f"was not saved, but {keys!r} was", fix="use that key")
+            raise InvalidArgument(
+                "key", self._key, f"does not match the saved key {keys!r}", fix="use the saved key"
+            )
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
@@ -385,11 +471,11 @@ class WatermarkGenerator:
             loaded._heard[partition.slot] = partition.heard
         present = {
             slot
-            for slot in range(loaded._frontier.slots)
-            if loaded._frontier.status(slot) in (Status.ACTIVE, Status.IDLE)
+            for slot in range(loaded._combined.slots)
+            if loaded._combined.status(slot) in (Status.ACTIVE, Status.IDLE)
         }
-        fits = set(loaded._names) == present and len(loaded._slots) == len(saved.partitions)
-        _FORM.check(fits, "its partitions do not fit together")
+        consistent = set(loaded._names) == present and len(loaded._slots) == len(saved.partitions)
+        _FORM.check(consistent, "its partitions are inconsistent")
         loaded._set_deadlines()
         for name in self._slots:
             if name not in loaded._slots:
@@ -401,29 +487,29 @@ class WatermarkGenerator:
     def _slot(self, partition: Origin) -> int:
         slot = self._slots.get(partition)
         if slot is None:
-            raise UnknownSource(f"partition {partition!r}", self._slots, fix="add() it first")
+            raise UnknownSource(f"partition {partition!r}", self._slots, fix="call add() first")
         return slot
 
     def _hear(self, slot: int, now: int) -> None:
         before = self._heard.get(slot)
         self._heard[slot] = now
-        joins = before is None or self._frontier.status(slot) is Status.IDLE
-        self._frontier.wake(slot, now)
+        joins = before is None or self._combined.status(slot) is Status.IDLE
+        self._combined.wake(slot, now)
         if joins:
             self._followed = None
         if self._idle_after is not None and (joins or before is None or now < before):
-            # Otherwise the deadline in the heap is too early, and is repaired when it surfaces.
+            # Otherwise the entry in the heap is too early, and is repaired when it reaches the top.
             heappush(self._deadlines, (now, slot))
             if len(self._deadlines) > 2 * len(self._heard) + _SPARE:
                 self._set_deadlines()
 
     def _set_deadlines(self) -> None:
-        active = (item for item in self._heard.items() if self._frontier.status(item[0]) is Status.ACTIVE)
+        active = (item for item in self._heard.items() if self._combined.status(item[0]) is Status.ACTIVE)
         self._deadlines = [(heard, slot) for slot, heard in active]
         heapify(self._deadlines)
 
     def _expire(self, now: int) -> None:
-        """Mark as idle whoever has been silent for ``idle_after``; exactly that long counts (G3)."""
+        """Mark partitions as idle that have been silent for ``idle_after`` or longer (G3)."""
         if self._idle_after is None:
             return
         deadlines = self._deadlines
@@ -431,31 +517,32 @@ class WatermarkGenerator:
             heard, slot = heappop(deadlines)
             last = self._heard.get(slot)
             if last is None:
-                continue  # it was removed
+                continue  # the partition was removed
             if last > heard:
                 heappush(deadlines, (last, slot))
             else:
-                self._frontier.set_idle(slot, now)
+                self._combined.set_idle(slot, now)
 
     def _evaluate(self, now: int, limit: int) -> tuple[Emission, ...]:
+        """Return the emissions that are due; the clock does not raise watermarks above ``limit`` (G2)."""
         self._expire(now)
         self._follow_clock(now, limit)
         emissions: list[Emission] = []
-        value = self._frontier.current(self._key)
+        value = self._combined.current(self._key)
         if value is not None and self._frame:
             value = max(frame_floor(value, self._frame, self._frame_offset), BEGINNING_OF_TIME)
             emitted = self.current
             if emitted is None or value > emitted:
-                self._frontier.set_emitted(self._key, value)
+                self._combined.set_emitted(self._key, value)
                 self._has_emitted = True
                 emissions.append(Watermark(value, self._key))
-        if self._frontier.active == 0 and not self._frontier.idle_said:
-            self._frontier.idle_said = True
+        if self._combined.active == 0 and not self._combined.idle_emitted:
+            self._combined.idle_emitted = True
             emissions.append(IDLE)
         return tuple(emissions)
 
     def _follow_clock(self, now: int, limit: int) -> None:
-        """Raise every active partition to what the clock says, at most to ``limit`` (G2)."""
+        """Raise every active partition to the watermark of the clock, at most to ``limit`` (G2)."""
         policy = self._policy
         if isinstance(policy, Lag):
             return
@@ -467,13 +554,13 @@ class WatermarkGenerator:
         if self._followed is not None and value <= self._followed:
             return
         for slot in self._slots.values():
-            if self._frontier.status(slot) is Status.ACTIVE:
-                self._frontier.raise_to(slot, self._key, value, now)
+            if self._combined.status(slot) is Status.ACTIVE:
+                self._combined.raise_to(slot, self._key, value, now)
         self._followed = value
 
 
 def _not_negative(value: int, name: str) -> int:
     number = check_int64(value, name)
     if number < 0:
-        raise InvalidDuration(name, value, "is negative", fix="give zero or more")
+        raise InvalidDuration(name, value, "is negative", fix="pass zero or more")
     return number

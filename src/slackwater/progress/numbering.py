@@ -1,11 +1,11 @@
-"""Giving buffers their numbers: renumbering in a stateless stage (S9), numbering in a stateful one (S10)."""
+"""Numbering of output buffers: by stateless stages (S9) and by stateful operators (S10)."""
 
 from __future__ import annotations
 
 from slackwater.errors import InvalidArgument
-from slackwater.progress.saved import Saved, SavedForm
-from slackwater.progress.sequences import Marks, SavedSequences, Sequences
-from slackwater.progress.values import NO_WATERMARKS, BufferHeader, Origin, check_origin
+from slackwater.progress.saved_form import Saved, SavedForm
+from slackwater.progress.sequences import SavedSequences, Sequences
+from slackwater.progress.values import NO_WATERMARKS, BufferHeader, Origin, Watermarks, check_origin
 from slackwater.time import check_int64
 
 
@@ -25,11 +25,14 @@ _NUMBERING_FORM = SavedForm("numbering", "N", 1, _SavedNumbering)
 
 
 class Rechunker:
-    """A stateless stage keeps origin and sequence, and renumbers the chunks (S9).
+    """Renumbers the chunks of a stateless stage, which keeps origin and sequence (S9).
 
-    It may split a chunk into several buffers or filter all of it, but every sequence leaves
-    complete exactly once: chunks numbered densely 1..m, the highest marked last, whatever the
-    order in which the input's chunks came. One rechunker serves one origin.
+    The stage may split a chunk into several buffers or filter all its rows, but it emits every sequence
+    exactly once and completely: chunks are numbered 1 to m without gaps, and the highest is flagged as last,
+    whatever the order in which the input chunks arrive.
+
+    Args:
+        origin: The origin of the buffers. Use one rechunker for each origin.
 
     >>> rechunker = Rechunker("a")
     >>> [(h.chunk, h.last_chunk) for h in rechunker.rechunk(BufferHeader("a", 1, chunk=2), buffers=2)]
@@ -43,18 +46,27 @@ class Rechunker:
     def __init__(self, origin: Origin) -> None:
         self._sequences = Sequences(check_origin(origin))
         self._emitted: dict[int, int] = {}
-        """Per sequence not complete yet: how many chunks have left."""
+        """Number of emitted chunks of each incomplete sequence."""
 
     @property
     def duplicates(self) -> int:
-        """How many chunks had been there before, and so led to nothing."""
+        """Number of duplicate input chunks, which produce no output."""
         return self._sequences.duplicates
 
     def rechunk(self, header: BufferHeader, buffers: int = 1) -> tuple[BufferHeader, ...]:
-        """The headers of the ``buffers`` buffers made from one chunk.
+        """Return the headers of the buffers that were made from one input chunk.
 
-        At least one, also if everything in it was filtered: an empty buffer closes the sequence.
-        None for a duplicate: what was made from it has left before.
+        Args:
+            header: The header of the input chunk.
+            buffers: How many buffers were made from it. At least one, also if all rows were filtered: an
+                empty buffer completes the sequence.
+
+        Returns:
+            One header for each buffer. Empty for a duplicate, whose output was emitted before.
+
+        Raises:
+            InvalidArgument: The chunk has another origin, or ``buffers`` is lower than one.
+            SequenceConflict: The numbers are invalid or contradict earlier chunks (S6).
         """
         origin, sequence, chunk, last, watermarks = header
         sequences = self._sequences
@@ -62,7 +74,7 @@ class Rechunker:
             raise InvalidArgument(
                 "origin", origin, f"is not {sequences.origin!r}", fix="use one rechunker for each origin"
             )
-        _at_least_one(buffers)
+        _check_buffers(buffers)
         sequence, chunk = check_int64(sequence, "sequence"), check_int64(chunk, "chunk")
         if sequences.is_duplicate(sequence, chunk, last):
             sequences.duplicates += 1
@@ -75,29 +87,32 @@ class Rechunker:
         return _headers(origin, sequence, before, buffers, complete=complete, watermarks=watermarks)
 
     def save(self) -> bytes:
-        """What is out of order; small when little is."""
+        """Serialize the state; it is small if little is out of order."""
         sequences = self._sequences
-        return _RECHUNKER_FORM.seal(_SavedRechunker(sequences.origin, sequences.save(), self._emitted))
+        return _RECHUNKER_FORM.encode(_SavedRechunker(sequences.origin, sequences.save(), self._emitted))
 
     @classmethod
     def load(cls, data: bytes) -> Rechunker:
-        """A rechunker that goes on exactly where `save` left off.
+        """Restore a rechunker from the bytes of `save`.
 
         >>> Rechunker.load(Rechunker("a").save()).duplicates
         0
         """
-        saved = _RECHUNKER_FORM.unseal(data)
+        saved = _RECHUNKER_FORM.decode(data)
         rechunker = cls(saved.origin)
         rechunker._sequences = Sequences.load(saved.origin, saved.sequences, _RECHUNKER_FORM.what)
         emitted = saved.emitted
-        fits = emitted.keys() == rechunker._sequences.open and min(emitted.values(), default=1) > 0
-        _RECHUNKER_FORM.check(fits, "its open sequences do not fit together")
+        consistent = emitted.keys() == rechunker._sequences.open and min(emitted.values(), default=1) > 0
+        _RECHUNKER_FORM.check(consistent, "its incomplete sequences are inconsistent")
         rechunker._emitted = emitted
         return rechunker
 
 
 class OutputNumbering:
-    """A stateful operator is a new origin with its own dense sequence numbers (S10).
+    """Numbers the buffers of a producer or stateful operator, which is an origin of its own (S10).
+
+    Args:
+        origin: The name of the origin.
 
     >>> numbering = OutputNumbering("window-1")
     >>> [(h.sequence, h.chunk, h.last_chunk) for h in numbering.number(2, {"default": 10})]
@@ -112,24 +127,29 @@ class OutputNumbering:
         self._origin = check_origin(origin)
         self._sequence = 0
 
-    def number(self, buffers: int = 1, watermarks: Marks = NO_WATERMARKS) -> tuple[BufferHeader, ...]:
-        """The headers of the next sequence, of ``buffers`` chunks; the last carries the watermarks."""
-        _at_least_one(buffers)
+    def number(self, buffers: int = 1, watermarks: Watermarks = NO_WATERMARKS) -> tuple[BufferHeader, ...]:
+        """Return the headers of the next sequence.
+
+        Args:
+            buffers: The number of chunks in the sequence, at least one.
+            watermarks: Watermarks by key, which the last chunk carries.
+        """
+        _check_buffers(buffers)
         self._sequence += 1
         return _headers(self._origin, self._sequence, 0, buffers, complete=True, watermarks=watermarks)
 
     def save(self) -> bytes:
-        """The origin and the last number given."""
-        return _NUMBERING_FORM.seal(_SavedNumbering(self._origin, self._sequence))
+        """Serialize the origin and the last sequence number."""
+        return _NUMBERING_FORM.encode(_SavedNumbering(self._origin, self._sequence))
 
     @classmethod
     def load(cls, data: bytes) -> OutputNumbering:
-        """A numbering that goes on exactly where `save` left off.
+        """Restore a numbering from the bytes of `save`.
 
         >>> OutputNumbering.load(OutputNumbering("window-1").save()).number()[0].sequence
         1
         """
-        saved = _NUMBERING_FORM.unseal(data)
+        saved = _NUMBERING_FORM.decode(data)
         _NUMBERING_FORM.check(saved.sequence >= 0, f"its last sequence is {saved.sequence}")
         numbering = cls(saved.origin)
         numbering._sequence = saved.sequence
@@ -137,9 +157,12 @@ class OutputNumbering:
 
 
 def _headers(
-    origin: Origin, sequence: int, before: int, buffers: int, *, complete: bool, watermarks: Marks
+    origin: Origin, sequence: int, before: int, buffers: int, *, complete: bool, watermarks: Watermarks
 ) -> tuple[BufferHeader, ...]:
-    """``buffers`` headers after the first ``before``; the last of them closes a complete sequence."""
+    """Return headers for the chunks ``before + 1`` to ``before + buffers`` of a sequence.
+
+    If the sequence is ``complete``, the last of them is flagged as its last chunk.
+    """
     final = before + buffers
     return tuple(
         BufferHeader(
@@ -153,6 +176,6 @@ def _headers(
     )
 
 
-def _at_least_one(buffers: int) -> None:
+def _check_buffers(buffers: int) -> None:
     if check_int64(buffers, "buffers") < 1:
-        raise InvalidArgument("buffers", buffers, "there must be at least one", fix="send an empty buffer")
+        raise InvalidArgument("buffers", buffers, "must be at least one", fix="send an empty buffer")

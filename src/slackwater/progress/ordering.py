@@ -1,8 +1,7 @@
-"""The order in which an async stage lets results and watermarks leave: rules A1 to A3.
+"""The order in which an async stage emits results and watermarks (rules A1 to A3 of docs/spec/progress.md).
 
-A watermark leaves only after the results of all items received before it. These objects know
-nothing of threads or event loops: they are told what was submitted and what has completed, and
-answer with what leaves.
+A watermark is emitted only after the results of all items received before it. These classes are independent
+of threads and event loops: the caller reports submitted and completed items, and gets the output that is due.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import deque
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from slackwater.errors import InvalidArgument, ProgressError
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import Watermark
 from slackwater.time import check_int64
 
@@ -29,7 +28,7 @@ _FORM = SavedForm("async ordering", "A", 1, _SavedOrdering)
 
 
 class Ticket(NamedTuple):
-    """The receipt for a submitted item; `complete` wants it back.
+    """Identifies a submitted item; pass it to `complete`.
 
     >>> OrderedResults[str]().submit()
     Ticket(number=0)
@@ -39,43 +38,51 @@ class Ticket(NamedTuple):
 
 
 class _Ordering(Generic[Result]):
-    """What both orders share: tickets, capacity, and the watermarks received (A3)."""
+    """The common part of both orders: tickets, capacity and the received watermarks (A3)."""
 
     def __init__(self, capacity: int | None = None) -> None:
         if capacity is not None and check_int64(capacity, "capacity") < 1:
-            raise InvalidArgument("capacity", capacity, "must be at least 1", fix="leave it out for no limit")
+            raise InvalidArgument("capacity", capacity, "must be at least 1", fix="omit it for no limit")
         self._capacity = capacity
         self._received: dict[str, int] = {}
         self._next = 0
         self._held = 0
-        """Items whose result has not left yet: these count against the capacity."""
+        """Number of items whose result has not been emitted. They count against the capacity."""
 
     @property
     def held(self) -> int:
-        """How many items have been taken in and not left."""
+        """Number of submitted items whose result has not been emitted."""
         return self._held
 
     def submit(self) -> Ticket | None:
-        """Take in an item. None: no capacity left, offer it again after something has left."""
+        """Submit an item.
+
+        Returns:
+            Its ticket, or None if the capacity is exhausted: submit the item again after output was emitted.
+        """
         if self._capacity is not None and self._held >= self._capacity:
             return None
         ticket = Ticket(self._next)
         self._next += 1
         self._held += 1
-        self._take_in(ticket)
+        self._enqueue(ticket)
         return ticket
 
     def watermark(self, watermark: Watermark) -> list[Result | Watermark]:
-        """Take in a watermark; one that is not above the last received of its key is ignored."""
+        """Process a watermark. One that is not above the last received one of its key is ignored (A3).
+
+        Returns:
+            The output that is due: the watermark, if no earlier item is in flight.
+        """
         value = check_int64(watermark.value, "watermark")
         last = self._received.get(watermark.key)
         if last is not None and value <= last:
             return []
         self._received[watermark.key] = value
-        return self._take_in_watermark(Watermark(value, watermark.key))
+        return self._enqueue_watermark(Watermark(value, watermark.key))
 
     def save(self) -> bytes:
-        """The watermarks received. Items under way cannot be saved: complete them first.
+        """Serialize the received watermarks. Items in flight cannot be saved: complete them first.
 
         >>> stage = OrderedResults[str]()
         >>> _ = stage.watermark(Watermark(10))
@@ -83,30 +90,35 @@ class _Ordering(Generic[Result]):
         []
         """
         if self._held:
-            raise ProgressError(
-                f"{self._held} items are under way, and calls cannot be saved; complete them first"
-            )
-        return _FORM.seal(_SavedOrdering(self._received))
+            raise ProgressError(f"cannot save while {self._held} items are in flight; complete them first")
+        return _FORM.encode(_SavedOrdering(self._received))
 
     @classmethod
     def load(cls, data: bytes, capacity: int | None = None) -> Self:
-        """An order that goes on after the watermarks that `save` kept."""
+        """Restore an order from the bytes of `save`."""
         ordering = cls(capacity)
-        ordering._received = _FORM.unseal(data).received
+        ordering._received = _FORM.decode(data).received
         return ordering
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
-        """An item has its result; None filters the item (A4)."""
+        """Process the result of an item; None filters the item (A4).
+
+        Returns:
+            The output that is due, in order.
+
+        Raises:
+            ProgressError: The ticket is unknown, or its item was completed before.
+        """
         raise NotImplementedError
 
-    def _take_in(self, ticket: Ticket) -> None:
+    def _enqueue(self, ticket: Ticket) -> None:
         raise NotImplementedError
 
-    def _take_in_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
+    def _enqueue_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         raise NotImplementedError
 
     def _unknown(self, ticket: Ticket) -> ProgressError:
-        what = "was completed before" if ticket.number < self._next else "was never given out"
+        what = "was completed before" if ticket.number < self._next else "was never issued"
         return ProgressError(f"ticket {ticket.number} {what}; complete each submitted item once")
 
 
@@ -121,9 +133,12 @@ class _Waiting(Generic[Result]):
 
 
 class OrderedResults(_Ordering[Result]):
-    """Results leave in the order in which their items came (A1).
+    """Emits results in the order in which their items were submitted (A1).
 
-    A new watermark replaces the last element of the queue iff that is a watermark of its key.
+    A new watermark replaces the last element of the queue if and only if that is a watermark of the same key.
+
+    Args:
+        capacity: The maximum number of items whose result has not been emitted. None: no limit.
 
     >>> stage = OrderedResults[str]()
     >>> first, second = stage.submit(), stage.submit()
@@ -139,47 +154,50 @@ class OrderedResults(_Ordering[Result]):
         self._waiting: dict[Ticket, _Waiting[Result]] = {}
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
-        """An item has its result; what can leave now, in order."""
+        """Process the result of an item and return the output that is due, in order."""
         item = self._waiting.pop(ticket, None)
         if item is None:
             raise self._unknown(ticket)
         item.done, item.result = True, result
-        return self._leave()
+        return self._release()
 
-    def _take_in(self, ticket: Ticket) -> None:
+    def _enqueue(self, ticket: Ticket) -> None:
         item: _Waiting[Result] = _Waiting()
         self._waiting[ticket] = item
         self._queue.append(item)
 
-    def _take_in_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
+    def _enqueue_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         last = self._queue[-1] if self._queue else None
         if isinstance(last, Watermark) and last.key == watermark.key:
             self._queue[-1] = watermark
         else:
             self._queue.append(watermark)
-        return self._leave()
+        return self._release()
 
-    def _leave(self) -> list[Result | Watermark]:
-        leaving: list[Result | Watermark] = []
+    def _release(self) -> list[Result | Watermark]:
+        released: list[Result | Watermark] = []
         while self._queue:
             head = self._queue[0]
             if isinstance(head, Watermark):
-                leaving.append(head)
+                released.append(head)
             elif head.done:
                 self._held -= 1
                 if head.result is not None:
-                    leaving.append(head.result)
+                    released.append(head.result)
             else:
                 break
             self._queue.popleft()
-        return leaving
+        return released
 
 
 class UnorderedResults(_Ordering[Result]):
-    """Results leave as they complete; a watermark when every item received before it is done (A2).
+    """Emits results as they complete, and a watermark when all items before it are complete (A2).
 
-    Of several watermarks of one key that could leave, only the highest does; watermarks of several
-    keys leave in the order received.
+    Of several watermarks of one key that are due, only the highest is emitted. Watermarks of several keys are
+    emitted in the order in which they were received.
+
+    Args:
+        capacity: The maximum number of items whose result has not been emitted. None: no limit.
 
     >>> stage = UnorderedResults[str]()
     >>> first, second = stage.submit(), stage.submit()
@@ -193,30 +211,30 @@ class UnorderedResults(_Ordering[Result]):
         super().__init__(capacity)
         self._open: set[int] = set()
         self._oldest_first: deque[int] = deque()
-        """Open items, and done ones behind the oldest open one."""
+        """The items in flight, and completed items after the oldest item in flight."""
         self._pending: deque[tuple[int, dict[str, Watermark]]] = deque()
-        """Watermarks behind open items, grouped by how many items came before them, as received."""
+        """Watermarks that wait for items, grouped by the number of items received before them."""
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
-        """An item has its result, which leaves at once, and so may watermarks."""
+        """Process the result of an item, which is emitted at once, and the watermarks that waited for it."""
         if ticket.number not in self._open:
             raise self._unknown(ticket)
         self._open.remove(ticket.number)
         self._held -= 1
-        leaving: list[Result | Watermark] = [] if result is None else [result]
+        results: list[Result | Watermark] = [] if result is None else [result]
         while self._oldest_first and self._oldest_first[0] not in self._open:
             self._oldest_first.popleft()
         reached = self._oldest_first[0] if self._oldest_first else self._next
         released: dict[str, Watermark] = {}
         while self._pending and self._pending[0][0] <= reached:
             _put_last(released, self._pending.popleft()[1])
-        return [*leaving, *released.values()]
+        return [*results, *released.values()]
 
-    def _take_in(self, ticket: Ticket) -> None:
+    def _enqueue(self, ticket: Ticket) -> None:
         self._open.add(ticket.number)
         self._oldest_first.append(ticket.number)
 
-    def _take_in_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
+    def _enqueue_watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         if not self._open:
             return [watermark]
         if not self._pending or self._pending[-1][0] != self._next:
@@ -227,7 +245,7 @@ class UnorderedResults(_Ordering[Result]):
         return []
 
     def _merge_pending(self) -> None:
-        """Join groups with no open item between them: they leave together, only the highest of each key."""
+        """Merge groups with no item in flight between them: they are emitted together."""
         waiting = sorted(self._open)
         merged: deque[tuple[int, dict[str, Watermark]]] = deque()
         for received, group in self._pending:
@@ -240,7 +258,7 @@ class UnorderedResults(_Ordering[Result]):
 
 
 def _put_last(watermarks: dict[str, Watermark], newer: dict[str, Watermark]) -> None:
-    """Replace watermarks by newer ones of their keys, at the place of the newer: order received."""
+    """Replace watermarks by newer ones of the same keys, and move those to the end (order received)."""
     for key, watermark in newer.items():
         watermarks.pop(key, None)
         watermarks[key] = watermark

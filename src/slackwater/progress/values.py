@@ -1,4 +1,4 @@
-"""What travels: watermarks, the two words an input can say, and the header of a buffer."""
+"""Watermarks, the control messages IDLE and DONE, and buffer headers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ DEFAULT_KEY: Final = "default"
 """The watermark key of a stream with a single event time."""
 
 Origin = str | int
-"""Whoever emits buffers: a source partition, a device, a segment, a stateful operator."""
+"""The name of what emits buffers: a source partition, a device, a segment, a stateful operator."""
 
-NO_WATERMARKS: Final[Mapping[str, int]] = {}
+Watermarks = Mapping[str, int]
+"""Watermarks by key."""
+
+NO_WATERMARKS: Final[Watermarks] = {}
 """Shared by all buffers without a watermark. A plain dictionary, because headers are pickled."""
 
 
 def check_origin(origin: object, name: str = "origin") -> Origin:
-    """``origin``, if it can be the name of one: a text or a 64-bit number, as the saved form keeps it.
+    """Validate the name of an origin: a string or a 64-bit integer, the types that the saved form stores.
 
     >>> check_origin("sensor-7"), check_origin(7)
     ('sensor-7', 7)
     >>> check_origin(("sensor", 7))
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: origin = ('sensor', 7): is neither a text nor a whole number; \
+    slackwater.errors.InvalidArgument: origin = ('sensor', 7): is neither a string nor an integer; \
 write "sensor/7"
     """
     if is_text(origin):
@@ -34,12 +37,12 @@ write "sensor/7"
     try:
         return check_int64(origin, name)
     except InvalidArgument:
-        reason = "is neither a text nor a whole number"
+        reason = "is neither a string nor an integer"
         raise InvalidArgument(name, origin, reason, fix='write "sensor/7"') from None
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether ``value`` is text that can be written down; half of a surrogate pair cannot.
+    """Return whether ``value`` is a string that can be encoded as UTF-8; lone surrogates cannot.
 
     >>> is_text("order_time"), is_text(chr(0xD800)), is_text(7)
     (True, False, False)
@@ -54,10 +57,14 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 class Watermark(NamedTuple):
-    """No element with a timestamp **below** ``value`` will follow; one exactly at it is on time.
+    """The assertion that no element with a timestamp **below** ``value`` will follow.
 
-    Watermarks of different keys (one per event-time column) never influence each other. A named
-    tuple, because millions of them are made: it costs a third of a frozen dataclass.
+    An element exactly at the watermark is on time. Watermarks of different keys are independent.
+    A named tuple, because millions are created: it costs a third of a frozen dataclass.
+
+    Args:
+        value: Microseconds since the epoch.
+        key: The watermark key: one for each event-time column.
 
     >>> Watermark(10)
     Watermark(value=10, key='default')
@@ -68,7 +75,7 @@ class Watermark(NamedTuple):
 
 
 class Control(Enum):
-    """What an input can say besides data and watermarks."""
+    """A control message of an input, in addition to data and watermarks."""
 
     IDLE = "idle"
     DONE = "done"
@@ -78,19 +85,23 @@ class Control(Enum):
 
 
 IDLE: Final = Control.IDLE
-"""Excludes an input from coalescing until it speaks again."""
+"""Excludes an input from coalescing until it sends something again."""
 DONE: Final = Control.DONE
-"""The input has ended; nothing may follow."""
+"""Ends an input; nothing may follow."""
 
 Emission = Watermark | Literal[Control.IDLE]
-"""What a coalescer, generator or tracker says in answer to a step: watermarks first, then IDLE."""
+"""An output of a coalescer, generator or tracker. In one step, watermarks come before IDLE (C10)."""
 
 
 class BufferHeader(NamedTuple):
     """The header of a buffer, the unit in which data moves.
 
-    Sequences run 1, 2, 3, … per origin without gaps, chunks 1..n inside a sequence; ``last_chunk``
-    marks the highest. A buffer may carry a watermark of several keys, or none.
+    Args:
+        origin: What emitted the buffer.
+        sequence: 1, 2, 3, … per origin without gaps.
+        chunk: 1 to n within a sequence.
+        last_chunk: Whether this is chunk n.
+        watermarks: Watermarks by key; empty if the buffer carries none.
 
     >>> BufferHeader("sensor-7", sequence=1, chunk=1, last_chunk=True, watermarks={"default": 10}).sequence
     1
@@ -100,4 +111,4 @@ class BufferHeader(NamedTuple):
     sequence: int
     chunk: int = 1
     last_chunk: bool = True
-    watermarks: Mapping[str, int] = NO_WATERMARKS
+    watermarks: Watermarks = NO_WATERMARKS

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.progress.stage import AsyncStage, Retry
+from slackwater.progress.async_stage import AsyncStage, Retry
 from slackwater.progress.values import Origin, Watermark
 from slackwater.spark.api.key_columns import schema_of
 from slackwater.spark.api.stream_inputs import Source, quoted

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.progress.async_stage import Retry
 from slackwater.progress.generator import WatermarkPolicy
-from slackwater.progress.stage import Retry
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import Joined, joined

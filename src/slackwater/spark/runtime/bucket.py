@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from slackwater.errors import AfterEnd, CorruptState
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, KeyReport
 from slackwater.spark.runtime.blob_cache import NearbyBlobs
 from slackwater.spark.runtime.hosts import Host, Taken
@@ -103,7 +103,7 @@ class OperatorPlan:
     ) -> BucketOutput:
         """Take the buffers of a batch, given the state that the last one left."""
         batch = _Batch.of(buffers, len(self.inputs))
-        before = None if saved is None else FORM.unseal(saved)
+        before = None if saved is None else FORM.decode(saved)
         now, run = self._clock(before, batch)
         blobs = NearbyBlobs(store) if before is None else NearbyBlobs(store, before.near, before.far)
         if before is None:
@@ -147,7 +147,7 @@ class OperatorPlan:
             rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
             header=Result(bucket, now, run, ended, inputs.idle and not ended, dict(output.watermarks)),
             report=report,
-            state=FORM.seal(
+            state=FORM.encode(
                 SavedBucket(now, run, ended, inputs.save(), operator, totals, blobs.near, sorted(blobs.far))
             ),
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slackwater.progress.explanation import Explanation
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Observation
 
@@ -60,7 +60,7 @@ class TimesProgress:
 
     def __init__(self, rules: TimesRules, now: int, saved: bytes | None = None) -> None:
         self._rules = rules
-        known = {} if saved is None else _FORM.unseal(saved).keys
+        known = {} if saved is None else _FORM.decode(saved).keys
         self._parts = {
             one.key: SourceProgress.load(one, known[one.key], now)
             if one.key in known
@@ -100,4 +100,4 @@ class TimesProgress:
 
     def save(self) -> bytes:
         """Everything observed so far."""
-        return _FORM.seal(_SavedTimes({key: part.save() for key, part in self._parts.items()}))
+        return _FORM.encode(_SavedTimes({key: part.save() for key, part in self._parts.items()}))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.progress.explanation import Explanation, Reason
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Origin
 from slackwater.spark.runtime.source_progress import own_pause
@@ -62,7 +62,7 @@ class NumberedProgress:
             self._tracker = ProgressTracker(rules.origins, now=now)
             self._heard = dict.fromkeys(self._tracker.origins, now)
         else:
-            state = _FORM.unseal(saved)
+            state = _FORM.decode(saved)
             self._tracker = ProgressTracker.load(state.tracker)
             self._heard = dict(state.heard)
             for origin in rules.origins or ():
@@ -126,7 +126,7 @@ class NumberedProgress:
 
     def save(self) -> bytes:
         """Everything heard so far."""
-        return _FORM.seal(_SavedNumbered(self._tracker.save(), list(self._heard.items())))
+        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._heard.items())))
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
-from slackwater.progress.saved import Saved
+from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import DEFAULT_KEY, Watermark
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules

@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
@@ -136,7 +136,7 @@ class MergeOperator:
     def save(self, state: MergeState) -> bytes:
         """The index of the state; its blobs are in the store already."""
         known = state.watermarks
-        return _FORM.seal(
+        return _FORM.encode(
             _Layout(
                 known.get("left"),
                 known.get("right"),
@@ -148,7 +148,7 @@ class MergeOperator:
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
         """The state whose index `save` returned, over the blobs that were stored with it."""
-        layout = _FORM.unseal(saved)
+        layout = _FORM.decode(saved)
         another = f"it belongs to another merge ({layout.signature}, here {self.spec.signature})"
         _FORM.check(layout.signature == self.spec.signature, another)
         saved_watermarks = zip(SIDES, (layout.left, layout.right), strict=True)

@@ -101,11 +101,11 @@ class JoinOperator:
 
     def save(self, state: JoinState) -> bytes:
         """The index of ``state``; its blobs are in the blob store already."""
-        return INDEX.seal(SavedIndex(self._identity(), state.left, state.right))
+        return INDEX.encode(SavedIndex(self._identity(), state.left, state.right))
 
     def load(self, data: bytes, blobs: BlobStore) -> JoinState:
         """The state whose index was saved as ``data``, over the blob store it was saved beside."""
-        index = INDEX.unseal(data)
+        index = INDEX.decode(data)
         if index.join != self._identity():
             raise CorruptState(INDEX.what, f"it belongs to {index.join}, not to {self._identity()}")
         return JoinState(index.left, index.right, blobs)

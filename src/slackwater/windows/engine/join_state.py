@@ -21,7 +21,7 @@ from typing import Final
 import polars as pl
 
 from slackwater.errors import CorruptState
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.spec import Side
 

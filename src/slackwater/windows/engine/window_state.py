@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import polars as pl
 
 from slackwater.errors import CorruptState
-from slackwater.progress.saved import Saved, SavedForm
+from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
@@ -246,7 +246,7 @@ class WindowState:
 
     def save(self) -> bytes:
         """The index as bytes."""
-        return INDEX_FORM.seal(
+        return INDEX_FORM.encode(
             IndexLayout(
                 watermark=self.watermark,
                 clock=self.clock,
@@ -266,7 +266,7 @@ class WindowState:
     @classmethod
     def load(cls, saved: bytes, blobs: BlobStore, signature: str) -> WindowState:
         """What `save` wrote, over the blobs that belong to it."""
-        layout = INDEX_FORM.unseal(saved)
+        layout = INDEX_FORM.decode(saved)
         if layout.signature != signature:
             raise CorruptState(
                 "window state", f"it belongs to another operator ({layout.signature}, here {signature})"

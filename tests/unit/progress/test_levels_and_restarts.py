@@ -14,7 +14,7 @@ from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.generator import Clock, FixedDelay, Lag, WatermarkGenerator
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.ordering import OrderedResults, UnorderedResults
-from slackwater.progress.plan import Kind, PipelinePlan, PlanNode
+from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DONE, IDLE, BufferHeader, Watermark
 from slackwater.time import END_OF_TIME
@@ -204,11 +204,11 @@ class TestAsyncOrder:
             stage.watermark(watermark)
         assert stage.complete(ticket, "x") == ["x", Watermark(1, "b"), Watermark(2, "a")]
 
-    def test_items_under_way_cannot_be_saved(self) -> None:
+    def test_items_in_flight_cannot_be_saved(self) -> None:
         stage = OrderedResults[str]()
         ticket = stage.submit()
         assert ticket is not None
-        with pytest.raises(ProgressError, match="1 items are under way"):
+        with pytest.raises(ProgressError, match="cannot save while 1 items are in flight"):
             stage.save()
         stage.complete(ticket, "a")
         stage.watermark(Watermark(5))

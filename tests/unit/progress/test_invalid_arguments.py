@@ -20,7 +20,7 @@ from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
 from slackwater.progress.generator import Constant, Lag, WatermarkGenerator, lag
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
-from slackwater.progress.plan import Kind, PipelinePlan, PlanNode
+from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader, Watermark
 from slackwater.time import END_OF_TIME
@@ -40,7 +40,11 @@ def _coalescer() -> Coalescer:
     ("step", "error", "named"),
     [
         (lambda c: c.watermark(0, Watermark(9, "order_time")), WatermarkRegression, ["'orders'", "9", "10"]),
-        (lambda c: c.watermark(0, Watermark(9, "order_time")), WatermarkRegression, ["'order_time'", "back"]),
+        (
+            lambda c: c.watermark(0, Watermark(9, "order_time")),
+            WatermarkRegression,
+            ["'order_time'", "is lower than the previous watermark 10"],
+        ),
         (lambda c: c.watermark(0, Watermark(10, "order_time")), WatermarkRegression, ["'orders'", "equals"]),
         (lambda c: c.watermark(1, Watermark(99)), AfterDone, ["'clicks'", "99 of key 'default'"]),
         (lambda c: c.idle(1), AfterDone, ["'clicks'", "IDLE"]),
@@ -82,17 +86,17 @@ def test_operator_coalescer() -> None:
     ("header", "error", "named"),
     [
         (BufferHeader("x", 1), UnknownSource, ["origin 'x'", "a, b"]),
-        (BufferHeader("a", 0), SequenceConflict, ["origin 'a'", "sequence 0", "numbered from 1"]),
+        (BufferHeader("a", 0), SequenceConflict, ["origin 'a'", "sequence 0", "must be at least 1"]),
         (BufferHeader("a", 1, 0), SequenceConflict, ["chunk 0"]),
         (BufferHeader("a", -1), SequenceConflict, ["sequence -1"]),
-        (BufferHeader("a", 5, 4), SequenceConflict, ["sequence 5, chunk 4", "chunk 3 was"]),
-        (BufferHeader("a", 5, 4, False), SequenceConflict, ["above the last chunk, 3"]),
+        (BufferHeader("a", 5, 4), SequenceConflict, ["sequence 5, chunk 4", "chunk 3 was flagged before"]),
+        (BufferHeader("a", 5, 4, False), SequenceConflict, ["is greater than the last chunk, 3"]),
         (BufferHeader("a", 5, 3, False), SequenceConflict, ["not the last chunk"]),
-        (BufferHeader("a", 5, 1, True), SequenceConflict, ["came before", "last chunk"]),
+        (BufferHeader("a", 5, 1, True), SequenceConflict, ["arrived before", "flagged as the last chunk"]),
         (
             BufferHeader("a", 6, 1, True),
             SequenceConflict,
-            ["says it is the last chunk, but chunk 2 has come"],
+            ["is flagged as the last chunk, but chunk 2 has arrived"],
         ),
         (BufferHeader("b", 2), AfterDone, ["origin 'b'", "sequence 2"]),
         (any_header("a", "1"), InvalidArgument, ["sequence = '1'"]),
@@ -123,7 +127,7 @@ def test_tracker_origins(origins: Any) -> None:
         ProgressTracker(origins)
 
 
-def test_tracker_learns_nothing_from_a_refused_first_buffer() -> None:
+def test_tracker_does_not_add_the_origin_of_a_rejected_buffer() -> None:
     tracker = ProgressTracker()
     for header in (BufferHeader("a", 0), BufferHeader("a", 1, watermarks={"k": 2**64})):
         with pytest.raises(SlackwaterError):
@@ -170,7 +174,7 @@ def test_generator_partitions_and_timestamps() -> None:
     with pytest.raises(UnknownSource, match="partition 'x'"):
         generator.remove("x", now=1)
     with pytest.raises(InvalidArgument, match="timestamp = 'soon'"):
-        generator.observe("a", "soon", now=1)  # type: ignore[arg-type]  # that it is refused is the point
+        generator.observe("a", "soon", now=1)  # type: ignore[arg-type]  # must be rejected
     with pytest.raises(InvalidArgument, match=r"watermark = 0\.5"):
         generator.restore({"a": 0.5}, now=1)  # type: ignore[dict-item]  # likewise
     assert generator.save() == before
@@ -189,7 +193,7 @@ def test_tickets_are_completed_once(stage: OrderedResults[str] | UnorderedResult
     stage.complete(ticket, "a")
     with pytest.raises(ProgressError, match="completed before"):
         stage.complete(ticket, "a")
-    with pytest.raises(ProgressError, match="never given out"):
+    with pytest.raises(ProgressError, match="never issued"):
         stage.complete(Ticket(99), "a")
 
 
@@ -209,7 +213,7 @@ def test_plans() -> None:
     with pytest.raises(InvalidArgument, match="has no input"):
         PlanNode("x", Kind.STATEFUL)
     filtered = PlanNode("filter", Kind.STATELESS, (source,))
-    with pytest.raises(InvalidArgument, match="is no origin of this pipeline"):
+    with pytest.raises(InvalidArgument, match="is not an origin of this pipeline"):
         PipelinePlan(filtered).number(filtered)
 
 

@@ -1,8 +1,8 @@
-"""Origin numbers of a pipeline: rule S11.
+"""Origin numbers of a pipeline (rule S11 of docs/spec/progress.md).
 
-Sources and stateful operators are origins. When a pipeline is built they get numbers from 1,
-bottom-up in plan order, so that the same pipeline always numbers them alike; a partition, device
-or segment inside a source is a name under its number.
+Sources and stateful operators are origins. When a pipeline is built they are numbered from 1, bottom-up in
+plan order, so that the same pipeline always gets the same numbers. A partition, device or segment inside a
+source is a name under its number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slackwater.errors import InvalidArgument
 
 
 class Kind(Enum):
-    """What a node of a plan is, as far as origins are concerned."""
+    """The kind of a plan node. Sources and stateful operators are origins, stateless stages are not."""
 
     SOURCE = "source"
     STATEFUL = "stateful"
@@ -24,7 +24,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanNode:
-    """One step of a pipeline. Two nodes are the same only if they are one object.
+    """One step of a pipeline. Nodes are compared by identity.
+
+    Args:
+        name: The name that `PipelinePlan.explain` shows.
+        kind: Whether the step is a source, stateful or stateless.
+        inputs: The steps before it. Empty for a source, and only for a source.
 
     >>> PlanNode("bids", Kind.SOURCE).name
     'bids'
@@ -41,12 +46,15 @@ class PlanNode:
             )
         if self.kind is not Kind.SOURCE and not self.inputs:
             raise InvalidArgument(
-                "inputs", self.name, f"is {self.kind.value} and has no input", fix="give it one"
+                "inputs", self.name, f"is {self.kind.value} and has no input", fix="add an input"
             )
 
 
 class PipelinePlan:
-    """A pipeline from its sources to one result, with its origins numbered.
+    """A pipeline from its sources to one result, with numbered origins.
+
+    Args:
+        result: The last step.
 
     >>> bids, asks = PlanNode("bids", Kind.SOURCE), PlanNode("asks", Kind.SOURCE)
     >>> cheap = PlanNode("cheap", Kind.STATELESS, (asks,))
@@ -68,7 +76,11 @@ class PipelinePlan:
                 self._numbers[node] = len(self._numbers) + 1
 
     def origin(self, node: PlanNode, inner: str | int | None = None) -> str:
-        """The name of an origin: its number, and under it the partition, device or segment inside it.
+        """Return the name of an origin: its number, followed by the partition, device or segment inside it.
+
+        Args:
+            node: A source or stateful operator of this pipeline.
+            inner: The partition, device or segment inside the source.
 
         >>> bids = PlanNode("bids", Kind.SOURCE)
         >>> PipelinePlan(bids).origin(bids, "partition-3")
@@ -78,21 +90,24 @@ class PipelinePlan:
         return str(number) if inner is None else f"{number}/{inner}"
 
     def number(self, node: PlanNode) -> int:
-        """The origin number of a source or stateful operator of this pipeline."""
+        """Return the origin number of a source or stateful operator of this pipeline."""
         number = self._numbers.get(node)
         if number is None:
             raise InvalidArgument(
-                "node", node.name, "is no origin of this pipeline", fix="ask for a source or operator"
+                "node",
+                node.name,
+                "is not an origin of this pipeline",
+                fix="pass a source or operator",
             )
         return number
 
     @property
     def origins(self) -> dict[int, PlanNode]:
-        """Every origin by its number, ascending."""
+        """The origins by number, ascending."""
         return {number: node for node, number in self._numbers.items()}
 
     def explain(self) -> str:
-        """The plan as an indented tree, each origin with its number; what is used twice is shown once."""
+        """Return the plan as an indented tree with origin numbers; a shared step is expanded once."""
         lines: list[str] = []
         shown: set[PlanNode] = set()
         stack: list[tuple[PlanNode, int]] = [(self.result, 0)]
@@ -108,7 +123,7 @@ class PipelinePlan:
 
 
 def _bottom_up(result: PlanNode) -> Iterator[PlanNode]:
-    """Every node once, its inputs before it, inputs in their order. No recursion: plans can be deep."""
+    """Yield every node once, after its inputs. Without recursion, because plans can be deep."""
     entered: set[PlanNode] = set()
     stack = [(result, False)]
     while stack:

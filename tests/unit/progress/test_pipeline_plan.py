@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.progress.plan import Kind, PipelinePlan, PlanNode
+from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 
 
 def test_numbers_run_bottom_up_in_plan_order() -> None:

@@ -1,12 +1,12 @@
-"""The minimum over inputs that come and go: the algebra under coalescer, generator and tracker.
+"""The minimum watermark over several inputs, shared by coalescer, generator and tracker.
 
-A frontier knows, for each input, whether it is active, idle or done, and for each watermark key
-how far each input is. It answers one question: how far are all of them? (`current`). It makes no
-decision of its own about what to emit when; the three users differ there.
+A `CombinedWatermark` knows whether each input is active, idle or done, and the watermark of each input for
+each key. `CombinedWatermark.current` is the minimum over the active inputs. When to emit it is decided by the
+three callers, which differ in this.
 
-The minimum is kept in a heap with lazy repair: watermarks only rise, so an entry in the heap is
-never too high. Raising an input costs nothing; asking repairs the entries that have surfaced,
-which is logarithmic in the number of inputs however long the history.
+The minimum is kept in a heap with lazy repair: watermarks only rise, so an entry of the heap is never too
+high. Raising an input does not touch the heap; reading the minimum repairs the entries that have reached the
+top. The cost is logarithmic in the number of inputs and does not depend on the history.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.progress.explanation import Reason
-from slackwater.progress.saved import Saved
+from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import IDLE, Emission, Watermark, is_text
 
 _LONGEST_KEY = 200
@@ -26,7 +26,7 @@ _SPARE = 16
 
 
 class Status(IntEnum):
-    """What an input takes part in. The numbers are part of the saved form."""
+    """The state of an input. The numbers are part of the saved form."""
 
     ACTIVE = 0
     IDLE = 1
@@ -34,11 +34,14 @@ class Status(IntEnum):
     REMOVED = 3
 
 
-_ACTIVE = Status.ACTIVE  # the hot path looks it up once a buffer
+_ACTIVE = Status.ACTIVE  # a module global: looked up for every buffer
 
 
 class Holder(NamedTuple):
-    """Who holds a key back: its slot (None: nobody is active), why, since when, and how many like it."""
+    """The input that holds a key back: its slot (None if no input is active), the reason, and since when.
+
+    ``others`` is the number of other inputs that hold it back in the same way.
+    """
 
     slot: int | None
     reason: Reason
@@ -46,8 +49,8 @@ class Holder(NamedTuple):
     others: int = 0
 
 
-class SavedKey(Saved):
-    """One watermark key: per slot the value and when it last moved."""
+class _SavedKey(Saved):
+    """One watermark key: the value of each slot, and when it last advanced."""
 
     key: str
     top: int | None
@@ -56,17 +59,17 @@ class SavedKey(Saved):
     moved: list[int | None]
 
 
-class SavedFrontier(Saved):
-    """A whole frontier: per slot its status and since when, then the keys."""
+class SavedCombinedWatermark(Saved):
+    """The saved form: the status of each slot and since when, then the keys."""
 
     status: list[int]
     since: list[int | None]
-    idle_said: bool
-    keys: list[SavedKey]
+    idle_emitted: bool
+    keys: list[_SavedKey]
 
 
 class _Key:
-    """How far each input is on one watermark key."""
+    """The watermarks of all inputs for one key."""
 
     __slots__ = ("emitted", "heap", "in_heap", "missing", "moved", "top", "values")
 
@@ -76,7 +79,7 @@ class _Key:
         self.heap: list[tuple[int, int]] = []
         self.in_heap = [False] * slots
         self.missing = active
-        """Active inputs that have never sent this key: while there are any, it is blocked (C3)."""
+        """Number of active inputs that have never sent this key. While not zero, the key is blocked (C3)."""
         self.top: int | None = None
         self.emitted: int | None = None
 
@@ -87,38 +90,38 @@ class _Key:
         heappush(self.heap, (value, slot))
         self.in_heap[slot] = True
         if len(self.heap) > 2 * len(self.values) + _SPARE:
-            # Entries of removed inputs whose slots are used again have piled up.
-            self.heap = [(known, place) for place, known in enumerate(self.values) if known is not None]
+            # Stale entries of removed inputs, whose slots are reused, have accumulated: rebuild the heap.
+            self.heap = [(known, index) for index, known in enumerate(self.values) if known is not None]
             heapify(self.heap)
             self.in_heap = [known is not None for known in self.values]
 
     def lowest(self, status: list[Status]) -> tuple[int, int]:
-        """The lowest (value, slot) of the active inputs, all of which have a value."""
+        """Return the lowest (value, slot) of the active inputs, all of which must have a value."""
         heap = self.heap
         while True:
             value, slot = heap[0]
-            true_value = self.values[slot]
-            if true_value is None or status[slot] is not _ACTIVE:
+            current = self.values[slot]
+            if current is None or status[slot] is not _ACTIVE:
                 heappop(heap)
                 self.in_heap[slot] = False
-            elif true_value == value:
+            elif current == value:
                 return value, slot
             else:
-                heapreplace(heap, (true_value, slot))
+                heapreplace(heap, (current, slot))
 
 
-class Frontier:
-    """How far several inputs are, on several keys. Inputs are numbered slots.
+class CombinedWatermark:
+    """The minimum over several inputs, for each watermark key. Inputs are numbered slots.
 
-    >>> frontier = Frontier(2)
-    >>> frontier.raise_to(0, "default", 10, None)
-    >>> frontier.current("default")  # input 1 has never spoken
-    >>> frontier.set_idle(1, None)
-    >>> frontier.current("default")
+    >>> combined = CombinedWatermark(2)
+    >>> combined.raise_to(0, "default", 10, None)
+    >>> combined.current("default")  # None: input 1 has not sent a watermark
+    >>> combined.set_idle(1, None)
+    >>> combined.current("default")
     10
     """
 
-    __slots__ = ("_free", "_keys", "_status", "active", "idle", "idle_said", "since")
+    __slots__ = ("_free", "_keys", "_status", "active", "idle", "idle_emitted", "since")
 
     def __init__(self, slots: int = 0, now: int | None = None) -> None:
         self._status = [Status.ACTIVE] * slots
@@ -127,12 +130,12 @@ class Frontier:
         self._free: list[int] = []
         self.active = slots
         self.idle = 0
-        self.idle_said = False
+        self.idle_emitted = False
 
     # ---- inputs
 
     def add(self, now: int | None, status: Status = Status.ACTIVE) -> int:
-        """A new input without watermarks; its slot. One that is active ends an IDLE that was said."""
+        """Add an input without watermarks and return its slot. An active one ends an emitted IDLE."""
         if self._free:
             slot = self._free.pop()
             self._status[slot] = status
@@ -147,7 +150,7 @@ class Frontier:
                 key.in_heap.append(False)
         if status is Status.ACTIVE:
             self.active += 1
-            self.idle_said = False
+            self.idle_emitted = False
             for key in self._keys.values():
                 key.missing += 1
         elif status is Status.IDLE:
@@ -155,15 +158,15 @@ class Frontier:
         return slot
 
     def remove(self, slot: int, now: int | None) -> None:
-        """Forget an input; its slot is used again."""
+        """Remove an input; its slot will be reused."""
         self._leave(slot, Status.REMOVED, now)
         for key in self._keys.values():
             key.values[slot] = key.moved[slot] = None
-            key.in_heap[slot] = False  # the entry itself is dropped when it surfaces
+            key.in_heap[slot] = False  # the entry is dropped when it reaches the top
         self._free.append(slot)
 
     def status(self, slot: int) -> Status:
-        """Whether the input is active, idle or done."""
+        """Return the status of an input."""
         return self._status[slot]
 
     def wake(self, slot: int, now: int | None) -> None:
@@ -174,7 +177,7 @@ class Frontier:
         self.since[slot] = now
         self.active += 1
         self.idle -= 1
-        self.idle_said = False
+        self.idle_emitted = False
         for key in self._keys.values():
             if key.values[slot] is None:
                 key.missing += 1
@@ -182,13 +185,13 @@ class Frontier:
                 key.push(slot)
 
     def set_idle(self, slot: int, now: int | None) -> None:
-        """Take an input out for every key until it speaks again; its watermarks are kept (C4)."""
+        """Exclude an input for every key until it is active again; its watermarks are kept (C4)."""
         if self._status[slot] is Status.ACTIVE:
             self._leave(slot, Status.IDLE, now)
             self.idle += 1
 
     def set_done(self, slot: int, now: int | None) -> None:
-        """Take an input out for good (C7)."""
+        """Exclude an input permanently (C7)."""
         self._leave(slot, Status.DONE, now)
 
     def _leave(self, slot: int, status: Status, now: int | None) -> None:
@@ -206,30 +209,30 @@ class Frontier:
 
     @property
     def slots(self) -> int:
-        """How many slots there are, also those of removed inputs."""
+        """Number of slots, including those of removed inputs."""
         return len(self._status)
 
     @property
     def keys(self) -> Iterator[str]:
-        """The watermark keys heard of so far."""
+        """The watermark keys seen so far."""
         return iter(self._keys)
 
     def value(self, slot: int, key: str) -> int | None:
-        """The watermark of one input."""
+        """Return the watermark of one input, None if it has sent none."""
         state = self._keys.get(key)
         return None if state is None else state.values[slot]
 
     def emitted(self, key: str) -> int | None:
-        """The last watermark emitted for a key."""
+        """Return the last watermark emitted for a key."""
         state = self._keys.get(key)
         return None if state is None else state.emitted
 
     def set_emitted(self, key: str, value: int) -> None:
-        """Record what was emitted (for users that emit something other than `current`)."""
+        """Record an emitted watermark (for callers that emit something other than `current`)."""
         self.open_key(key).emitted = value
 
     def raise_to(self, slot: int, key: str, value: int, now: int | None) -> None:
-        """Raise the watermark of an active input; a value that is not higher changes nothing."""
+        """Raise the watermark of an active input; a value that is not higher has no effect."""
         state = self._keys.get(key)
         if state is None:
             state = self.open_key(key)
@@ -247,7 +250,7 @@ class Frontier:
             state.top = value
 
     def current(self, key: str) -> int | None:
-        """The minimum over the active inputs; the top observed when none is active.
+        """Return the minimum over the active inputs, or the highest watermark seen if none is active.
 
         None while an active input has never sent the key (C3).
         """
@@ -261,7 +264,7 @@ class Frontier:
         return state.lowest(self._status)[0]
 
     def emit(self, keys: Iterable[str]) -> tuple[Emission, ...]:
-        """What has become sayable: risen watermarks of these keys, then IDLE (C2, C6, C10)."""
+        """Return the emissions that are due: advanced watermarks of these keys, then IDLE (C2, C6, C10)."""
         emissions: list[Emission] = []
         for key in keys:
             value = self.current(key)
@@ -270,17 +273,17 @@ class Frontier:
                 if state.emitted is None or value > state.emitted:
                     state.emitted = value
                     emissions.append(Watermark(value, key))
-        if self.active == 0 and self.idle and not self.idle_said:
-            self.idle_said = True
+        if self.active == 0 and self.idle and not self.idle_emitted:
+            self.idle_emitted = True
             emissions.append(IDLE)
         return tuple(emissions)
 
     def emit_all(self) -> tuple[Emission, ...]:
-        """`emit` for every key: needed when an input went idle, ended or was removed."""
+        """Call `emit` for every key: needed when an input became idle, ended or was removed."""
         return self.emit(self._keys)
 
     def holder(self, key: str) -> Holder:
-        """Who would have to move for ``key`` to move."""
+        """Return the input that has to advance for ``key`` to advance."""
         if self.active == 0:
             reason = Reason.IDLE if self.idle else Reason.DONE
             status = Status.IDLE if self.idle else Status.DONE
@@ -303,17 +306,17 @@ class Frontier:
         return Holder(slot, Reason.SLOWEST, state.moved[slot], level - 1)
 
     def check_key(self, key: str) -> None:
-        """Refuse what cannot be the name of a key, before anything is changed."""
+        """Raise InvalidArgument if ``key`` cannot be a watermark key, before any state changes."""
         if key not in self._keys and not (is_text(key) and 0 < len(key) <= _LONGEST_KEY):
             raise InvalidArgument(
                 "key",
                 key,
-                f"is not a text of 1 to {_LONGEST_KEY} characters",
-                fix="name the event-time column",
+                f"is not a string of 1 to {_LONGEST_KEY} characters",
+                fix="use the name of the event-time column",
             )
 
     def open_key(self, key: str) -> _Key:
-        """The state of a key; a new key starts with the inputs' present idle and done states (C8)."""
+        """Return the state of a key. A new key starts with the current idle and done states (C8)."""
         state = self._keys.get(key)
         if state is None:
             self.check_key(key)
@@ -322,43 +325,43 @@ class Frontier:
 
     # ---- saved form
 
-    def save(self) -> SavedFrontier:
-        """Everything but the heaps, which `load` builds again."""
-        return SavedFrontier(
+    def save(self) -> SavedCombinedWatermark:
+        """Return the saved form, without the heaps, which `load` rebuilds."""
+        return SavedCombinedWatermark(
             status=[int(status) for status in self._status],
             since=self.since,
-            idle_said=self.idle_said,
+            idle_emitted=self.idle_emitted,
             keys=[
-                SavedKey(name, key.top, key.emitted, key.values, key.moved)
+                _SavedKey(name, key.top, key.emitted, key.values, key.moved)
                 for name, key in self._keys.items()
             ],
         )
 
     @classmethod
-    def load(cls, saved: SavedFrontier, what: str, *, removable: bool = False) -> Frontier:
-        """A frontier that goes on where `save` left off; only a generator's inputs can be removed."""
+    def load(cls, saved: SavedCombinedWatermark, what: str, *, removable: bool = False) -> CombinedWatermark:
+        """Restore what `save` returned; only the inputs of a generator are ``removable``."""
         slots = len(saved.status)
         per_slot: list[list[int | None]] = [saved.since]
         for saved_key in saved.keys:
             per_slot += [saved_key.values, saved_key.moved]
-        known = set(Status) if removable else set(Status) - {Status.REMOVED}
-        if any(len(column) != slots for column in per_slot) or not set(saved.status) <= known:
-            raise CorruptState(what, "its parts do not fit together")
-        frontier = cls()
-        frontier._status = [Status(status) for status in saved.status]
-        frontier.since = saved.since
-        frontier._free = [slot for slot, status in enumerate(frontier._status) if status is Status.REMOVED]
-        frontier.active = frontier._status.count(Status.ACTIVE)
-        frontier.idle = frontier._status.count(Status.IDLE)
-        frontier.idle_said = saved.idle_said
+        allowed = set(Status) if removable else set(Status) - {Status.REMOVED}
+        if any(len(column) != slots for column in per_slot) or not set(saved.status) <= allowed:
+            raise CorruptState(what, "its parts are inconsistent")
+        combined = cls()
+        combined._status = [Status(status) for status in saved.status]
+        combined.since = saved.since
+        combined._free = [slot for slot, status in enumerate(combined._status) if status is Status.REMOVED]
+        combined.active = combined._status.count(Status.ACTIVE)
+        combined.idle = combined._status.count(Status.IDLE)
+        combined.idle_emitted = saved.idle_emitted
         for saved_key in saved.keys:
-            if saved_key.key in frontier._keys:
-                raise CorruptState(what, f"key {saved_key.key!r} stands twice")
-            key = frontier.open_key(saved_key.key)
+            if saved_key.key in combined._keys:
+                raise CorruptState(what, f"key {saved_key.key!r} is duplicated")
+            key = combined.open_key(saved_key.key)
             key.values, key.moved = saved_key.values, saved_key.moved
             key.top, key.emitted = saved_key.top, saved_key.emitted
-            for slot, status in enumerate(frontier._status):
+            for slot, status in enumerate(combined._status):
                 if status is Status.ACTIVE and key.values[slot] is not None:
                     key.missing -= 1
                     key.push(slot)
-        return frontier
+        return combined

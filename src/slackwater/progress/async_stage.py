@@ -1,8 +1,7 @@
-"""An async stage on asyncio: capacity, timeouts, retries with back-off, and watermarks in their place.
+"""An async stage on asyncio: capacity, timeouts, retries with backoff, and watermarks in order (rule A4).
 
-The order in which things leave is decided by `ordering`; this module only runs the calls. It
-pulls its input no faster than the capacity allows, so a slow service slows the source down
-instead of filling memory.
+`ordering` decides the order of the output; this module runs the calls. It reads its input no faster than the
+capacity allows, so a slow service slows the source down instead of filling memory.
 """
 
 from __future__ import annotations
@@ -26,7 +25,15 @@ _MOST_DOUBLINGS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon a failed call is tried again; the delay doubles up to a limit.
+    """How often a failed call is retried, with exponential backoff.
+
+    Args:
+        retries: How many times a call is retried after the first attempt.
+        first_delay: Seconds before the first retry. The delay doubles with every retry.
+        longest_delay: The maximum delay in seconds.
+
+    Raises:
+        InvalidArgument: A value is negative, or ``first_delay`` is greater than ``longest_delay``.
 
     >>> [Retry(3, first_delay=0.5, longest_delay=1.5).delay(attempt) for attempt in (1, 2, 3)]
     [0.5, 1.0, 1.5]
@@ -38,15 +45,15 @@ class Retry:
 
     def __post_init__(self) -> None:
         if check_int64(self.retries, "retries") < 0:
-            raise InvalidArgument("retries", self.retries, "is negative", fix="give 0 for none")
+            raise InvalidArgument("retries", self.retries, "is negative", fix="pass 0 for no retries")
         if not 0 <= self.first_delay <= self.longest_delay:
             raise InvalidArgument(
                 "first_delay", self.first_delay, f"is not between 0 and longest_delay, {self.longest_delay}",
-                fix="give seconds",
+                fix="pass the delay in seconds",
             )  # fmt: skip
 
     def delay(self, attempt: int) -> float:
-        """How many seconds to wait after the ``attempt``-th failed attempt.
+        """Return the seconds to wait after the ``attempt``-th failed attempt.
 
         >>> Retry(first_delay=1).delay(3)
         4.0
@@ -56,13 +63,22 @@ class Retry:
 
 
 class AsyncStage(Generic[Item, Result]):
-    """Calls ``function`` for every item, many at a time, and lets watermarks leave in their place.
+    """Calls an async function for every item, many at a time, and keeps watermarks in order.
 
-    ``capacity`` is how many items may be under way, ``timeout`` how many seconds one item may take
-    over all its attempts and waits, ``attempt_timeout`` how many a single attempt may take before
-    it counts as failed and is tried again. A result of None filters the item. An item that fails
-    for good fails the stage, with the item's key (``key(item)``) in the message; the other calls
-    are cancelled.
+    A result of None filters the item. An item that fails after all retries fails the stage with
+    `AsyncItemFailed`, which carries the item's key, and cancels the other calls.
+
+    Args:
+        function: Called for every item.
+        ordered: Whether results are emitted in the order of their items (A1) or as they complete (A2).
+        capacity: The maximum number of items in flight.
+        timeout: The maximum number of seconds for one item, including all attempts and delays.
+        attempt_timeout: The maximum number of seconds for one attempt, which then fails and is retried.
+        retry: How often and when a failed attempt is retried. None: never.
+        key: Returns the key of an item, for the error message.
+
+    Raises:
+        InvalidArgument: A number is not positive.
 
     >>> async def double(number: int) -> int:
     ...     return 2 * number
@@ -89,9 +105,7 @@ class AsyncStage(Generic[Item, Result]):
     ) -> None:
         for name, seconds in (("timeout", timeout), ("attempt_timeout", attempt_timeout)):
             if seconds is not None and not seconds > 0:
-                raise InvalidArgument(
-                    name, seconds, "must be greater than zero", fix="leave it out for no limit"
-                )
+                raise InvalidArgument(name, seconds, "must be greater than zero", fix="omit it for no limit")
         self._function = function
         self._ordered = ordered
         self._capacity = check_int64(capacity, "capacity")
@@ -99,10 +113,17 @@ class AsyncStage(Generic[Item, Result]):
         self._attempt_timeout = attempt_timeout
         self._retry = retry or Retry()
         self._key = key
-        self._ordering()  # refuses a bad capacity now, not when the first item comes
+        self._ordering()  # validates the capacity now, not with the first item
 
     async def run(self, source: AsyncIterable[Item | Watermark]) -> AsyncIterator[Result | Watermark]:
-        """Results and watermarks, as they leave. Ends when the source has and all calls are done."""
+        """Yield results and watermarks until the source has ended and all calls are complete.
+
+        Args:
+            source: Items and watermarks.
+
+        Raises:
+            AsyncItemFailed: An item failed after all retries.
+        """
         ordering = self._ordering()
         items = aiter(source)
         running: set[asyncio.Task[Result | None]] = set()
@@ -132,18 +153,18 @@ class AsyncStage(Generic[Item, Result]):
                 while finished:
                     ticket, task = finished.popleft()
                     running.discard(task)
-                    for leaving in ordering.complete(ticket, task.result()):
-                        yield leaving
+                    for output in ordering.complete(ticket, task.result()):
+                        yield output
                 if incoming is not None and incoming.done():
                     item = incoming.result()
                     incoming = None
                     if isinstance(item, _End):
                         ended = True
                     elif isinstance(item, Watermark):
-                        for leaving in ordering.watermark(item):
-                            yield leaving
+                        for output in ordering.watermark(item):
+                            yield output
                     else:
-                        # An item is pulled only while there is room for it, so there is a ticket.
+                        # Items are read only while there is capacity, so there is a ticket.
                         start(item, cast(Ticket, ordering.submit()))
         finally:
             pending: list[asyncio.Task[Any]] = [*running] if incoming is None else [*running, incoming]
@@ -172,24 +193,24 @@ class AsyncStage(Generic[Item, Result]):
                             raise self._failed(item, attempt, _reason(error)) from error
                     await asyncio.sleep(self._retry.delay(attempt))
         except TimeoutError as error:
-            raise self._failed(item, attempt, f"no result after {self._timeout} s, its timeout") from error
+            raise self._failed(item, attempt, f"no result within its timeout of {self._timeout} s") from error
 
     def _failed(self, item: Item, attempts: int, reason: str) -> AsyncItemFailed:
         try:
             key = self._key(item)
         except Exception as error:
-            key = f"(its key function failed: {_reason(error)})"
+            key = f"(the key function failed: {_reason(error)})"
         return AsyncItemFailed(key, attempts, reason)
 
 
 def _is_being_cancelled() -> bool:
-    """Whether it is this call that is cancelled, and not something that it waited for."""
+    """Return whether this task is being cancelled, as opposed to an awaitable that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class _End:
-    """What the source gives after its last item: a task must not raise StopAsyncIteration."""
+    """Marks the end of the source, because a task must not raise StopAsyncIteration."""
 
 
 async def _next(items: AsyncIterator[Item | Watermark]) -> Item | Watermark | _End:
@@ -198,5 +219,5 @@ async def _next(items: AsyncIterator[Item | Watermark]) -> Item | Watermark | _E
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
+        return "timed out"
     return f"{type(error).__name__}: {error}"

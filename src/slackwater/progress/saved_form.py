@@ -1,8 +1,8 @@
-"""The saved form of state: compact, versioned, and either whole or refused.
+"""The binary format of saved state: compact, versioned and checksummed.
 
-A saved value lives in a state store for as long as a query does, longer than any release. So it
-starts with a version and a tag, and ends with a checksum over everything before it. Bytes that
-were cut, changed, written for something else or by another version raise; they never load as a
+Saved state stays in a state store as long as the query exists, which can be longer than any release. It
+therefore starts with a version and a tag, and ends with a checksum of all preceding bytes. Truncated or
+modified bytes, bytes of another object and bytes of another version raise an error; they never load as a
 wrong watermark.
 
     version (1 byte) | tag (1 byte) | MessagePack arrays | CRC-32 (4 bytes, big-endian)
@@ -27,19 +27,19 @@ Layout = TypeVar("Layout", bound=msgspec.Struct)
 
 
 class Saved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The base of every layout: fields by position, no names in the bytes."""
+    """The base class of saved layouts. Fields are encoded by position, without their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedForm(Generic[Layout]):
-    """How one kind of state is written: what it is called, its tag, its version, its layout.
+    """The format of one kind of state: its name in errors, its tag, its version and its layout.
 
     >>> class Point(Saved):
     ...     x: int
     >>> form = SavedForm("point", "p", 1, Point)
-    >>> form.unseal(form.seal(Point(3))).x
+    >>> form.decode(form.encode(Point(3))).x
     3
-    >>> form.unseal(form.seal(Point(3))[:-1])
+    >>> form.decode(form.encode(Point(3))[:-1])
     Traceback (most recent call last):
     slackwater.errors.CorruptState: cannot load the saved point: its checksum does not match its \
 content; restore an intact copy, or start without saved state
@@ -50,36 +50,36 @@ content; restore an intact copy, or start without saved state
     version: int
     layout: type[Layout]
 
-    def seal(self, state: Layout) -> bytes:
-        """The bytes of ``state``."""
+    def encode(self, state: Layout) -> bytes:
+        """Serialize ``state``."""
         body = bytes((self.version, ord(self.tag))) + msgspec.msgpack.encode(state)
         return body + zlib.crc32(body).to_bytes(_CHECKSUM, "big")
 
-    def unseal(self, data: bytes) -> Layout:
-        """What `seal` was given, or an error that says why not."""
+    def decode(self, data: bytes) -> Layout:
+        """Deserialize what `encode` returned, or raise a `StateError` that states the problem."""
         if len(data) <= _HEAD + _CHECKSUM:
             raise CorruptState(self.what, f"it has only {len(data)} bytes")
         body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
         if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != checksum:
             raise CorruptState(self.what, "its checksum does not match its content")
         if body[1] != ord(self.tag):
-            raise CorruptState(self.what, f"it is tagged {chr(body[1])!r}, not {self.tag!r}")
+            raise CorruptState(self.what, f"its tag is {chr(body[1])!r}, not {self.tag!r}")
         if body[0] != self.version:
             raise UnsupportedStateVersion(self.what, body[0], (self.version,))
         try:
             return msgspec.msgpack.decode(body[_HEAD:], type=self.layout)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CorruptState(self.what, f"its content has another form ({error})") from None
+            raise CorruptState(self.what, f"its content does not match the layout ({error})") from None
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """What an object refuses while it is rebuilt from saved content is a fault of that content."""
+        """Report an InvalidArgument raised while an object is rebuilt as corrupt state."""
         try:
             yield
         except InvalidArgument as error:
-            raise CorruptState(self.what, f"its content cannot be ({error})") from error
+            raise CorruptState(self.what, f"its content is invalid ({error})") from error
 
-    def check(self, fits: bool, reason: str) -> None:
-        """Refuse content whose parts contradict each other."""
-        if not fits:
+    def check(self, consistent: bool, reason: str) -> None:
+        """Raise CorruptState with ``reason`` unless the parts of the content are consistent."""
+        if not consistent:
             raise CorruptState(self.what, reason)

@@ -1,0 +1,57 @@
+"""Every export of ``slackwater.progress`` is used in the package or is part of the public API."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import slackwater as sw
+from tests.structure.public_names import public_names
+
+SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
+
+
+def definitions(module: ast.Module) -> Iterator[str]:
+    """The public classes, functions and constants of a module."""
+    for node in module.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names = [name]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names = [name]
+            case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.Call):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case _:
+                names = []
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def returned(module: ast.Module) -> set[str]:
+    """The names in return annotations: a caller of the function uses them without importing them."""
+    return {
+        name.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef) and node.returns is not None
+        for name in ast.walk(node.returns)
+        if isinstance(name, ast.Name)
+    }
+
+
+def test_every_export_has_a_caller() -> None:
+    parsed = {file: ast.parse(file.read_text(encoding="utf-8")) for file in SOURCE.rglob("*.py")}
+    imported: defaultdict[str | None, set[str]] = defaultdict(set)
+    for file, tree in parsed.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and file != SOURCE / "__init__.py":
+                imported[node.module].update(alias.name for alias in node.names)
+    exports = {
+        f"{file.stem}.{name}": name in imported[f"slackwater.progress.{file.stem}"] | returned(tree)
+        for file, tree in parsed.items()
+        if file.parent == SOURCE / "progress"
+        for name in definitions(tree)
+        if name not in public_names(sw)
+    }
+    assert exports
+    assert [name for name, used in exports.items() if not used] == []
