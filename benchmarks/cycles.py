@@ -12,9 +12,9 @@ from sqlalchemy.engine import Connection
 
 from benchmarks.report import Report, Timing
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.positions import Position
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.positions import Position
 from slackwater.streams.time import notes
-from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.time import SECOND
 
 SIZES = ((10, 10), (100, 100), (1_000, 100), (100, 1_000), (1_000, 1_000))

@@ -22,8 +22,7 @@ from slackwater.streams.log.catalog import VALUE, Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.maintenance.controller import Controller
-from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time.marks import MarkSettings
+from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.time import MILLISECOND, format_duration
 from tests.spark.postgres import running_server
 

@@ -79,12 +79,12 @@ if TYPE_CHECKING:
     from slackwater.streams.log.transactions import TransactionalWriter as TransactionalWriter
     from slackwater.streams.log.writer import Writer as Writer
     from slackwater.streams.maintenance.controller import Controller as Controller
-    from slackwater.streams.maintenance.retention import Retention as Retention
-    from slackwater.streams.maintenance.scaling import ScalingPolicy as ScalingPolicy
+    from slackwater.streams.settings import MarkSettings as MarkSettings
+    from slackwater.streams.settings import Retention as Retention
+    from slackwater.streams.settings import ScalingPolicy as ScalingPolicy
     from slackwater.streams.settings import StreamSettings as StreamSettings
     from slackwater.streams.spark.stream_event_time import read_stream as read_stream
     from slackwater.streams.spark.stream_event_time import stream_headers as stream_headers
-    from slackwater.streams.time.marks import MarkSettings as MarkSettings
     from slackwater.streams.time.marks import NoteResult as NoteResult
     from slackwater.time import BEGINNING_OF_TIME as BEGINNING_OF_TIME
     from slackwater.time import END_OF_TIME as END_OF_TIME

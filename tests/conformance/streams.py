@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slackwater.streams.log.positions import END_OF_SEGMENT, Position
-from slackwater.streams.log.segments import Epochs, Segment, point
+from slackwater.streams.segments.epochs import Epochs, Segment, point
+from slackwater.streams.segments.positions import END_OF_SEGMENT, Position
 from tests.conformance.framework import BrokenCase, Case, Fields
 
 _SEGMENT = Fields({"number", "epoch", "range"})

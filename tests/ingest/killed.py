@@ -106,7 +106,7 @@ def _stop_in_the_middle(stop: Callable[[], Any]) -> None:
 
     directories._set_link = before(directories._set_link)
     deltalake.write_deltalake = before(deltalake.write_deltalake)
-    TransactionalWriter.commit_parts = before(TransactionalWriter.commit_parts)  # type: ignore[method-assign]
+    TransactionalWriter.commit_staged = before(TransactionalWriter.commit_staged)  # type: ignore[method-assign]
     TableTarget._insert = after(TableTarget._insert)  # type: ignore[method-assign]
 
 

@@ -18,8 +18,8 @@ from slackwater.ingest.runner import Watcher
 from slackwater.metadata.store import open_store
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.spark.stream_event_time import read_stream
-from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND, format_instant, frame_floor, instant
 from slackwater.time import now as wall_clock

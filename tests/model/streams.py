@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.epochs import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.positions import Position
 
 POINTS: Sequence[int] = [KEY_SPACE // 8 * step for step in range(8)]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.log.positions import Position, highest
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.time.marks import Mark, MarkSettings, NoteResult, WriterMark, judge_cycle, judge_note
+from slackwater.streams.segments.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.positions import Position, highest
+from slackwater.streams.settings import MarkSettings
+from slackwater.streams.time.marks import Mark, NoteResult, WriterMark, decide_cycle, validate_note
 from slackwater.streams.time.time_windows import TimeWindow, newest_passed
 from slackwater.time import SECOND
 from tests.model.streams import POINTS, cut_model, places, standing_model
@@ -78,7 +79,7 @@ def test_over_any_run_of_notes_and_cycles_marks_ascend_and_cover(data: st.DataOb
         last = records.get(writer)
         if action == "note":
             time, position = data.draw(st.integers(0, 20)), data.draw(positions(epochs))
-            if judge_note(last, time, position) is NoteResult.OK:
+            if validate_note(last, time, position) is NoteResult.OK:
                 first_noted = now if first_noted is None else first_noted
                 records[writer] = WriterMark(
                     writer, time, position, behind_since=None if last is None else last.behind_since
@@ -89,7 +90,7 @@ def test_over_any_run_of_notes_and_cycles_marks_ascend_and_cover(data: st.DataOb
             )
         elif action == "cycle":
             newest = marks[-1] if marks else None
-            decided = judge_cycle(
+            decided = decide_cycle(
                 records.values(), newest, epochs, now=now, first_noted=first_noted, settings=settings
             )
             for record in decided.delete:

@@ -18,14 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from slackwater.errors import ReaderReplaced
 from slackwater.streams.log.catalog import Streams
-from slackwater.streams.log.cuts import Standing, check_cut, compare
 from slackwater.streams.log.reader_group import Reader, ReaderGroup
 from slackwater.streams.log.scan import Extent
 from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.log.transactions import TransactionalWriter
-from slackwater.streams.log.walking import between
 from slackwater.streams.log.writer import Batching, Writer
-from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.cut_arithmetic import spans_between
+from slackwater.streams.segments.cuts import Standing, check_cut, compare
 from slackwater.streams.time.marks import Mark, NoteResult
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import HOUR, MINUTE, SECOND
@@ -235,7 +235,7 @@ class StreamMachine(RuleBasedStateMachine):
             }
         extent = Extent.of(self.stream)
         assert group.position() == self.stream.tail()
-        for span in between(extent.epochs, mark.cut, self.stream.tail(), extent.lengths):
+        for span in spans_between(extent.epochs, mark.cut, self.stream.tail(), extent.lengths):
             assert found >= {(span.segment, offset) for offset in range(span.start, span.end)}
 
     def numbers(self) -> dict[str, set[int]]:

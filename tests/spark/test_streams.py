@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
-from slackwater.streams.log.segments import KEY_SPACE, split_range
 from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.spark.data_source import register
+from slackwater.streams.spark.format_options import close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
-from slackwater.streams.spark.stream_location import close_stores
-from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.time import SECOND
 
 pytestmark = pytest.mark.spark

@@ -18,11 +18,10 @@ from pyspark.sql import SparkSession
 import slackwater as sw
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
-from slackwater.streams.log.segments import KEY_SPACE, split_range
 from slackwater.streams.maintenance.controller import Controller
-from slackwater.streams.settings import StreamSettings
+from slackwater.streams.segments.epochs import KEY_SPACE, split_range
+from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.stream_event_time import read_stream
-from slackwater.streams.time.marks import MarkSettings
 from slackwater.time import HOUR, MILLISECOND, SECOND, frame_floor
 from tests.spark.clicking import FINAL, STALLED_AT, START
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.epochs import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.positions import Position
 
 _STEPS = 8
 """Boundaries lie on eighths: few enough that ranges often share one."""

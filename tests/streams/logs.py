@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.segment_reader import read_events
-from slackwater.streams.log.segments import split_range
+from slackwater.streams.segments.epochs import split_range
 
 
 def content(stream: Stream) -> dict[int, list[bytes]]:

@@ -19,15 +19,15 @@ from slackwater.errors import (
 )
 from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.positions import Position
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.segment_reader import read_events
-from slackwater.streams.log.segments import KEY_SPACE, even_ranges
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.maintenance.file_collection import collect_orphans
-from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time.marks import Cycle, Mark, MarkSettings
+from slackwater.streams.segments.epochs import KEY_SPACE, even_ranges
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import MarkSettings, StreamSettings
+from slackwater.streams.time.marks import CycleDecision, Mark
 from slackwater.streams.time.notes import apply_cycle, newest_mark
 from slackwater.time import DAY, HOUR
 from tests.streams.conftest import Clock
@@ -317,7 +317,7 @@ def test_marks_before_the_head_go_with_it_but_lower_bounds_stay(streams: Streams
     written(stream, b"1", b"2", b"3")
     newest = None
     for offset in (1, 2, 3):
-        cycle = Cycle(mark=Mark(10 * offset, 10 * offset, Position.of({0: offset})))
+        cycle = CycleDecision(mark=Mark(10 * offset, 10 * offset, Position.of({0: offset})))
         assert stream.store.write(
             lambda c, n=newest, cycle=cycle: apply_cycle(c, stream.id, n, cycle, at=0)  # type: ignore[misc]  # bound now
         )

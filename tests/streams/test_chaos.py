@@ -18,8 +18,8 @@ import pytest
 
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
-from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time.marks import MarkSettings, WriterMark
+from slackwater.streams.settings import MarkSettings, StreamSettings
+from slackwater.streams.time.marks import WriterMark
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import MILLISECOND, MINUTE
 from tests.streams.chaos import GROUP, STREAM, Crew, Place

@@ -11,17 +11,16 @@ import pytest
 from slackwater.errors import InvalidArgument
 from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import BUCKETS, Stream, Streams
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import KEY_SPACE, split_range
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.maintenance.controller import Controller
-from slackwater.streams.maintenance.housekeeping import forget, scale_by_rate
-from slackwater.streams.maintenance.retention import Retention
-from slackwater.streams.maintenance.scaling import ScalingPolicy
-from slackwater.streams.settings import StreamSettings
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.maintenance.retention import apply_retention
+from slackwater.streams.maintenance.scaling import scale_by_rate
+from slackwater.streams.segments.epochs import KEY_SPACE, split_range
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
 from slackwater.streams.time import notes
-from slackwater.streams.time.mark_cycle import CycleRunner
-from slackwater.streams.time.marks import Cycle, Mark, MarkSettings, WriterMark
+from slackwater.streams.time.marks import CycleDecision, Mark, WriterMark
 from slackwater.time import MINUTE, SECOND
 from tests.streams.conftest import Clock
 
@@ -32,7 +31,7 @@ def bids(streams: Streams, tmp_path: Path) -> Stream:
 
 
 def marks_of(stream: Stream) -> list[Mark]:
-    return list(stream.store.read(partial(notes.marks, stream=stream.id)).values())
+    return list(stream.store.read(partial(notes.read_marks, stream=stream.id)).values())
 
 
 def note(stream: Stream, writer: str, time: int, offset: int = 0) -> None:
@@ -94,13 +93,13 @@ def test_of_two_controllers_only_the_faster_one_appends(bids: Stream, clock: Clo
     """Both have read the same state; the second write finds that its mark is not the next one any more."""
     note(bids, "a", 5)
     clock.now += 10 * SECOND
-    cycle = Cycle(mark=Mark(5, 5, Position.of({0: 0, 1: 0})))
+    cycle = CycleDecision(mark=Mark(5, 5, Position.of({0: 0, 1: 0})))
     assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, cycle, clock()))
     gone = WriterMark("a", 5, Position.of({0: 0}), version=1)
-    late = Cycle(mark=Mark(6, 6, Position.of({0: 0, 1: 0})), delete=(gone,))
+    late = CycleDecision(mark=Mark(6, 6, Position.of({0: 0, 1: 0})), delete=(gone,))
     assert not bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, late, clock()))
     assert not bids.store.write(
-        lambda c: notes.apply_cycle(c, bids.id, None, Cycle(delete=late.delete), clock())
+        lambda c: notes.apply_cycle(c, bids.id, None, CycleDecision(delete=late.delete), clock())
     )
     assert [mark.lower for mark in marks_of(bids)] == [5]
     assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
@@ -110,7 +109,9 @@ def test_a_record_that_changed_since_is_not_deleted(bids: Stream, clock: Clock) 
     note(bids, "a", 5)
     [seen] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
     note(bids, "a", 5)
-    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, Cycle(delete=(seen,)), clock()))
+    assert bids.store.write(
+        lambda c: notes.apply_cycle(c, bids.id, None, CycleDecision(delete=(seen,)), clock())
+    )
     assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
 
 
@@ -243,11 +244,11 @@ def test_events_older_than_the_age_are_forgotten_over_a_scaling(bids: Stream, cl
     fill(bids, 10)
     before = bids.tail()
     clock.now += MINUTE
-    assert forget(bids, Retention(age=3 * MINUTE)) == Position.of({0: 0, 1: 0})
-    head = forget(bids, Retention(age=90 * SECOND))
+    assert apply_retention(bids, Retention(age=3 * MINUTE)) == Position.of({0: 0, 1: 0})
+    head = apply_retention(bids, Retention(age=90 * SECOND))
     assert 0 not in dict(head.items()), "its successors have taken its place"
     clock.now += MINUTE
-    assert forget(bids, Retention(age=MINUTE)) == before
+    assert apply_retention(bids, Retention(age=MINUTE)) == before
     assert sum(state.bytes for state in bids.segments()) == 0
 
 
@@ -256,9 +257,9 @@ def test_at_most_so_many_bytes_are_kept(bids: Stream, clock: Clock) -> None:
         fill(bids, 50)
         clock.now += SECOND
     total = sum(state.bytes for state in bids.segments())
-    forget(bids, Retention(size=total))
+    apply_retention(bids, Retention(size=total))
     assert sum(state.bytes for state in bids.segments()) == total
-    forget(bids, Retention(size=total // 2))
+    apply_retention(bids, Retention(size=total // 2))
     assert 0 < sum(state.bytes for state in bids.segments()) <= total // 2
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.routing import Routing, point_of, points_of
-from slackwater.streams.log.segments import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.epochs import KEY_SPACE, Epochs, Segment
+from slackwater.streams.segments.routing import Routing, point_of, points_of
 
 WORD = (1 << 64) - 1
 

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Segment
 from slackwater.streams.maintenance.retention import retention_cut
-from slackwater.streams.maintenance.scaling import Scaling, ScalingPolicy, plan_scaling
+from slackwater.streams.maintenance.scaling import ScalingAction, plan_scaling
+from slackwater.streams.segments.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.segments.epochs import Segment
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import ScalingPolicy
 from tests.model.streams import POINTS, places
 from tests.strategies.streams import histories, positions
 
@@ -31,7 +32,7 @@ def test_from_twice_the_rate_on_a_segment_is_split(rate: float, parts: int) -> N
 def test_what_room_there_is_goes_to_the_hottest() -> None:
     policy = ScalingPolicy(rate=100, maximum=5)
     [only] = plan_scaling(policy, QUARTERS, {0: 220.0, 1: 900.0, 2: 230.0, 3: 100.0})
-    assert only == Scaling((1,), ((4, 6), (6, 8)))
+    assert only == ScalingAction((1,), ((4, 6), (6, 8)))
 
 
 def test_neighbours_are_merged_below_half_the_rate_down_to_the_minimum() -> None:

@@ -16,14 +16,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from slackwater.errors import InvalidArgument, UnknownStream
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
-from slackwater.streams.log.segments import KEY_SPACE, split_range
 from slackwater.streams.log.writer import Writer
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.spark.data_source import SlackwaterFormat
+from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
-from slackwater.streams.spark.stream_location import Options, close_stores
-from slackwater.streams.spark.stream_sink import StreamSink, Written, write_task
+from slackwater.streams.spark.stream_sink import StreamSink, TaskOutput, write_task
 from slackwater.streams.spark.stream_source import Offset, StreamRange, StreamSource
-from slackwater.streams.time.mark_cycle import CycleRunner
 from slackwater.time import SECOND
 
 COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC"))])
@@ -49,9 +49,9 @@ class Shop:
         self.now += 10 * SECOND
         self.cycles.run(self.stream.id)
 
-    def options(self, **given: object) -> Options:
+    def options(self, **given: object) -> FormatOptions:
         named = {name.rstrip("_"): str(value) for name, value in given.items()}
-        return Options.of({"store": self.store, "stream": "shop/bids", **named})
+        return FormatOptions.of({"store": self.store, "stream": "shop/bids", **named})
 
     def source(self, **given: object) -> StreamSource:
         options = self.options(**given)
@@ -205,11 +205,11 @@ def written(stream: Stream) -> Counter[int]:
     return Counter(number for batch in found for number in batch.events.column("number").to_pylist())
 
 
-def message(options: Options, numbers: range) -> Written:
+def message(options: FormatOptions, numbers: range) -> TaskOutput:
     columns = {"user": [str(n) for n in numbers], "number": list(numbers), "at": [n * 1000 for n in numbers]}
     batch = pa.record_batch(columns, schema=COLUMNS)
     made = write_task(options, iter([batch.slice(0, 3), batch.slice(3)]))
-    return Written(made.parts, "query-7")
+    return TaskOutput(made.staged, "query-7")
 
 
 def test_a_batch_is_committed_once(shop: Shop) -> None:
@@ -230,7 +230,7 @@ def test_a_batch_is_committed_once(shop: Shop) -> None:
 
 def test_a_sink_must_know_its_query(shop: Shop) -> None:
     options = shop.options()
-    nameless = Written(message(options, range(3)).parts, None)
+    nameless = TaskOutput(message(options, range(3)).staged, None)
     with pytest.raises(InvalidArgument, match="writer"):
         StreamSink(options).commit([nameless], 0)
     StreamSink(shop.options(writer="copy")).commit([nameless], 0)
@@ -253,7 +253,7 @@ def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
 
 def test_options_of_the_query_are_no_concern_of_the_sink() -> None:
     given = {"store": "sqlite:///store.db", "stream": "shop/bids", "checkpointLocation": "here"}
-    assert Options.of(given).stream == "shop/bids"
+    assert FormatOptions.of(given).stream == "shop/bids"
 
 
 def test_an_unknown_stream_and_overwriting_are_refused(shop: Shop) -> None:

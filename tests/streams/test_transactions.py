@@ -16,10 +16,10 @@ from slackwater.errors import (
     WriterReplaced,
 )
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.routing import Routing, points_of
 from slackwater.streams.log.transactions import TransactionalWriter
-from slackwater.streams.log.writer import Batching, Writer, write_parts
+from slackwater.streams.log.writer import Batching, Writer, stage_batch
 from slackwater.streams.maintenance.file_collection import collect_orphans
+from slackwater.streams.segments.routing import Routing, points_of
 from slackwater.streams.time.marks import NoteResult
 from slackwater.time import DAY, HOUR, SECOND
 from tests.streams.conftest import Clock
@@ -189,20 +189,20 @@ def test_after_a_commit_of_unknown_outcome_no_other_takes_its_number(
 def test_numbered_commits_of_files_written_elsewhere_are_stored_once(bids: Stream, clock: Clock) -> None:
     batch = pa.record_batch([EVENTS], schema=bids.columns)
     for _ in range(2):  # the second time as after a restart: the same batch, other files
-        parts = write_parts(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
+        parts = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
         with TransactionalWriter(bids, "query") as writer:
-            assert writer.commit_parts(parts, time=7, number=1) is NoteResult.OK
+            assert writer.commit_staged(parts, time=7, number=1) is NoteResult.OK
             assert writer.last_event_number == 1
     assert sorted(values(bids)) == sorted(EVENTS)
     with TransactionalWriter(bids, "query") as writer:
-        assert writer.commit_parts([], number=2) is NoteResult.OK
+        assert writer.commit_staged([], number=2) is NoteResult.OK
         assert writer.last_event_number == 2
         clock.now += 2 * DAY
-        old = write_parts(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
+        old = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
         clock.now += 2 * DAY
         collect_orphans(bids)
         with pytest.raises(StreamError, match="may have been collected; write them again"):
-            writer.commit_parts(old, number=3)
+            writer.commit_staged(old, number=3)
     assert sorted(values(bids)) == sorted(EVENTS)
 
 

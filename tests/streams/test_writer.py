@@ -26,11 +26,11 @@ from slackwater.metadata.store_schema import writers
 from slackwater.streams.log import append as appending
 from slackwater.streams.log import writer as writing
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.routing import point_of
 from slackwater.streams.log.segment_reader import read_events
 from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.file_collection import collect_orphans
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.segments.routing import point_of
 from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND
@@ -212,16 +212,16 @@ def test_a_slow_file_is_written_again_instead_of_being_lost(
 ) -> None:
     """The writer stands still between its file and its transaction, and the file is collected meanwhile."""
     collected: list[list[str]] = []
-    original = writing.write_parts
+    original = writing.stage_batch
 
-    def write_parts(*arguments: Any, **options: Any) -> Any:
+    def stage_batch(*arguments: Any, **options: Any) -> Any:
         parts = original(*arguments, **options)
         if not collected:
             clock.now += 2 * DAY
             collected.append(collect_orphans(bids))
         return parts
 
-    monkeypatch.setattr(writing, "write_parts", write_parts)
+    monkeypatch.setattr(writing, "stage_batch", stage_batch)
     with Writer(bids) as writer:
         writer.write(b"a")
     assert [len(names) for names in collected] == [1]
@@ -312,13 +312,13 @@ def test_a_store_that_fails_is_an_error_and_nothing_is_half_there(
 
 def test_back_pressure_bounds_what_waits(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    real = writing.write_parts
+    real = writing.stage_batch
 
     def slow(*arguments: Any, **options: Any) -> Any:
         gate.wait(20)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(writing, "write_parts", slow)
+    monkeypatch.setattr(writing, "stage_batch", slow)
     batching = Batching(bytes=1_000, interval=1_000, buffered=5_000)
     written = []
 

@@ -25,14 +25,12 @@ from slackwater.cli.console import (
 from slackwater.errors import InvalidArgument
 from slackwater.streams import description
 from slackwater.streams.log import ndjson
-from slackwater.streams.log.scan import follow, place, scan
+from slackwater.streams.log.scan import follow, parse_cut, scan
 from slackwater.streams.log.segment_reader import EventBatch
-from slackwater.streams.log.segments import even_ranges, split_range
 from slackwater.streams.log.writer import Writer
-from slackwater.streams.maintenance.retention import Retention
-from slackwater.streams.maintenance.scaling import ScalingPolicy
-from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time.marks import MarkSettings, NoteResult
+from slackwater.streams.segments.epochs import even_ranges, split_range
+from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
+from slackwater.streams.time.marks import NoteResult
 from slackwater.time import duration, instant
 
 app = typer.Typer(
@@ -80,7 +78,7 @@ def create(
     schema = ndjson.parse_columns(columns)
     with open_streams(store) as streams:
         made = streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
-        result = description.summary(made)
+        result = description.summarize_stream(made)
     print_result(f"stream {name} created with {counted(segments, 'segment')}", result, as_json=json)
 
 
@@ -88,7 +86,7 @@ def create(
 def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
     """List all streams."""
     with open_streams(store) as streams:
-        rows = [description.summary(streams.get(record.name)) for record in streams.list()]
+        rows = [description.summarize_stream(streams.get(record.name)) for record in streams.list()]
     print_table(rows, ["name", "segments", "events", "bytes", "watermark"], as_json=json)
 
 
@@ -97,7 +95,7 @@ def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> 
     """Show the columns, position, watermark and segments of a stream; --json adds settings and writers."""
     with open_streams(store) as streams:
         stream = streams.get(name)
-        details = description.whole(stream)
+        details = description.describe_stream(stream)
     if json:
         print_json(details)
         return
@@ -153,8 +151,8 @@ def truncate(
     """Delete the events before a position."""
     with open_streams(store) as streams:
         stream = streams.get(name)
-        head = stream.truncate(place(stream, at, "at"))
-    print_result(head.as_text(), description.cut(head), as_json=json)
+        head = stream.truncate(parse_cut(stream, at, "at"))
+    print_result(head.as_text(), description.describe_cut(head), as_json=json)
 
 
 @app.command()
@@ -218,7 +216,7 @@ def read(
     _check_limit(limit)
     with open_streams(store) as streams:
         stream = streams.get(name)
-        _print(scan(stream, place(stream, start), place(stream, end, "to")), limit)
+        _print(scan(stream, parse_cut(stream, start), parse_cut(stream, end, "to")), limit)
 
 
 @app.command()
@@ -238,7 +236,7 @@ def tail(
     with open_streams(store) as streams:
         stream = streams.get(name)
         try:
-            _print(follow(stream, place(stream, start), wait), limit)
+            _print(follow(stream, parse_cut(stream, start), wait), limit)
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
 
@@ -247,7 +245,7 @@ def tail(
 def marks(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
     """List the watermarks of a stream, each with its cut."""
     with open_streams(store) as streams:
-        rows = description.marks(streams.get(name))
+        rows = description.describe_marks(streams.get(name))
     print_table(rows, ["lower", "upper", "cut"], as_json=json)
 
 
@@ -255,7 +253,7 @@ def marks(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> Non
 def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
     """List the writers of a stream and show which of them hold the watermark back."""
     with open_streams(store) as streams:
-        rows = description.writers(streams.get(name))
+        rows = description.describe_writers(streams.get(name))
     print_table(rows, ["writer", "time", "state", "behind_since", "position"], as_json=json)
 
 
@@ -269,7 +267,7 @@ def cut_at(
     """Print the cut to read from so that no event at or after a time is missed."""
     with open_streams(store) as streams:
         cut = streams.get(name).cut_at(at)
-    print_result(cut.as_text(), description.cut(cut), as_json=json)
+    print_result(cut.as_text(), description.describe_cut(cut), as_json=json)
 
 
 def _check_limit(limit: int | None) -> None:

@@ -47,7 +47,7 @@ from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
 from slackwater.sql.adbc import adbc_address
 from slackwater.sql.database import database
-from slackwater.streams.log.catalog import scope_and_name
+from slackwater.streams.arguments import scope_and_name
 
 _NEEDED: Final = {
     "sql": ("source_url",),

@@ -1,1 +1,5 @@
-"""Streams: a durable log whose writers note time, and whose readers know where in time they stand."""
+"""Streams: a durable, partitioned log whose writers note event time.
+
+Folders depend on each other in this order: ``segments`` (pure values), ``time`` (noted times and marks),
+``log`` (catalog, files, writers, readers), then ``maintenance`` (controllers) and ``spark``.
+"""

@@ -1,33 +1,34 @@
-"""What there is to say about a stream, in plain values that a table, JSON or a page can show."""
+"""Descriptions of a stream as plain values, for tables, JSON and web pages."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from slackwater.streams.log.catalog import SegmentState, Stream
-from slackwater.streams.log.positions import Position
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.stream_records import SegmentState
+from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import StreamSettings
 from slackwater.streams.time import notes
 from slackwater.streams.time.marks import Mark, WriterMark
 from slackwater.time import format_instant
 
 
-def cut(position: Position) -> dict[str, int]:
-    """A cut, as JSON can have it.
+def describe_cut(position: Position) -> dict[str, int]:
+    """A cut with its segment ids as text, for JSON.
 
-    >>> cut(Position.of({0: 5}))
+    >>> describe_cut(Position.of({0: 5}))
     {'0': 5}
     """
     return {str(identity): offset for identity, offset in position.items()}
 
 
-def summary(stream: Stream) -> dict[str, Any]:
-    """A stream in one line.
+def summarize_stream(stream: Stream) -> dict[str, Any]:
+    """A stream in one row.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
-    ...     summary(streams.create("shop/bids"))
+    ...     summarize_stream(streams.create("shop/bids"))
     {'name': 'shop/bids', 'segments': 1, 'events': 0, 'bytes': 0, 'watermark': None}
     """
     states = stream.segments()
@@ -40,47 +41,51 @@ def summary(stream: Stream) -> dict[str, Any]:
     }
 
 
-def whole(stream: Stream) -> dict[str, Any]:
-    """Everything about a stream.
+def describe_stream(stream: Stream) -> dict[str, Any]:
+    """A stream with its columns, segments, settings and writers.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
-    ...     whole(streams.create("shop/bids"))["tail"]
+    ...     describe_stream(streams.create("shop/bids"))["tail"]
     {'0': 0}
     """
     record = stream.refreshed()
     return {
-        **summary(stream),
+        **summarize_stream(stream),
         "columns": ", ".join(f"{field.name} {field.type}" for field in record.columns),
         "epoch": record.epoch,
-        "head": cut(record.head),
-        "tail": cut(stream.tail()),
+        "head": describe_cut(record.head),
+        "tail": describe_cut(stream.tail()),
         "settings": StreamSettings.load(record.settings).save(),
         "segments": [_segment(state) for state in stream.segments()],
-        "writers": writers(stream),
+        "writers": describe_writers(stream),
     }
 
 
-def marks(stream: Stream) -> list[dict[str, Any]]:
+def describe_marks(stream: Stream) -> list[dict[str, Any]]:
     """The marks of a stream, ascending.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
-    ...     marks(streams.create("shop/bids"))
+    ...     describe_marks(streams.create("shop/bids"))
     []
     """
     return [
-        {"lower": format_instant(mark.lower), "upper": format_instant(mark.upper), "cut": cut(mark.cut)}
+        {
+            "lower": format_instant(mark.lower),
+            "upper": format_instant(mark.upper),
+            "cut": describe_cut(mark.cut),
+        }
         for mark in stream.marks()
     ]
 
 
-def writers(stream: Stream) -> list[dict[str, Any]]:
-    """The writers of a stream that are on record, and who of them is waited for.
+def describe_writers(stream: Stream) -> list[dict[str, Any]]:
+    """The writers of a stream that have noted a time, and whether they hold the watermark back.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
-    ...     writers(streams.create("shop/bids"))
+    ...     describe_writers(streams.create("shop/bids"))
     []
     """
     newest = stream.store.read(partial(notes.newest_mark, stream=stream.id))
@@ -96,7 +101,7 @@ def _writer(record: WriterMark, newest: Mark | None) -> dict[str, Any]:
         "time": format_instant(record.time),
         "state": "closed" if record.closed else "holds the watermark back" if is_behind else "ahead",
         "behind_since": None if since is None else format_instant(since),
-        "position": cut(record.position),
+        "position": describe_cut(record.position),
     }
 
 

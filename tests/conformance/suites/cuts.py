@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.streams.log.cuts import check_cut, stream_cut
+from slackwater.streams.segments.cuts import check_cut, stream_cut
 from tests.conformance.framework import Case, Fields, equal
 from tests.conformance.streams import Named
 

@@ -12,21 +12,14 @@ from typing import Protocol
 from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
+from slackwater.streams.arguments import check_id
 from slackwater.streams.log.catalog import Streams
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.settings import StreamSettings
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time import notes
-from slackwater.streams.time.mark_cycle import CycleRunner
-from slackwater.streams.time.marks import (
-    Mark,
-    MarkSettings,
-    NoteResult,
-    WriterMark,
-    check_writer_id,
-    judge_cycle,
-    judge_note,
-)
+from slackwater.streams.time.marks import Mark, NoteResult, WriterMark, decide_cycle, validate_note
 from slackwater.time import SECOND
 from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named
@@ -70,9 +63,9 @@ class RulesSubject:
         self._first_noted: int | None = None
 
     def note(self, writer: str, time: int, position: Position, now: int) -> str:
-        check_writer_id(writer)
+        check_id(writer)
         last = self._records.get(writer)
-        result = judge_note(last, time, position)
+        result = validate_note(last, time, position)
         if result is NoteResult.OK:
             behind_since = None if last is None else last.behind_since
             self._records[writer] = WriterMark(writer, time, position, behind_since=behind_since)
@@ -89,7 +82,7 @@ class RulesSubject:
         """Nothing is kept anywhere else."""
 
     def cycle(self, now: int) -> Mark | None:
-        decided = judge_cycle(
+        decided = decide_cycle(
             self._records.values(),
             self._newest,
             self._epochs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.streams.log.cuts import compare
+from slackwater.streams.segments.cuts import compare
 from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import TimeWindow
 from tests.conformance.framework import BrokenCase, Case, Fields, Step, equal, flag, run_steps

@@ -26,9 +26,9 @@ from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.targets.replacement import Approve, Slice, Told, Written, ship
 from slackwater.ingest.targets.schema_drift import Columns, Fit, SchemaDrift, fit
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.segment_files import Part
+from slackwater.streams.log.segment_files import BatchLocation, StagedBatch
 from slackwater.streams.log.transactions import TransactionalWriter
-from slackwater.streams.spark.stream_location import Options
+from slackwater.streams.spark.format_options import FormatOptions
 from slackwater.streams.spark.stream_sink import write_task
 from slackwater.streams.time.marks import NoteResult
 from slackwater.time import now as wall_clock
@@ -62,7 +62,7 @@ class StreamTarget:
         drift: str = "fail",
         clock: Callable[[], int] = wall_clock,
     ) -> None:
-        self._options = Options(store, stream, key=key)
+        self._options = FormatOptions(store, stream, key=key)
         self._data = data
         self._drift = drift
         self._clock = clock
@@ -143,13 +143,13 @@ class StreamTarget:
         return None if self._complete is None else self._complete.time_without(where.start, where.unit)
 
     def _commit(
-        self, writer: TransactionalWriter, parts: list[tuple[int, Part]], number: int, time: int | None
+        self, writer: TransactionalWriter, parts: list[StagedBatch], number: int, time: int | None
     ) -> None:
         """Commit under a number; an answer that was lost is looked up, so that it is known what happened."""
         try:
-            result = writer.commit_parts(parts, time=time, number=number)
+            result = writer.commit_staged(parts, time=time, number=number)
             if result is not NoteResult.OK:  # a time that goes back, as where a unit is new, is not said
-                writer.commit_parts(parts, number=number)
+                writer.commit_staged(parts, number=number)
         except WriterReplaced:
             raise  # another run has taken over
         except Exception:
@@ -159,14 +159,16 @@ class StreamTarget:
                 raise
 
 
-def _putting_aside(options: Options) -> Any:
+def _putting_aside(options: FormatOptions) -> Any:
     def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
-        parts = write_task(options, batches).parts
+        parts = write_task(options, batches).staged
         told = [[segment, asdict(part)] for segment, part in parts]
         return sum(part.size for _, part in parts), json.dumps(told).encode()
 
     return put_aside
 
 
-def _parts(payload: bytes | None) -> list[tuple[int, Part]]:
-    return [] if payload is None else [(segment, Part(**told)) for segment, told in json.loads(payload)]
+def _parts(payload: bytes | None) -> list[StagedBatch]:
+    return (
+        [] if payload is None else [(segment, BatchLocation(**told)) for segment, told in json.loads(payload)]
+    )

@@ -1,1 +1,1 @@
-"""The log: segments, positions, cuts, writers, transactions and readers."""
+"""The durable log: catalog, data files, writers, transactions and readers."""

@@ -1,14 +1,15 @@
-"""The transactions in which events become part of a stream.
+"""Appends: the database transactions that make staged batches part of a stream, exactly once.
 
 Locks are taken in one order: the stream (shared with other appends), the writer, the segments by id. A
-writer's record holds the number of its last stored event, so an append whose outcome was lost is found to
-be stored already; and the number of its session, so a process that was replaced cannot go on.
+writer's record contains the number of its last stored event, so an append whose response was lost is
+recognized when it is retried. It also contains the number of the writer's session, so a process that was
+replaced cannot append.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
@@ -16,27 +17,28 @@ from sqlalchemy.engine import Connection
 from slackwater.errors import WriterReplaced
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
-from slackwater.streams.log.catalog import Stream, lock_stream
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segment_files import Part, made_before
-from slackwater.streams.log.segments import Epochs, Segment
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.segment_files import StagedBatch, any_created_before
+from slackwater.streams.log.stream_records import lock_stream
+from slackwater.streams.segments.epochs import Epochs, Segment
+from slackwater.streams.segments.positions import Position
 
 _writers = schema.writers
 
 
 class SegmentsChanged(Exception):
-    """A segment was sealed after the events were routed to it: route them again."""
+    """A segment was sealed after the events were routed to it; route them again."""
 
 
 class FilesCollected(Exception):
-    """The file took so long that it may have been collected: write it again."""
+    """A staged file is so old that it may have been collected; write it again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """One opening of a writer: what was stored of it before, and the number that fences off older ones.
+class WriterSession:
+    """An open writer: the number of its session, which fences off older ones, and what it has stored.
 
-    >>> Session("w", 1, 0, Position.of({})).last_event_number
+    >>> WriterSession("w", 1, 0, Position.of({})).last_event_number
     0
     """
 
@@ -46,8 +48,8 @@ class Session:
     position: Position
 
 
-def open_session(connection: Connection, stream: Stream, writer: str, *, at: int) -> Session:
-    """A new session of a writer; those before it can no longer append.
+def open_session(connection: Connection, stream: Stream, writer: str, *, at: int) -> WriterSession:
+    """Open a new session of a writer; earlier sessions can no longer append.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -57,7 +59,7 @@ def open_session(connection: Connection, stream: Stream, writer: str, *, at: int
     1
     2
     """
-    lock_stream(connection, stream, alone=False)
+    lock_stream(connection, stream.record, exclusive=False)
     insert = insert_of(connection)
     opened = insert(_writers).values(
         stream=stream.id, writer=writer, session=1, last_event_number=0, position=b"", at=at
@@ -67,11 +69,11 @@ def open_session(connection: Connection, stream: Stream, writer: str, *, at: int
     )
     columns = (_writers.c.session, _writers.c.last_event_number, _writers.c.position)
     row = connection.execute(opened.returning(*columns)).one()
-    return Session(writer, row.session, row.last_event_number, Position.load(row.position))
+    return WriterSession(writer, row.session, row.last_event_number, Position.load(row.position))
 
 
-def check_session(connection: Connection, stream: Stream, session: Session) -> Session:
-    """The session as the store has it, if it is still the newest of its writer.
+def check_session(connection: Connection, stream: Stream, session: WriterSession) -> WriterSession:
+    """Lock and return the stored state of a session, if it is still the newest of its writer.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -87,61 +89,63 @@ process; give every process its own writer id, or close this writer
     ).one_or_none()
     if row is None or row.session != session.number:
         raise WriterReplaced(stream.name, session.writer)
-    return Session(session.writer, session.number, row.last_event_number, Position.load(row.position))
+    return replace(session, last_event_number=row.last_event_number, position=Position.load(row.position))
 
 
 def append(
     connection: Connection,
     stream: Stream,
-    session: Session,
-    parts: Sequence[tuple[int, Part]],
+    session: WriterSession,
+    staged: Sequence[StagedBatch],
     *,
     last_event_number: int,
     epochs: Epochs,
     at: int,
-) -> Session:
-    """Makes written parts the next events of their segments, all of them or none; the session after it.
+) -> WriterSession:
+    """Append staged batches to their segments, all of them or none, and return the session afterwards.
 
-    If the store has that event number already, they are there, and nothing changes.
+    If the store already has that event number, the batches were stored before and nothing changes.
 
     >>> from slackwater.streams.log.catalog import VALUE, Streams
     >>> import pyarrow as pa
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     (part,) = bids.folder.write([pa.record_batch([[b"a", b"b"]], schema=VALUE)], at=0)
+    ...     (location,) = bids.folder.write([pa.record_batch([[b"a", b"b"]], schema=VALUE)], at=0)
     ...     session = bids.store.write(lambda connection: open_session(connection, bids, "w", at=0))
     ...     arguments = {"last_event_number": 2, "epochs": bids.epochs(), "at": 0}
     ...     for _ in range(2):
-    ...         work = lambda connection: append(connection, bids, session, [(0, part)], **arguments)
+    ...         work = lambda connection: append(connection, bids, session, [(0, location)], **arguments)
     ...         print(bids.store.write(work, repeatable=True).position)
     Position({0: 2})
     Position({0: 2})
     """
-    row = lock_stream(connection, stream, alone=False)
-    known = check_session(connection, stream, session)
-    if known.last_event_number >= last_event_number:
-        return known
-    if made_before((part.file for _, part in parts), row.collected_before):
+    row = lock_stream(connection, stream.record, exclusive=False)
+    stored = check_session(connection, stream, session)
+    if stored.last_event_number >= last_event_number:
+        return stored
+    if any_created_before((location.file for _, location in staged), row.collected_before):
         raise FilesCollected
-    ends = add_parts(connection, stream, parts, at=at) if parts else {}
-    position = extended(known.position, ends, epochs)
+    ends = extend_segments(connection, stream, staged, at=at) if staged else {}
+    position = extend_position(stored.position, ends, epochs)
     save_session(connection, stream, session, last_event_number, position, at=at)
-    return Session(session.writer, session.number, last_event_number, position)
+    return replace(session, last_event_number=last_event_number, position=position)
 
 
-def add_parts(
-    connection: Connection, stream: Stream, parts: Sequence[tuple[int, Part]], *, at: int
+def extend_segments(
+    connection: Connection, stream: Stream, staged: Sequence[StagedBatch], *, at: int
 ) -> dict[int, int]:
-    """Puts parts at the ends of their segments, in their order; the new ends of those segments.
+    """Record batches at the ends of their segments, in their order; return the new ends.
 
     >>> from slackwater.streams.log.catalog import Streams
+    >>> from slackwater.streams.log.segment_files import BatchLocation
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     bids.store.write(lambda c: add_parts(c, bids, [(0, Part("f", 0, 9, 0, 3))], at=0))
+    ...     staged = [(0, BatchLocation("f", byte_offset=0, size=9, checksum=0, events=3))]
+    ...     bids.store.write(lambda connection: extend_segments(connection, bids, staged, at=0))
     {0: 3}
     """
     segments = schema.segments.c
-    ids = sorted({segment for segment, _ in parts})
+    ids = sorted({segment for segment, _ in staged})
     query = sql.select(segments.id, segments.length, segments.sealed_epoch)
     query = query.where(segments.stream == stream.id, segments.id.in_(ids)).order_by(segments.id)
     ends: dict[int, int] = {}
@@ -151,39 +155,37 @@ def add_parts(
         ends[row.id] = row.length
     rows = []
     added = dict.fromkeys(ids, 0)
-    for segment, part in parts:
+    for segment, batch in staged:
         rows.append(
             {
                 "stream": stream.id, "segment": segment, "first_offset": ends[segment], "at": at,
-                "events": part.events, "file": part.file, "place": part.place, "size": part.size,
-                "checksum": part.checksum,
+                "events": batch.events, "file": batch.file, "place": batch.byte_offset, "size": batch.size,
+                "checksum": batch.checksum,
             }
         )  # fmt: skip
-        ends[segment] += part.events
-        added[segment] += part.size
+        ends[segment] += batch.events
+        added[segment] += batch.size
     connection.execute(schema.appends.insert(), rows)
     change = schema.segments.update().where(
         segments.stream == stream.id, segments.id == sql.bindparam("segment_id")
     )
-    change = change.values(length=sql.bindparam("end"), bytes=segments.bytes + sql.bindparam("more"))
+    change = change.values(length=sql.bindparam("end"), bytes=segments.bytes + sql.bindparam("added"))
     connection.execute(
         change,
-        [{"segment_id": segment, "end": ends[segment], "more": added[segment]} for segment in ids],
+        [{"segment_id": segment, "end": ends[segment], "added": added[segment]} for segment in ids],
     )
     return ends
 
 
-def extended(position: Position, ends: Mapping[int, int], epochs: Epochs) -> Position:
-    """A writer's position after an append, without segments that later ones of it replace wholly.
+def extend_position(position: Position, ends: Mapping[int, int], epochs: Epochs) -> Position:
+    """A writer's position after an append, without segments whose key range later segments cover entirely.
 
-    >>> from slackwater.streams.log.segments import KEY_SPACE, Segment, even_ranges
+    >>> from slackwater.streams.segments.epochs import KEY_SPACE, Segment, even_ranges
     >>> epochs = Epochs([[Segment(0, 0, 0, KEY_SPACE)]]).scale([0], even_ranges(2))
     >>> left, right = (segment.id for segment in epochs.active)
-    >>> once = extended(Position.of({0: 9}), {left: 1}, epochs)
-    >>> (
-    ...     once == Position.of({0: 9, left: 1}),
-    ...     extended(once, {right: 1}, epochs) == Position.of({left: 1, right: 1}),
-    ... )
+    >>> once = extend_position(Position.of({0: 9}), {left: 1}, epochs)
+    >>> twice = extend_position(once, {right: 1}, epochs)
+    >>> once == Position.of({0: 9, left: 1}), twice == Position.of({left: 1, right: 1})
     (True, True)
     """
     offsets = {**dict(position.items()), **ends}
@@ -211,13 +213,13 @@ def _is_covered(segment: Segment, others: Sequence[Segment]) -> bool:
 def save_session(
     connection: Connection,
     stream: Stream,
-    session: Session,
+    session: WriterSession,
     last_event_number: int,
     position: Position,
     *,
     at: int,
 ) -> None:
-    """Records how far a writer is.
+    """Record the last event number and the position of a writer.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -231,17 +233,17 @@ def save_session(
     connection.execute(_writers.update().where(*_is(stream, session)).values(values))
 
 
-def forget_session(connection: Connection, stream: Stream, session: Session) -> None:
-    """Removes the record of a writer that nobody can open again, because its id was drawn by chance.
+def delete_session(connection: Connection, stream: Stream, session: WriterSession) -> None:
+    """Delete the record of a writer with a generated id, which cannot be opened again.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
     ...     session = bids.store.write(lambda connection: open_session(connection, bids, "w", at=0))
-    ...     bids.store.write(lambda connection: forget_session(connection, bids, session))
+    ...     bids.store.write(lambda connection: delete_session(connection, bids, session))
     """
     connection.execute(_writers.delete().where(*_is(stream, session)))
 
 
-def _is(stream: Stream, session: Session) -> tuple[sql.ColumnElement[bool], ...]:
+def _is(stream: Stream, session: WriterSession) -> tuple[sql.ColumnElement[bool], ...]:
     return _writers.c.stream == stream.id, _writers.c.writer == session.writer

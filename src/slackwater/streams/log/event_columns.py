@@ -1,7 +1,7 @@
-"""What a user hands to a writer, as columns: single events, lists of them, or Arrow tables.
+"""Conversion of events to Arrow: single events, lists of events, and Arrow tables.
 
-Whatever does not fit the stream's columns is refused where it is handed over, so that an error names the
-caller's line and no event is lost between two that fit.
+Events that do not match the stream's columns are rejected in the call that passes them, so the traceback
+points to the caller's line and no event between two valid ones is lost.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.routing import Points, RoutingKey, any_point, points_of
+from slackwater.streams.segments.routing import Points, RoutingKey, any_point, points_of
 
 Event: TypeAlias = Any
-"""A value of a stream with one column, or a mapping from its columns to values."""
+"""A mapping from column names to values; for a stream with one column also the bare value."""
 Events: TypeAlias = pa.Table | pa.RecordBatch | Sequence[Event]
 Keys: TypeAlias = str | pa.Array | pa.ChunkedArray | Sequence[RoutingKey] | None
-"""The name of a column of the events, or a key for each of them; None: any segment will do."""
+"""The name of a column of the events, or one key per event; None routes all events to one random point."""
 
 _UNFIT: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _PLAIN: Final[dict[pa.DataType, type]] = {
@@ -31,14 +31,14 @@ _PLAIN: Final[dict[pa.DataType, type]] = {
 
 
 def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
-    """Events as one record batch of the stream's columns.
+    """Convert events to one record batch with the stream's columns.
 
     >>> columns = pa.schema([("price", pa.int64())])
     >>> as_batch([3, 4], columns).num_rows, as_batch([{"price": 3}], columns).num_rows
     (2, 1)
     >>> as_batch([{"cost": 3}], columns)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: events = ['cost']: have other columns than the stream; give price
+    slackwater.errors.InvalidArgument: events = ['cost']: column names do not match the stream; give price
     """
     if isinstance(events, pa.Table):
         batches = events.combine_chunks().to_batches()
@@ -57,17 +57,15 @@ def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
     try:
         arrays = [pa.array(each, column.type) for each, column in zip(values, columns, strict=True)]
     except _UNFIT as error:
-        raise InvalidArgument(
-            "events", "…", f"do not fit the columns: {error}", fix=_wanted(columns)
-        ) from None
+        raise _mismatch(error, columns) from None
     return _checked(pa.RecordBatch.from_arrays(arrays, schema=columns))
 
 
-class Rows:
-    """Single events as a value for each column, and about how many bytes they take.
+class EventParser:
+    """Converts single events to one value per column, with an estimate of their size in bytes.
 
-    >>> rows = Rows(pa.schema([("name", pa.string())]))
-    >>> rows.row("a"), rows.row({"name": "ab"})
+    >>> parser = EventParser(pa.schema([("name", pa.string())]))
+    >>> parser.parse("a"), parser.parse({"name": "ab"})
     ((['a'], 9), (['ab'], 10))
     """
 
@@ -75,12 +73,12 @@ class Rows:
         self._columns = columns
         self._names = columns.names
         self._single = len(columns) == 1
-        # values of these types need no further look: it would cost more than all the rest
+        # values of exactly these Python types need no check, which would cost more than everything else
         self._plain = [_PLAIN.get(column.type) for column in columns]
         self._only = self._plain[0] if self._single else None
 
-    def row(self, event: Event) -> tuple[list[Any], int]:
-        """The values of one event, if they fit."""
+    def parse(self, event: Event) -> tuple[list[Any], int]:
+        """Return the values of one event and their approximate size, or raise."""
         given: type = type(event)
         if given is self._only and (given is bytes or event.isascii()):
             return [event], 8 + len(event)
@@ -93,11 +91,11 @@ class Rows:
             _check_names({}, self._columns)
             values = []
         size = 0
-        for place, value in enumerate(values):
-            plain, given = self._plain[place], type(value)
-            # text may hold half a character, which has no bytes
+        for index, value in enumerate(values):
+            plain, given = self._plain[index], type(value)
+            # text may contain a lone surrogate, which cannot be encoded
             if given is not plain or (given is str and not value.isascii()):
-                self._check(value, self._columns.field(place))
+                self._check(value, self._columns.field(index))
             size += 8 + len(value) if isinstance(value, (bytes, str)) else 8
         return values, size
 
@@ -106,14 +104,14 @@ class Rows:
         try:
             pa.scalar(value, column.type)
         except _UNFIT as error:
-            reason = f"does not fit column {column.name!r}: {error}"
+            reason = f"does not match column {column.name!r} of type {column.type}: {error}"
             raise InvalidArgument("event", value, reason, fix=fix) from None
         if value is None and not column.nullable:
-            raise InvalidArgument("event", value, f"column {column.name!r} may not be null", fix=fix)
+            raise InvalidArgument("event", value, f"column {column.name!r} is not nullable", fix=fix)
 
 
 def as_points(keys: Keys, batch: pa.RecordBatch) -> Points:
-    """The point of each event of a batch.
+    """The point in the key space of each event of a batch.
 
     >>> batch = pa.record_batch({"user": ["a", "b"]})
     >>> as_points("user", batch).tolist() == as_points(["a", "b"], batch).tolist()
@@ -123,12 +121,12 @@ def as_points(keys: Keys, batch: pa.RecordBatch) -> Points:
         return np.full(batch.num_rows, any_point(), dtype=np.int64)
     if isinstance(keys, str):
         if keys not in batch.schema.names:
-            fix = f"name one of {', '.join(batch.schema.names)}, or give a key for each event"
-            raise InvalidArgument("keys", keys, "is no column of the stream", fix=fix)
+            fix = f"available: {', '.join(batch.schema.names)}; or give one key per event"
+            raise InvalidArgument("keys", keys, "column not found", fix=fix)
         keys = batch.column(keys)
     if len(keys) != batch.num_rows:
-        reason = f"are not as many as the {batch.num_rows} events"
-        raise InvalidArgument("keys", len(keys), reason, fix="give a key for each event")
+        reason = f"keys were given for {batch.num_rows} events"
+        raise InvalidArgument("keys", len(keys), reason, fix="give one key per event")
     return points_of(keys)
 
 
@@ -139,25 +137,27 @@ def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     try:
         arrays = [batch.column(column.name).cast(column.type) for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgument(
-            "events", "…", f"do not fit the columns: {error}", fix=_wanted(columns)
-        ) from None
+        raise _mismatch(error, columns) from None
     return _checked(pa.RecordBatch.from_arrays(arrays, schema=columns))
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     for column, values in zip(batch.schema, batch.columns, strict=True):
         if values.null_count and not column.nullable:
-            reason = f"have nulls in column {column.name!r}, which may not be null"
-            raise InvalidArgument("events", "…", reason, fix="leave them out, or give them a value")
+            reason = f"column {column.name!r} is not nullable, but has {values.null_count} nulls"
+            raise InvalidArgument("events", "…", reason, fix="drop these events, or fill in a value")
     return batch
 
 
 def _check_names(event: Mapping[str, Any], columns: pa.Schema) -> None:
     if event.keys() != set(columns.names):
-        raise InvalidArgument(
-            "events", sorted(event), "have other columns than the stream", fix=_wanted(columns)
-        )
+        reason = "column names do not match the stream"
+        raise InvalidArgument("events", sorted(event), reason, fix=_wanted(columns))
+
+
+def _mismatch(error: Exception, columns: pa.Schema) -> InvalidArgument:
+    reason = f"values do not match the types of the columns: {error}"
+    return InvalidArgument("events", "…", reason, fix=_wanted(columns))
 
 
 def _wanted(columns: pa.Schema) -> str:

@@ -1,8 +1,8 @@
-"""Where a reader group stands among the segments: which are being read, and which may be read next.
+"""Rules of reader groups: which segments a group reads, and how many each reader gets.
 
-A segment that was read to its sealed end is finished. Its successors join once all their predecessors are
-finished, so the events of one key are read in their order across scaling. A finished segment counts in the
-position of the group until all its successors have joined: the group's entries always cover the key space.
+A segment that was read to its sealed end is finished. A successor is added once all its predecessors are
+finished, so events of one key are read in order across scaling. A finished segment counts in the position of
+the group until all its successors are added, so the position always covers the key space.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from slackwater.streams.log.positions import END_OF_SEGMENT, Position
-from slackwater.streams.log.segments import Epochs, Segment
+from slackwater.streams.segments.epochs import Epochs, Segment
+from slackwater.streams.segments.positions import END_OF_SEGMENT, Position
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """How far a group is in one segment, and which reader reads it.
+class GroupSegment:
+    """The offset of a group in one segment, and the reader that is assigned to it.
 
-    >>> Entry(5).reader is None
+    >>> GroupSegment(5).reader is None
     True
     """
 
@@ -27,56 +27,58 @@ class Entry:
     reader: str | None = None
 
 
-Entries = Mapping[int, Entry]
-"""Every segment that a group has read or reads, by id."""
+GroupSegments = Mapping[int, GroupSegment]
+"""All segments that a group has read or is reading, by id."""
 
 
-def position_of(entries: Entries, epochs: Epochs) -> Position:
-    """The position of a group; a finished segment is ahead of any offset.
+def group_position(entries: GroupSegments, epochs: Epochs) -> Position:
+    """The position of a group; a finished segment counts as ahead of any offset.
 
-    >>> from slackwater.streams.log.segments import even_ranges
+    >>> from slackwater.streams.segments.epochs import even_ranges
     >>> epochs = Epochs([[Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(2))]])
-    >>> position_of({0: Entry(5), 1: Entry(7)}, epochs)
+    >>> group_position({0: GroupSegment(5), 1: GroupSegment(7)}, epochs)
     Position({0: 5, 1: 7})
     """
-    counting = _counting(entries, epochs)
+    current = _current(entries, epochs)
     return Position.of(
-        {segment: END_OF_SEGMENT if entry.finished else entry.offset for segment, entry in counting.items()}
+        {segment: END_OF_SEGMENT if entry.finished else entry.offset for segment, entry in current.items()}
     )
 
 
-def advanced(entries: Entries, lengths: Mapping[int, int], epochs: Epochs) -> dict[int, Entry]:
-    """The entries after those that reached their sealed end are finished, and successors have joined.
+def finish_segments(
+    entries: GroupSegments, lengths: Mapping[int, int], epochs: Epochs
+) -> dict[int, GroupSegment]:
+    """Finish the segments that were read to their sealed end, and add their successors.
 
-    >>> from slackwater.streams.log.segments import KEY_SPACE, even_ranges
+    >>> from slackwater.streams.segments.epochs import KEY_SPACE, even_ranges
     >>> epochs = Epochs([[Segment(0, 0, 0, KEY_SPACE)]]).scale([0], even_ranges(2))
-    >>> [entry.offset for entry in advanced({0: Entry(9)}, {0: 9}, epochs).values()]
+    >>> [entry.offset for entry in finish_segments({0: GroupSegment(9)}, {0: 9}, epochs).values()]
     [9, 0, 0]
-    >>> [entry.offset for entry in advanced({0: Entry(8)}, {0: 9}, epochs).values()]
+    >>> [entry.offset for entry in finish_segments({0: GroupSegment(8)}, {0: 9}, epochs).values()]
     [8]
     """
     known = dict(entries)
-    open_ends = list(_counting(known, epochs))
-    while open_ends:
-        identity = open_ends.pop()
+    pending = list(_current(known, epochs))
+    while pending:
+        identity = pending.pop()
         entry = known[identity]
         if not entry.finished:
-            # a segment that never had an event is finished as soon as it is sealed
+            # a segment without events is finished as soon as it is sealed
             if not epochs.is_sealed(identity) or entry.offset < lengths.get(identity, 0):
                 continue
             known[identity] = replace(entry, finished=True, reader=None)
         for successor in epochs.successors(identity):
             if successor.id not in known and not _waits(successor, known, epochs):
-                known[successor.id] = Entry(0)
-                open_ends.append(successor.id)
+                known[successor.id] = GroupSegment(0)
+                pending.append(successor.id)
     return dict(sorted(known.items()))
 
 
-def readable(entries: Entries, epochs: Epochs) -> list[int]:
-    """The segments that may be read now.
+def unblocked_segments(entries: GroupSegments, epochs: Epochs) -> list[int]:
+    """Ids of the unfinished segments whose predecessors are all finished.
 
-    >>> from slackwater.streams.log.segments import KEY_SPACE
-    >>> readable({0: Entry(9)}, Epochs([[Segment(0, 0, 0, KEY_SPACE)]]))
+    >>> from slackwater.streams.segments.epochs import KEY_SPACE
+    >>> unblocked_segments({0: GroupSegment(9)}, Epochs([[Segment(0, 0, 0, KEY_SPACE)]]))
     [0]
     """
     return [
@@ -86,18 +88,18 @@ def readable(entries: Entries, epochs: Epochs) -> list[int]:
     ]
 
 
-def shares(readers: Collection[str], segments: int) -> dict[str, int]:
-    """How many segments each reader gets; they differ by at most one.
+def reader_quotas(readers: Collection[str], segments: int) -> dict[str, int]:
+    """How many segments each reader gets; the numbers differ by at most one.
 
-    >>> shares({"b", "a"}, 3)
+    >>> reader_quotas({"b", "a"}, 3)
     {'a': 2, 'b': 1}
     """
-    each, more = divmod(segments, len(readers)) if readers else (0, 0)
-    return {reader: each + (place < more) for place, reader in enumerate(sorted(readers))}
+    each, remainder = divmod(segments, len(readers)) if readers else (0, 0)
+    return {reader: each + (index < remainder) for index, reader in enumerate(sorted(readers))}
 
 
-def _counting(entries: Entries, epochs: Epochs) -> dict[int, Entry]:
-    """Without those whose successors have all joined."""
+def _current(entries: GroupSegments, epochs: Epochs) -> dict[int, GroupSegment]:
+    """The segments that count in the position: all but the finished ones whose successors were all added."""
     return {
         identity: entry
         for identity, entry in entries.items()
@@ -105,13 +107,13 @@ def _counting(entries: Entries, epochs: Epochs) -> dict[int, Entry]:
     }
 
 
-def _waits(segment: Segment, entries: Entries, epochs: Epochs) -> bool:
-    """Whether a predecessor is still to be read; one before the group's beginning is not."""
+def _waits(segment: Segment, entries: GroupSegments, epochs: Epochs) -> bool:
+    """Whether a predecessor must still be read; predecessors before the start of the group do not count."""
     for predecessor in epochs.predecessors(segment.id):
         entry = entries.get(predecessor.id)
         if entry is not None:
             if not entry.finished:
                 return True
-        elif any(predecessor.succeeds(epochs.segment(other)) for other in _counting(entries, epochs)):
+        elif any(predecessor.succeeds(epochs.segment(other)) for other in _current(entries, epochs)):
             return True
     return False

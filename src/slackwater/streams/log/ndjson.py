@@ -1,7 +1,7 @@
-"""Events as lines of JSON, one object a line, and back.
+"""Conversion between events and newline-delimited JSON, one object per line.
 
-Times are ISO 8601 with their zone, or whole numbers of microseconds; bytes are base64. A line that does not
-fit is refused with its number, before anything of it is used.
+Timestamps are ISO 8601 with a timezone, or integers of microseconds; binary values are base64. An invalid
+line is rejected with its line number before any of its values is used.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ _TYPES: Final = {
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """The columns of a stream from a list of names and types.
+    """Parse the columns of a stream from a comma-separated list of names and types.
 
     >>> parse_columns("auction bigint, at timestamp").types
     [DataType(int64), TimestampType(timestamp[us, tz=UTC])]
     >>> parse_columns("auction number")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: columns = 'auction number': has no type 'number'; use bigint, binary, \
-boolean, date, double, float, int, long, string, timestamp
+    slackwater.errors.InvalidArgument: columns = 'auction number': unknown type 'number'; use bigint, \
+binary, boolean, date, double, float, int, long, string, timestamp
     """
     fields = []
-    for part in text.split(","):
-        name, _, kind = part.strip().partition(" ")
+    for item in text.split(","):
+        name, _, kind = item.strip().partition(" ")
         if kind.strip().lower() not in _TYPES:
             fix = f"use {', '.join(_TYPES)}"
-            raise InvalidArgument("columns", text, f"has no type {kind.strip()!r}", fix=fix)
+            raise InvalidArgument("columns", text, f"unknown type {kind.strip()!r}", fix=fix)
         fields.append(pa.field(name, _TYPES[kind.strip().lower()]))
     return pa.schema(fields)
 
 
 def from_lines(lines: Iterable[str | bytes], columns: pa.Schema, *, first: int = 1) -> pa.RecordBatch:
-    """The events in lines of JSON; ``first`` is the number of the first line, for errors.
+    """Parse lines of JSON to events; ``first`` is the number of the first line, for error messages.
 
-    A column that a line does not have is null.
+    A column that a line does not contain is null.
 
     >>> columns = parse_columns("name string, at timestamp")
     >>> from_lines(['{"name": "a", "at": "1970-01-01T00:00:01Z"}'], columns).column("at").cast("int64")[0]
     <pyarrow.Int64Scalar: 1000000>
     """
     readers = {field.name: _reader(field.type) for field in columns}
-    told = list(lines)
-    rows = [_row(line, number, readers) for number, line in enumerate(told, first)]
+    given = list(lines)
+    rows = [_row(line, number, readers) for number, line in enumerate(given, first)]
     try:
         return as_batch(rows, columns)
     except InvalidArgument:
-        for number, (line, row) in enumerate(zip(told, rows, strict=True), first):
+        for number, (line, row) in enumerate(zip(given, rows, strict=True), first):
             _check_row(line, number, row, columns)
         raise
 
 
 def to_lines(events: pa.RecordBatch) -> Iterator[str]:
-    """Events as lines of JSON.
+    """Serialize events to lines of JSON.
 
     >>> list(to_lines(pa.record_batch({"name": ["a"], "raw": [b"x"]})))
     ['{"name":"a","raw":"eA=="}']
@@ -85,14 +85,14 @@ def to_lines(events: pa.RecordBatch) -> Iterator[str]:
 
 
 def routing_keys(events: pa.RecordBatch, column: str) -> pa.Array:
-    """The routing keys in a column of any simple type, as text.
+    """The routing keys in a column; a column that is not binary is cast to text.
 
     >>> routing_keys(pa.record_batch({"auction": [7]}), "auction").to_pylist()
     ['7']
     """
     if column not in events.schema.names:
-        fix = f"name one of {', '.join(events.schema.names)}"
-        raise InvalidArgument("key", column, "is no column of the stream", fix=fix)
+        fix = f"available: {', '.join(events.schema.names)}"
+        raise InvalidArgument("key", column, "column not found", fix=fix)
     found = events.column(column)
     is_bytes = pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type)
     return found if is_bytes else found.cast(pa.string())
@@ -102,7 +102,7 @@ def _check_row(line: str | bytes, number: int, row: dict[str, Any], columns: pa.
     try:
         as_batch([row], columns)
     except InvalidArgument as error:
-        fix = f"the stream has {', '.join(f'{column.name} {column.type}' for column in columns)}"
+        fix = f"columns of the stream: {', '.join(f'{column.name} {column.type}' for column in columns)}"
         raise InvalidArgument(f"line {number}", _shown(line), error.reason, fix=fix) from None
 
 
@@ -116,17 +116,17 @@ def _row(line: str | bytes, number: int, readers: dict[str, Callable[[Any], Any]
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError) as error:
-        fix = "write one JSON object a line"
-        raise InvalidArgument(where, _shown(line), f"is no JSON object: {error}", fix=fix) from None
+        fix = "write one JSON object per line"
+        raise InvalidArgument(where, _shown(line), f"is not a JSON object: {error}", fix=fix) from None
     if unknown := sorted(found.keys() - readers.keys()):
-        fix = f"the stream has {', '.join(readers)}"
-        raise InvalidArgument(where, unknown, "are no columns of the stream", fix=fix)
+        fix = f"available: {', '.join(readers)}"
+        raise InvalidArgument(where, unknown, "column not found", fix=fix)
     try:
         return {
             name: None if found.get(name) is None else read(found[name]) for name, read in readers.items()
         }
     except (TypeError, ValueError) as error:
-        fix = "see the columns of the stream"
+        fix = "write a value of the column's type"
         raise InvalidArgument(where, _shown(line), str(error), fix=fix) from None
 
 
@@ -144,12 +144,12 @@ def _bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError) as error:
-        raise ValueError(f"bytes must be written in base64: {error}") from None
+        raise ValueError(f"binary values must be base64: {error}") from None
 
 
 def _written(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        # what is finer than a microsecond is cut off
+        # truncated to microseconds
         micros = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64()).to_pylist()
         return [None if value is None else format_instant(value) for value in micros]
     return list(column.to_pylist())

@@ -1,21 +1,22 @@
-"""Reading a stream without a group: from one place to another, or on and on."""
+"""Reading a stream without a reader group: between two cuts, or continuously."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from slackwater.streams.log.catalog import Stream, epochs_of
-from slackwater.streams.log.cuts import check_cut, check_not_before, check_reached
-from slackwater.streams.log.positions import Position
+from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.segment_reader import EventBatch, read_events
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.log.walking import advanced, between, readable
+from slackwater.streams.log.stream_records import epochs_of
+from slackwater.streams.segments.cut_arithmetic import advance_cut, readable_cut, spans_between
+from slackwater.streams.segments.cuts import check_cut, check_not_before, check_reached
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.positions import Position
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The segments of a stream and how many events each has had, at one moment.
+    """The segments of a stream and their lengths, at one moment.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -28,21 +29,21 @@ class Extent:
 
     @classmethod
     def of(cls, stream: Stream) -> Extent:
-        """As it is now."""
+        """The current extent of a stream."""
         states = stream.segments()
         return cls(epochs_of(states), {state.segment.id: state.length for state in states})
 
 
-def place(stream: Stream, text: str, name: str = "from") -> Position:
-    """A place in a stream that reading can start at: ``head``, ``tail``, a time, or a cut as JSON.
+def parse_cut(stream: Stream, text: str, name: str = "from") -> Position:
+    """Parse a cut at which reading can start: ``head``, ``tail``, a time, or a cut as JSON.
 
-    A time stands for the newest cut before which nothing was noted at or after it.
+    A time stands for the cut that `Stream.cut_at` returns. ``name`` is the argument that errors name.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     place(bids, "head"), place(bids, "2024-01-01T00:00:00Z"), place(bids, '{"0": 0}')
-    (Position({0: 0}), Position({0: 0}), Position({0: 0}))
+    ...     [parse_cut(bids, text) for text in ("head", "2024-01-01T00:00:00Z", '{"0": 0}')]
+    [Position({0: 0}), Position({0: 0}), Position({0: 0})]
     """
     if text == "head":
         return stream.head()
@@ -54,11 +55,16 @@ def place(stream: Stream, text: str, name: str = "from") -> Position:
         check_reached(cut, extent.lengths, name)
     else:
         cut = stream.cut_at(text)
-    return readable(extent.epochs, cut, extent.lengths)
+    return readable_cut(extent.epochs, cut, extent.lengths)
 
 
 def scan(stream: Stream, start: Position, end: Position | None = None) -> Iterator[EventBatch]:
-    """The events between two places, in their order for each routing key; up to where the stream ends now.
+    """Read the events between two cuts, in order for each routing key.
+
+    Args:
+        stream: The stream.
+        start: Cut at which reading starts.
+        end: Cut at which it ends; by default the current end of the stream.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> from slackwater.streams.log.writer import Writer
@@ -70,14 +76,19 @@ def scan(stream: Stream, start: Position, end: Position | None = None) -> Iterat
     2
     """
     extent = Extent.of(stream)
-    last = advanced(extent.epochs, start, extent.lengths) if end is None else end
+    last = advance_cut(extent.epochs, start, extent.lengths) if end is None else end
     check_not_before(extent.epochs, last, start, "to")
-    for span in between(extent.epochs, start, last, extent.lengths):
+    for span in spans_between(extent.epochs, start, last, extent.lengths):
         yield from read_events(stream, span.segment, span.start, span.end)
 
 
 def follow(stream: Stream, start: Position, wait: Callable[[], bool]) -> Iterator[EventBatch]:
-    """The events from a place on, as they come; ``wait`` is called when there is none, and ends it by False.
+    """Read the events after a cut as they arrive.
+
+    Args:
+        stream: The stream.
+        start: Cut at which reading starts.
+        wait: Called when there is no new event. It waits, and returns whether to go on.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -88,8 +99,8 @@ def follow(stream: Stream, start: Position, wait: Callable[[], bool]) -> Iterato
     reached = start
     while True:
         extent = Extent.of(stream)
-        end = advanced(extent.epochs, reached, extent.lengths)
-        spans = between(extent.epochs, reached, end, extent.lengths)
+        end = advance_cut(extent.epochs, reached, extent.lengths)
+        spans = spans_between(extent.epochs, reached, end, extent.lengths)
         for span in spans:
             yield from read_events(stream, span.segment, span.start, span.end)
         reached = end

@@ -1,8 +1,8 @@
-"""The files of a stream: events in columns, written once, found through the metadata store.
+"""Data files of a stream: Arrow files that are written once and found through the metadata store.
 
-A flush is one Arrow file with one compressed record batch for each segment that got events. The store notes
-where in the file each batch lies, how long it is and its checksum, so a reader fetches exactly the bytes it
-needs and trusts nothing it did not check. A file that no record names is not part of the stream.
+A flush writes one Arrow file with one compressed record batch for each segment that got events. The metadata
+store records the byte offset, size and checksum of each batch, so a reader fetches exactly the bytes that it
+needs and verifies them. A file that no record names is not part of the stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,62 +24,66 @@ from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR
 
 POINT: Final = "slackwater_point"
-"""The last column of a transaction's file: the point of each event's key, to route it at the commit."""
+"""Last column of a transaction's file: the point of each event's key, to route it again at the commit."""
 
 _SUFFIX: Final = ".arrow"
-_OF_TRANSACTION: Final = f".transaction{_SUFFIX}"
+_TRANSACTION_SUFFIX: Final = f".transaction{_SUFFIX}"
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class Damaged(Exception):
-    """A part that cannot be read; whoever knows whose events it holds says so."""
+class DamagedFile(Exception):
+    """A batch that cannot be read; the caller knows its stream and segment and raises `CorruptSegment`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Where the events of one segment lie in a file.
+class BatchLocation:
+    """Location of a record batch in a data file.
 
-    >>> Part("0/a.arrow", place=8, size=100, checksum=7, events=3).events
+    >>> BatchLocation("0/a.arrow", byte_offset=8, size=100, checksum=7, events=3).events
     3
     """
 
     file: str
-    place: int
+    byte_offset: int
     size: int
     checksum: int
     events: int
 
 
+StagedBatch: TypeAlias = tuple[int, BatchLocation]
+"""A segment id, and the location of a batch for it that is written but not part of the stream yet."""
+
+
 def check_columns(columns: pa.Schema) -> pa.Schema:
-    """The schema of a stream's events, if files can hold it.
+    """Return the schema of a stream's events, if data files can store it.
 
     >>> check_columns(pa.schema([("value", pa.string())])).names
     ['value']
     >>> check_columns(pa.schema([]))
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: columns = []: name no column; give a schema with one or more
+    slackwater.errors.InvalidArgument: columns = []: is empty; give a schema with at least one column
     """
     if not columns.names:
-        raise InvalidArgument("columns", [], "name no column", fix="give a schema with one or more")
+        raise InvalidArgument("columns", [], "is empty", fix="give a schema with at least one column")
     if len(set(columns.names)) < len(columns.names) or POINT in columns.names:
-        reason = f"name a column twice, or {POINT}"
-        raise InvalidArgument("columns", columns.names, reason, fix="give each a name of its own")
+        reason = f"contains a name twice, or the reserved name {POINT}"
+        raise InvalidArgument("columns", columns.names, reason, fix="use unique column names")
     for column in columns:
         if pa.types.is_dictionary(column.type) or pa.types.is_union(column.type):
-            reason = f"have {column.name!r} of type {column.type}"
+            reason = f"column {column.name!r} has the unsupported type {column.type}"
             raise InvalidArgument("columns", columns.names, reason, fix="declare the type of its values")
     return columns
 
 
 class DataFolder:
-    """The files of one stream.
+    """The data files of one stream.
 
     >>> from tempfile import TemporaryDirectory
     >>> batch = pa.record_batch({"value": ["a", "b"]})
     >>> with TemporaryDirectory() as root:
     ...     folder = open_folder(root, "shop/bids-1")
-    ...     (part,) = folder.write([batch], at=0)
-    ...     folder.read(part, batch.schema).equals(batch)
+    ...     (location,) = folder.write([batch], at=0)
+    ...     folder.read(location, batch.schema).equals(batch)
     True
     """
 
@@ -89,52 +93,55 @@ class DataFolder:
         self._is_local = isinstance(filesystem, fs.LocalFileSystem)
         self._made: set[str] = set()
 
-    def write(self, batches: Sequence[pa.RecordBatch], *, at: int, transaction: bool = False) -> list[Part]:
-        """Writes batches of one schema to a new file, and returns once it is on the disk."""
+    def write(
+        self, batches: Sequence[pa.RecordBatch], *, at: int, transaction: bool = False
+    ) -> list[BatchLocation]:
+        """Write batches of one schema to a new file, and return once it is on disk."""
         sink = pa.BufferOutputStream()
-        places = []
+        bounds = []
         with pa.ipc.new_file(sink, batches[0].schema, options=_OPTIONS) as output:
-            # the header comes with the first batch; an empty one keeps it apart from those that count
+            # the file header is written with the first batch; an empty batch separates it from the data
             output.write_batch(batches[0].slice(0, 0))
             for batch in batches:
-                place = sink.tell()
+                start = sink.tell()
                 output.write_batch(batch)
-                places.append((place, sink.tell() - place))
+                bounds.append((start, sink.tell() - start))
         content = sink.getvalue()
-        name = f"{at // HOUR}/{at:020d}-{uuid.uuid4().hex}{_OF_TRANSACTION if transaction else _SUFFIX}"
+        suffix = _TRANSACTION_SUFFIX if transaction else _SUFFIX
+        name = f"{at // HOUR}/{at:020d}-{uuid.uuid4().hex}{suffix}"
         self._store(name, content)
         return [
-            Part(name, place, size, zlib.crc32(content.slice(place, size)), batch.num_rows)
-            for (place, size), batch in zip(places, batches, strict=True)
+            BatchLocation(name, start, size, zlib.crc32(content.slice(start, size)), batch.num_rows)
+            for (start, size), batch in zip(bounds, batches, strict=True)
         ]
 
-    def read(self, part: Part, columns: pa.Schema) -> pa.RecordBatch:
-        """The events of a part; for a transaction's file the points are its last column."""
+    def read(self, location: BatchLocation, columns: pa.Schema) -> pa.RecordBatch:
+        """Read a batch and verify its checksum; a transaction's file has the points as its last column."""
         try:
-            with self._open(part.file) as source:
-                source.seek(part.place)
-                content = source.read_buffer(part.size)
+            with self._open(location.file) as source:
+                source.seek(location.byte_offset)
+                content = source.read_buffer(location.size)
         except FileNotFoundError:
-            raise Damaged("is missing") from None
+            raise DamagedFile("is missing") from None
         except OSError as error:
-            raise Damaged(f"cannot be read: {error}") from error
-        if content.size != part.size or zlib.crc32(content) != part.checksum:
-            raise Damaged("has changed since it was written")
-        if part.file.endswith(_OF_TRANSACTION):
+            raise DamagedFile(f"cannot be read: {error}") from error
+        if content.size != location.size or zlib.crc32(content) != location.checksum:
+            raise DamagedFile("does not match its checksum")
+        if location.file.endswith(_TRANSACTION_SUFFIX):
             columns = columns.append(pa.field(POINT, pa.int64()))
         batch = pa.ipc.read_record_batch(pa.ipc.read_message(content), columns)
-        if batch.num_rows != part.events:
-            raise Damaged(f"holds {batch.num_rows} events instead of {part.events}")
+        if batch.num_rows != location.events:
+            raise DamagedFile(f"has {batch.num_rows} events instead of {location.events}")
         return batch
 
     def remove_files(self, names: Iterable[str]) -> None:
-        """Removes files, unless somebody else was faster."""
+        """Delete files; a file that does not exist any more is ignored."""
         for name in names:
             with suppress(FileNotFoundError):
                 self._filesystem.delete_file(f"{self._path}/{name}")
 
     def files(self, *, before: int) -> list[str]:
-        """The files that were made before a time, by the clock of whoever made them."""
+        """The files that were created before a time, by the clock of the process that wrote them."""
         selector = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
         start = len(self._path) + 1
         names = [
@@ -142,14 +149,14 @@ class DataFolder:
             for info in self._filesystem.get_file_info(selector)
             if info.type == fs.FileType.File and info.path.endswith(_SUFFIX)
         ]
-        return sorted(name for name in names if _made_at(name) < before)
+        return sorted(name for name in names if _created_at(name) < before)
 
     def make(self) -> None:
-        """Makes the folder, which then can be written to."""
+        """Create the folder."""
         self._make(self._path)
 
     def remove(self) -> None:
-        """Removes all files."""
+        """Delete the folder with all its files."""
         if self._filesystem.get_file_info(self._path).type != fs.FileType.NotFound:
             with suppress(FileNotFoundError):
                 self._filesystem.delete_dir(self._path)
@@ -174,7 +181,7 @@ class DataFolder:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            # on a full disk half a file must not take the room until it is collected
+            # on a full disk, free the space of the incomplete file at once
             Path(path).unlink(missing_ok=True)
             raise
         synchronise(Path(hour))
@@ -189,28 +196,26 @@ class DataFolder:
             synchronise(made.parent)
 
 
-def made_before(files: Iterable[str], horizon: int) -> bool:
-    """Whether one of the files was made before a time.
+def any_created_before(files: Iterable[str], horizon: int) -> bool:
+    """Whether one of the files was created before a time.
 
-    >>> (
-    ...     made_before(["0/00000000000000000007-ab.arrow"], 7),
-    ...     made_before(["0/00000000000000000007-ab.arrow"], 8),
-    ... )
+    >>> file = "0/00000000000000000007-ab.arrow"
+    >>> any_created_before([file], 7), any_created_before([file], 8)
     (False, True)
     """
-    return any(_made_at(name) < horizon for name in files)
+    return any(_created_at(name) < horizon for name in files)
 
 
-def _made_at(name: str) -> int:
+def _created_at(name: str) -> int:
     return int(name.rpartition("/")[2][:20])
 
 
 def open_folder(root: str, name: str) -> DataFolder:
-    """The folder ``name`` below an address that pyarrow can open, or below a folder of this machine.
+    """The folder ``name`` below a local path, or below a URI that pyarrow can open.
 
     >>> open_folder("gopher://x/y", "z")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: data = 'gopher://…': cannot be opened; give a folder, or an address \
+    slackwater.errors.InvalidArgument: data = 'gopher://…': cannot be opened; give a local path, or a URI \
 that pyarrow can open
     """
     if "://" not in root:
@@ -218,7 +223,7 @@ that pyarrow can open
     try:
         filesystem, path = fs.FileSystem.from_uri(root)
     except (pa.ArrowException, ValueError, OSError):
-        shown = f"{root.partition('://')[0]}://…"  # the rest may hold a password
-        fix = "give a folder, or an address that pyarrow can open"
+        shown = f"{root.partition('://')[0]}://…"  # the rest may contain a password
+        fix = "give a local path, or a URI that pyarrow can open"
         raise InvalidArgument("data", shown, "cannot be opened", fix=fix) from None
     return DataFolder(filesystem, f"{path.rstrip('/')}/{name}")

@@ -1,7 +1,7 @@
-"""Reading the events of a segment: what the store says is there, checked as it is fetched.
+"""Reads the events of a segment.
 
-Only what a transaction made part of the stream is found here, so nobody sees half an append. Offsets count
-events; the end of an unsealed segment is where its last append ended.
+Only committed appends are read, so a reader never sees a part of an append. Offsets count events; an unsealed
+segment ends where its last append ended.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sqlalchemy.engine import Connection, Row
 from slackwater.errors import CorruptSegment, EventsGone, InvalidArgument
 from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.segment_files import Damaged, Part
-from slackwater.streams.log.segments import unknown_segment
+from slackwater.streams.log.segment_files import BatchLocation, DamagedFile
+from slackwater.streams.segments.epochs import unknown_segment
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events of one segment, in their order.
+    """Consecutive events of one segment.
 
     >>> EventBatch(0, 5, pa.record_batch({"value": ["a", "b"]})).end
     7
@@ -35,17 +35,29 @@ class EventBatch:
 
     @property
     def end(self) -> int:
-        """The offset after the last one."""
+        """The offset after the last event."""
         return self.first_offset + int(self.events.num_rows)
 
 
 def read_events(
     stream: Stream, segment: int, start: int = 0, end: int | None = None, *, at_once: int = 256
 ) -> Iterator[EventBatch]:
-    """The events of a segment from offset ``start`` up to ``end``, or to where it ends now.
+    """Read the events of a segment from offset ``start`` up to ``end``, or to its current end.
 
-    A batch is what one append brought, or the part of it that was asked for. The store is asked for
-    ``at_once`` of them at a time.
+    Args:
+        stream: The stream.
+        segment: Id of the segment.
+        start: First offset.
+        end: Offset after the last event; by default the current end of the segment.
+        at_once: Number of appends that are looked up in the metadata store at a time.
+
+    Yields:
+        One batch for each append, or for the part of it within the offsets.
+
+    Raises:
+        EventsGone: The stream was truncated after ``start``.
+        CorruptSegment: A data file is missing or was changed.
+        InvalidArgument: The segment does not exist, or the offsets are not a range.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> from slackwater.streams.log.writer import Writer
@@ -58,7 +70,7 @@ def read_events(
     """
     if start < 0 or (end is not None and end < start):
         fix = "give offsets with 0 ≤ start ≤ end"
-        raise InvalidArgument("offsets", (start, end), "are no range of a segment", fix=fix)
+        raise InvalidArgument("offsets", (start, end), "is not a valid range of offsets", fix=fix)
     reached = start
     while end is None or reached < end:
         found = stream.store.read(
@@ -94,11 +106,11 @@ def _appends(connection: Connection, stream: Stream, segment: int, start: int, l
 
 
 def _fetched(stream: Stream, segment: int, row: Row[Any], start: int, end: int | None) -> EventBatch:
-    part = Part(row.file, row.place, row.size, row.checksum, row.events)
+    location = BatchLocation(row.file, row.place, row.size, row.checksum, row.events)
     try:
-        events = stream.folder.read(part, stream.columns)
-    except Damaged as damaged:
-        # retention may have removed it since the store was asked
+        events = stream.folder.read(location, stream.columns)
+    except DamagedFile as damaged:
+        # raises EventsGone if retention removed the events after they were looked up
         stream.store.read(lambda connection: _appends(connection, stream, segment, start, 1))
         raise CorruptSegment(stream.name, segment, row.first_offset, row.file, str(damaged)) from None
     if events.num_columns > len(stream.columns):

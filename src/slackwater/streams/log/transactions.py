@@ -1,16 +1,16 @@
-"""Transactions: events that appear together at the commit, in all segments, or never.
+"""Transactions: events that become visible together at the commit, in all segments, or never.
 
-Until then they lie in files that no record names; a transaction that is aborted, expires, or whose process
-dies leaves only files behind, which are collected. A commit is an append with the files of the whole
-transaction, so it is atomic for the same reason, and exactly-once by the same numbers: those of a
-transactional writer count its commits.
+Until the commit the events are in staged files that no record names. A transaction that is aborted, expires,
+or whose process dies leaves only such files, which are collected. A commit is an append with all files of the
+transaction, so it is atomic and exactly-once in the same way; the event numbers of a transactional writer
+count its commits.
 """
 
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Sequence
-from typing import Final
 
 import pyarrow as pa
 from sqlalchemy.engine import Connection
@@ -18,35 +18,34 @@ from sqlalchemy.engine import Connection
 from slackwater.errors import (
     CommitUnknown,
     CorruptSegment,
-    InvalidArgument,
     StoreUnavailable,
     StreamError,
     TransactionEnded,
 )
+from slackwater.streams.arguments import check_id, event_time, positive_duration
 from slackwater.streams.log.append import (
     FilesCollected,
     SegmentsChanged,
-    Session,
+    WriterSession,
     append,
     check_session,
-    forget_session,
+    delete_session,
     open_session,
 )
-from slackwater.streams.log.catalog import Stream, lock_stream
-from slackwater.streams.log.event_columns import Event, Events, Keys, Rows, as_batch, as_points
-from slackwater.streams.log.routing import Routing, RoutingKey, check_key
-from slackwater.streams.log.segment_files import POINT, Damaged, Part
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.log.writer import Batching, Buffer, write_parts
-from slackwater.streams.time.marks import NoteResult, check_writer_id
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
+from slackwater.streams.log.segment_files import POINT, DamagedFile, StagedBatch
+from slackwater.streams.log.stream_records import lock_stream
+from slackwater.streams.log.writer import Batching, PendingEvents, stage_batch
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.routing import Routing, RoutingKey, check_key
+from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import close_writer, note
-from slackwater.time import DurationLike, InstantLike, check_int64, duration, instant
-
-_REFUSED: Final = (NoteResult.INVALID_TIME, NoteResult.INVALID_POSITION)
+from slackwater.time import DurationLike, InstantLike, check_int64
 
 
-class _Refused(Exception):
-    """Undoes a commit whose time was refused."""
+class _InvalidNote(Exception):
+    """Rolls back a commit whose time is invalid."""
 
     def __init__(self, result: NoteResult) -> None:
         self.result = result
@@ -55,8 +54,19 @@ class _Refused(Exception):
 class TransactionalWriter:
     """Writes transactions to a stream.
 
-    A writer that comes back under its id finds in `last_event_number` how many of its transactions were
-    committed, the last one among them if its answer was lost. A transaction expires so long after its begin.
+    A writer that is opened again with the same id finds in `last_event_number` how many of its transactions
+    were committed, including a last one whose response was lost.
+
+    Args:
+        stream: The stream.
+        writer: Id of the writer: 1–250 letters, digits, ``.`` and ``-`` (N4). A writer without an id gets a
+            random one and cannot be resumed.
+        expires_after: Time after its begin at which an open transaction expires.
+        batching: Size at which events of an open transaction are written to a file.
+
+    Raises:
+        InvalidArgument: The id or the duration is not valid.
+        UnknownStream: The stream was deleted.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -79,83 +89,99 @@ class TransactionalWriter:
         expires_after: DurationLike = "1 hour",
         batching: Batching | None = None,
     ) -> None:
-        self.id = check_writer_id(writer) if writer is not None else uuid.uuid4().hex
+        self.id = check_id(writer) if writer is not None else uuid.uuid4().hex
         self._is_unnamed = writer is None
         self.stream = stream
         self.batching = batching or Batching()
-        self.expires_after = duration(expires_after, name="expires_after")
-        if self.expires_after <= 0:
-            raise InvalidArgument(
-                "expires_after", expires_after, "must be greater than zero", fix='write it like "1 hour"'
-            )
+        self.expires_after = positive_duration(expires_after, "expires_after")
         self._session = stream.store.write(
             lambda connection: open_session(connection, stream, self.id, at=stream.clock())
         )
-        self._uncertain: Sequence[tuple[int, Part]] | None = None
+        self._uncertain: Sequence[StagedBatch] | None = None
 
     @property
     def last_event_number(self) -> int:
-        """The number of the last transaction that was committed."""
+        """Number of the last transaction that was committed."""
         return self._session.last_event_number
 
     def begin(self) -> Transaction:
-        """A new transaction; several may be open at a time."""
+        """Begin a transaction; several may be open at the same time."""
         return Transaction(self)
 
-    def commit_parts(
+    def commit_staged(
         self,
-        parts: Sequence[tuple[int, Part]],
+        staged: Sequence[StagedBatch],
         *,
         time: int | InstantLike | None = None,
         number: int | None = None,
     ) -> NoteResult:
-        """Commits files that were written elsewhere, as by the tasks of a Spark job (`write_parts`).
+        """Commit files that other processes wrote with `stage_batch`, such as the tasks of a Spark job.
 
-        The commit has the next number, or the one given; a number that was committed before is there already,
-        and nothing changes. A refused time leaves everything uncommitted. After `StoreUnavailable` it is open
-        whether they were committed: the same ``parts`` can be committed again, others not before that.
+        Args:
+            staged: Segments and locations of the batches.
+            time: Event time to note with the commit.
+            number: Number of the commit; by default the next one. If it was committed before, nothing
+                changes.
+
+        Returns:
+            `NoteResult.OK`, or the reason why the time is invalid; nothing was committed then.
+
+        Raises:
+            StoreUnavailable: The connection was lost, so it is unknown whether the commit was stored. Commit
+                the same batches again.
+            CommitUnknown: An earlier commit is in that state, and must be repeated first.
+            StreamError: The files are so old that they may have been collected.
         """
-        if number is None and self._uncertain is not None and self._uncertain is not parts:
-            # the number of that commit must not be given again
+        if number is None and self._uncertain is not None and self._uncertain is not staged:
+            # the number of that commit must not be used again
             raise CommitUnknown(self.id)
-        at = None
-        if time is not None:
-            at = check_int64(time, "time") if isinstance(time, int) else instant(time, name="time")
+        at = None if time is None else event_time(time)
         wanted = self.last_event_number + 1 if number is None else check_int64(number, "number")
-        if not parts and at is None and number is None:
+        if not staged and at is None and number is None:
             return NoteResult.OK
-        placed = list(parts)
+        routed = list(staged)
         epochs = self.stream.epochs()
         while True:
             try:
                 self._session = self.stream.store.write(
-                    lambda connection, placed=placed, epochs=epochs: self._commit(  # type: ignore[misc]  # bound now
-                        connection, placed, epochs, wanted, at
+                    lambda connection, routed=routed, epochs=epochs: self._commit(  # type: ignore[misc]  # bound now
+                        connection, routed, epochs, wanted, at
                     ),
                     repeatable=True,
                 )
             except SegmentsChanged:
                 epochs = self.stream.epochs()
-                placed = self._placed_again(placed, epochs)
+                routed = self._rerouted(routed, epochs)
             except FilesCollected:
                 reason = "its files are so old that they may have been collected"
                 raise StreamError(f"writer {self.id!r} cannot commit: {reason}; write them again") from None
             except StoreUnavailable:
-                self._uncertain = parts
+                self._uncertain = staged
                 raise
-            except _Refused as refused:
+            except _InvalidNote as invalid:
                 self._uncertain = None
-                return refused.result
+                return invalid.result
             else:
                 self._uncertain = None
                 return NoteResult.OK
 
-    def is_uncertain(self, parts: Sequence[tuple[int, Part]]) -> bool:
-        """Whether it is open if these parts were committed."""
-        return self._uncertain is parts
+    def commit_parts(
+        self,
+        parts: Sequence[StagedBatch],
+        *,
+        time: int | InstantLike | None = None,
+        number: int | None = None,
+    ) -> NoteResult:
+        """Deprecated alias of `commit_staged`."""
+        warnings.warn("commit_parts() is now commit_staged()", DeprecationWarning, stacklevel=2)
+        return self.commit_staged(parts, time=time, number=number)
+
+    def is_uncertain(self, staged: Sequence[StagedBatch]) -> bool:
+        """Whether it is unknown if these batches were committed."""
+        return self._uncertain is staged
 
     def mark_idle(self) -> None:
-        """Takes the writer out of the aggregation, until it commits with a time again (N5)."""
+        """Exclude the writer from marks until it commits with a time again (N5)."""
 
         def work(connection: Connection) -> None:
             check_session(connection, self.stream, self._session)
@@ -164,11 +190,11 @@ class TransactionalWriter:
         self.stream.store.write(work, repeatable=True)
 
     def close(self) -> None:
-        """Takes the writer out of the aggregation; transactions that are open will never be committed."""
+        """Exclude the writer from marks (N5); open transactions are never committed."""
         self.mark_idle()
         if self._is_unnamed:
             self.stream.store.write(
-                lambda connection: forget_session(connection, self.stream, self._session), repeatable=True
+                lambda connection: delete_session(connection, self.stream, self._session), repeatable=True
             )
 
     def __enter__(self) -> TransactionalWriter:
@@ -180,41 +206,41 @@ class TransactionalWriter:
     def _commit(
         self,
         connection: Connection,
-        parts: Sequence[tuple[int, Part]],
+        staged: Sequence[StagedBatch],
         epochs: Epochs,
         number: int,
         time: int | None,
-    ) -> Session:
-        lock_stream(connection, self.stream, alone=False)
+    ) -> WriterSession:
+        lock_stream(connection, self.stream.record, exclusive=False)
         before = check_session(connection, self.stream, self._session)
         if before.last_event_number >= number:
             return before
         at = self.stream.clock()
         after = append(
-            connection, self.stream, self._session, parts, last_event_number=number, epochs=epochs, at=at
+            connection, self.stream, self._session, staged, last_event_number=number, epochs=epochs, at=at
         )
         if time is not None:
             result = note(connection, self.stream.id, self.id, time, after.position, at)
-            if result in _REFUSED:
-                raise _Refused(result)
+            if result is not NoteResult.OK:
+                raise _InvalidNote(result)
         return after
 
-    def _placed_again(self, parts: Sequence[tuple[int, Part]], epochs: Epochs) -> list[tuple[int, Part]]:
-        """The parts with those of sealed segments written again, for the segments that took their place."""
+    def _rerouted(self, staged: Sequence[StagedBatch], epochs: Epochs) -> list[StagedBatch]:
+        """Write the batches of sealed segments again, for the segments that succeeded them."""
         routing = Routing(epochs)
-        placed: list[tuple[int, Part]] = []
-        for segment, part in parts:
+        routed: list[StagedBatch] = []
+        for segment, location in staged:
             if not epochs.is_sealed(segment):
-                placed.append((segment, part))
+                routed.append((segment, location))
                 continue
             try:
-                batch = self.stream.folder.read(part, self.stream.columns)
-            except Damaged as damaged:
-                raise CorruptSegment(self.stream.name, segment, 0, part.file, str(damaged)) from None
+                batch = self.stream.folder.read(location, self.stream.columns)
+            except DamagedFile as damaged:
+                raise CorruptSegment(self.stream.name, segment, 0, location.file, str(damaged)) from None
             points = batch.column(POINT).to_numpy()
             events = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=self.stream.columns)
-            placed += write_parts(self.stream, routing, events, points, transaction=True)
-        return placed
+            routed += stage_batch(self.stream, routing, events, points, transaction=True)
+        return routed
 
 
 class Transaction:
@@ -225,9 +251,9 @@ class Transaction:
         self._stream = writer.stream
         self._expires_at = writer.stream.clock() + writer.expires_after
         self._routing = Routing(self._stream.epochs())
-        self._rows = Rows(self._stream.columns)
-        self._buffer = Buffer(self._stream.columns)
-        self._parts: list[tuple[int, Part]] = []
+        self._parser = EventParser(self._stream.columns)
+        self._pending = PendingEvents(self._stream.columns)
+        self._staged: list[StagedBatch] = []
         self._state = "open"
         self.id = uuid.uuid4().hex
 
@@ -239,50 +265,78 @@ class Transaction:
         return self._state
 
     def write(self, event: Event, key: RoutingKey = None) -> None:
-        """Adds one event."""
+        """Add one event.
+
+        Args:
+            event: A mapping from columns to values; for a stream with one column also the bare value.
+            key: Routing key.
+
+        Raises:
+            TransactionEnded: The transaction is no longer open.
+        """
         self._check_open()
-        values, size = self._rows.row(event)
+        values, size = self._parser.parse(event)
         check_key(key)
-        self._buffer.add_row(values, key, size)
-        if self._buffer.bytes >= self._writer.batching.bytes:
+        self._pending.add_row(values, key, size)
+        if self._pending.bytes >= self._writer.batching.bytes:
             self.flush()
 
     def write_many(self, events: Events, keys: Keys = None) -> None:
-        """Adds many events; ``keys`` names the column of their routing keys, or gives one for each."""
+        """Add many events.
+
+        Args:
+            events: An Arrow table or record batch, or a sequence of events.
+            keys: Name of the column with the routing keys, or one key per event.
+
+        Raises:
+            TransactionEnded: The transaction is no longer open.
+        """
         self._check_open()
         batch = as_batch(events, self._stream.columns)
         if batch.num_rows:
-            self._buffer.add_batch(batch, as_points(keys, batch))
-        if self._buffer.bytes >= self._writer.batching.bytes:
+            self._pending.add_batch(batch, as_points(keys, batch))
+        if self._pending.bytes >= self._writer.batching.bytes:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits to a file, still unseen by readers."""
+        """Write the pending events to a file; readers do not see them before the commit."""
         self._check_open()
-        if self._buffer:
-            batch, points = self._buffer.content()
-            self._parts += write_parts(self._stream, self._routing, batch, points, transaction=True)
-            self._buffer = Buffer(self._stream.columns)
+        if self._pending:
+            batch, points = self._pending.content()
+            self._staged += stage_batch(self._stream, self._routing, batch, points, transaction=True)
+            self._pending = PendingEvents(self._stream.columns)
 
     def commit(self, time: int | InstantLike | None = None) -> NoteResult:
-        """Makes the events part of the stream, and notes a time if one is given (N1).
+        """Make the events part of the stream, and note a time if one is given (N1).
 
-        A time that is refused (N2) is returned, and then nothing was committed: the transaction is still
-        open, to be committed with another time, or aborted.
+        Args:
+            time: An instant, or microseconds; see `Writer.note_time`.
+
+        Returns:
+            `NoteResult.OK`, or the reason why the time is invalid (N2). Nothing was committed then, and the
+            transaction is still open: commit it with another time, or abort it.
+
+        Raises:
+            TransactionEnded: The transaction is no longer open.
+            StoreUnavailable: The connection was lost; call `commit` again.
         """
         self.flush()
-        result = self._writer.commit_parts(self._parts, time=time)
+        result = self._writer.commit_staged(self._staged, time=time)
         if result is NoteResult.OK:
             self._state = "committed"
         return result
 
     def abort(self) -> None:
-        """Gives the events up; they never appear."""
+        """Discard the events.
+
+        Raises:
+            CommitUnknown: It is unknown whether the transaction was committed.
+        """
         self._check_open()
-        if self._writer.is_uncertain(self._parts):
+        if self._writer.is_uncertain(self._staged):
             raise CommitUnknown(self._writer.id)
         self._state = "aborted"
-        self._parts.clear()
+        self._staged.clear()
 
     def _check_open(self) -> None:
         if self.state != "open":

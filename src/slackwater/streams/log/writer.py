@@ -1,8 +1,8 @@
-"""Writers: events in, batched by size and time, stored exactly once, and how far they are in time.
+"""Writers: store events exactly once, in batches, and note event times.
 
-`Writer.write` hands an event to a thread of its own, which stores a batch with one file and one transaction.
-An event is acknowledged when its batch is stored: when `flush` returns, or when its number is not above
-`acknowledged`. A writer that comes back under its id goes on after `last_event_number`.
+`Writer.write` passes an event to a background thread, which stores a batch with one file and one transaction.
+An event is acknowledged when its batch is stored: when `flush` has returned, or when its number is not above
+`acknowledged`. A writer that is opened again with the same id continues after `last_event_number`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ import pyarrow as pa
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, SlackwaterError, WriteFailed, WriterClosed
+from slackwater.streams.arguments import check_id, check_positive, event_time, positive_duration
 from slackwater.streams.log.append import (
     FilesCollected,
     SegmentsChanged,
-    Session,
+    WriterSession,
     append,
     check_session,
-    forget_session,
+    delete_session,
     open_session,
 )
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.event_columns import Event, Events, Keys, Rows, as_batch, as_points
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.routing import Points, Routing, RoutingKey, check_key, points_of
-from slackwater.streams.log.segment_files import POINT, Part
-from slackwater.streams.time.marks import NoteResult, check_writer_id
+from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
+from slackwater.streams.log.segment_files import POINT, StagedBatch
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.segments.routing import Points, Routing, RoutingKey, check_key, points_of
+from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import close_writer, note
-from slackwater.time import MILLISECOND, SECOND, DurationLike, InstantLike, check_int64, duration, instant
+from slackwater.time import MILLISECOND, SECOND, DurationLike, InstantLike, check_int64
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +48,12 @@ _ROWS_AT_ONCE: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """When a batch is stored: at so many bytes, or so long after its first event.
+    """When a writer stores a batch.
 
-    ``buffered`` bounds the bytes that wait; a writer that has more waits itself.
+    Args:
+        bytes: Size at which a batch is stored at once.
+        interval: Longest time that an event waits, in microseconds.
+        buffered: Most bytes that wait to be stored; `Writer.write` blocks while there are more.
 
     >>> Batching(interval=20 * MILLISECOND).bytes
     4194304
@@ -61,12 +65,10 @@ class Batching:
 
     def __post_init__(self) -> None:
         for name in ("bytes", "interval", "buffered"):
-            if check_int64(getattr(self, name), name) <= 0:
-                fix = "give a number above zero"
-                raise InvalidArgument(name, getattr(self, name), "must be greater than zero", fix=fix)
+            check_positive(getattr(self, name), name, fix="give a number above zero")
 
 
-class Buffer:
+class PendingEvents:
     """Events that wait to be stored, in their order."""
 
     def __init__(self, columns: pa.Schema) -> None:
@@ -81,7 +83,7 @@ class Buffer:
         return bool(self._chunks or self._rows)
 
     def add_row(self, values: list[Any], key: RoutingKey, size: int) -> None:
-        """One event."""
+        """Add one event."""
         self._rows.append(values)
         self._keys.append(key)
         self.bytes += size
@@ -89,7 +91,7 @@ class Buffer:
             self._gather()
 
     def add_batch(self, batch: pa.RecordBatch, points: Points) -> None:
-        """Many events."""
+        """Add many events."""
         self._gather()
         self._chunks.append((batch, points))
         self.bytes += batch.nbytes
@@ -105,7 +107,7 @@ class Buffer:
             self._rows, self._keys = [], []
 
     def content(self) -> tuple[pa.RecordBatch, Points]:
-        """All events as one batch, and their points."""
+        """All events as one batch, with their points in the key space."""
         self._gather()
         if len(self._chunks) > 1:
             batches = pa.concat_batches([batch for batch, _ in self._chunks])
@@ -113,19 +115,19 @@ class Buffer:
         return self._chunks[0]
 
 
-def write_parts(
+def stage_batch(
     stream: Stream, routing: Routing, batch: pa.RecordBatch, points: Points, *, transaction: bool = False
-) -> list[tuple[int, Part]]:
-    """Writes a file with a part for each segment that gets events of the batch.
+) -> list[StagedBatch]:
+    """Write events to a file, with one record batch for each segment that they are routed to.
 
-    The file of a transaction keeps the points, because it may have to be routed again.
+    The file of a transaction also stores the points, because its events may have to be routed again.
 
     >>> from slackwater.streams.log.catalog import VALUE, Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids", segments=2)
     ...     batch = pa.record_batch([[b"a", b"b"]], schema=VALUE)
-    ...     parts = write_parts(bids, Routing(bids.epochs()), batch, np.array([2**61, 0]))
-    ...     [(segment, part.events) for segment, part in parts]
+    ...     staged = stage_batch(bids, Routing(bids.epochs()), batch, np.array([2**61, 0]))
+    ...     [(segment, location.events) for segment, location in staged]
     [(0, 1), (1, 1)]
     """
     if transaction:
@@ -133,16 +135,25 @@ def write_parts(
     split = routing.split(points)
     whole = len(split) == 1
     batches = [batch if whole else batch.take(pa.array(rows)) for _, rows in split]
-    parts = stream.folder.write(batches, at=stream.clock(), transaction=transaction)
-    return [(segment, part) for (segment, _), part in zip(split, parts, strict=True)]
+    locations = stream.folder.write(batches, at=stream.clock(), transaction=transaction)
+    return [(segment, location) for (segment, _), location in zip(split, locations, strict=True)]
 
 
 class Writer:
-    """Writes events to a stream, each once, in order for each routing key.
+    """Writes events to a stream exactly once, in order for each routing key.
 
-    ``writer`` is its id; with none it draws one, and cannot be resumed. While a writer with an id is open, no
-    second one with the same id may be: the older one fails with `WriterReplaced`.
-    ``automatically_note_time`` notes the wall clock at this interval; it cannot be noted otherwise then.
+    Args:
+        stream: The stream.
+        writer: Id of the writer: 1–250 letters, digits, ``.`` and ``-`` (N4). A writer without an id gets a
+            random one and cannot be resumed. If a writer with the same id is open elsewhere, that one fails
+            with `WriterReplaced`.
+        batching: When batches are stored.
+        automatically_note_time: Interval at which the wall clock is noted as event time (N3). `note_time`
+            raises then.
+
+    Raises:
+        InvalidArgument: The id or the interval is not valid.
+        UnknownStream: The stream was deleted.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -161,33 +172,29 @@ class Writer:
         batching: Batching | None = None,
         automatically_note_time: DurationLike | None = None,
     ) -> None:
-        self.id = check_writer_id(writer) if writer is not None else uuid.uuid4().hex
+        self.id = check_id(writer) if writer is not None else uuid.uuid4().hex
         self._is_unnamed = writer is None
         self._stream = stream
         self._batching = batching or Batching()
         self._note_every = None
         if automatically_note_time is not None:
-            self._note_every = duration(automatically_note_time, name="automatically_note_time")
-            if self._note_every <= 0:
-                fix = 'write it like "1 second"'
-                reason = "must be greater than zero"
-                raise InvalidArgument("automatically_note_time", automatically_note_time, reason, fix=fix)
+            self._note_every = positive_duration(automatically_note_time, "automatically_note_time")
         self._session = stream.store.write(
             lambda connection: open_session(connection, stream, self.id, at=stream.clock())
         )
         self.last_event_number = self._session.last_event_number
-        """The number of the last event that was stored when this writer was opened."""
+        """Number of the last event that was stored when this writer was opened."""
         self._written = self.last_event_number
         self._epochs = stream.epochs()
         self._routing = Routing(self._epochs)
-        self._rows = Rows(stream.columns)
-        self._buffer = Buffer(stream.columns)
+        self._parser = EventParser(stream.columns)
+        self._pending = PendingEvents(stream.columns)
         self._in_flight = 0
         self._oldest: float | None = None
-        self._wanted = 0
+        self._flush_up_to = 0
         self._failure: BaseException | None = None
         self._closing = self._closed = False
-        self._has_ended = False  # by either of them: one look for each event
+        self._has_ended = False  # failed or closed; one check per event
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._run, name=f"slackwater writer {self.id}", daemon=True)
@@ -195,39 +202,60 @@ class Writer:
 
     @property
     def acknowledged(self) -> int:
-        """The number of the last event that is stored."""
+        """Number of the last event that is stored."""
         return self._session.last_event_number
 
     @property
     def position(self) -> Position:
-        """Where the writer's stored events end, in each segment it has written to."""
+        """The end of the writer's stored events, in each segment that it has written to."""
         return self._session.position
 
     # ---- writing
 
     def write(self, event: Event, key: RoutingKey = None, *, number: int | None = None) -> int:
-        """Takes one event, to be stored soon; its number.
+        """Queue one event to be stored; blocks while too many bytes wait.
 
-        Events are numbered from 1 on, unless the caller numbers them, ascending. One whose number is not
-        above that of an earlier one is there already and is left out.
+        Args:
+            event: A mapping from columns to values; for a stream with one column also the bare value.
+            key: Routing key. Events with the same key stay in order.
+            number: Number of the event, ascending; by default events are numbered from 1. An event whose
+                number is not above the last one is skipped, because it was written before.
+
+        Returns:
+            The number of the event.
+
+        Raises:
+            InvalidArgument: The event does not match the columns, or the key is not text or bytes.
+            WriteFailed: An earlier event could not be stored.
+            WriterClosed: The writer is closed.
         """
-        values, size = self._rows.row(event)
+        values, size = self._parser.parse(event)
         if key is not None and not (type(key) is str and key.isascii()):
             check_key(key)
         with self._lock:
-            if self._has_ended or self._buffer.bytes + self._in_flight >= self._batching.buffered:
-                self._wait_for_room()
+            if self._has_ended or self._pending.bytes + self._in_flight >= self._batching.buffered:
+                self._wait_for_space()
             numbered = self._written + 1 if number is None else check_int64(number, "number")
             if numbered > self._written:
-                self._buffer.add_row(values, key, size)
-                self._taken(numbered)
+                self._pending.add_row(values, key, size)
+                self._queued(numbered)
         return numbered
 
     def write_many(self, events: Events, keys: Keys = None, *, number: int | None = None) -> int:
-        """Takes many events at once; the number of the last of them.
+        """Queue many events at once; blocks while too many bytes wait.
 
-        ``keys`` names the column that holds the routing keys, or gives one for each event. ``number`` is that
-        of the first event.
+        Args:
+            events: An Arrow table or record batch, or a sequence of events as `write` takes them.
+            keys: Name of the column with the routing keys, or one key per event.
+            number: Number of the first event; see `write`.
+
+        Returns:
+            The number of the last event.
+
+        Raises:
+            InvalidArgument: The events do not match the columns, or the keys are not text or bytes.
+            WriteFailed: An earlier event could not be stored.
+            WriterClosed: The writer is closed.
         """
         batch = as_batch(events, self._stream.columns)
         points = as_points(keys, batch)
@@ -235,22 +263,27 @@ class Writer:
         last = self._written if number is None else check_int64(number, "number") - 1
         for start in range(0, batch.num_rows, rows):
             with self._changed:
-                self._wait_for_room()
+                self._wait_for_space()
                 first = self._written + 1 if number is None else number + start
                 last = first + min(rows, batch.num_rows - start) - 1
                 known = start + max(0, self._written + 1 - first)
                 if last > self._written:
                     end = start + rows
-                    self._buffer.add_batch(batch.slice(known, end - known), points[known:end])
-                    self._taken(last)
+                    self._pending.add_batch(batch.slice(known, end - known), points[known:end])
+                    self._queued(last)
         return last
 
     def flush(self) -> None:
-        """Returns once every event that was taken is stored."""
+        """Wait until all queued events are stored.
+
+        Raises:
+            WriteFailed: An event could not be stored.
+            WriterClosed: The writer is closed.
+        """
         with self._changed:
             self._check()
             wanted = self._written
-            self._wanted = max(self._wanted, wanted)
+            self._flush_up_to = max(self._flush_up_to, wanted)
             self._changed.notify_all()
             while self.acknowledged < wanted:
                 self._check()
@@ -259,41 +292,49 @@ class Writer:
     # ---- time
 
     def note_time(self, at: int | InstantLike) -> NoteResult:
-        """Says that events from here on have times at or after this one; flushes first (N1).
+        """Flush, then record that all later events of this writer have this event time or a later one (N1).
 
-        Anything but `NoteResult.OK` is a refusal, and stored nothing (N2).
+        Args:
+            at: An instant, or microseconds. It may equal the last noted time, but not be earlier.
+
+        Returns:
+            `NoteResult.OK`, or the reason why nothing was stored (N2).
+
+        Raises:
+            InvalidArgument: The writer notes time automatically (N3).
+            WriteFailed: An earlier event could not be stored.
         """
         if self._note_every is not None:
             fix = "open the writer without automatically_note_time"
-            raise InvalidArgument("note_time", at, "is noted automatically by this writer", fix=fix)
-        noted = check_int64(at, "time") if isinstance(at, int) else instant(at, name="time")
+            raise InvalidArgument("note_time", at, "this writer notes time automatically", fix=fix)
+        noted = event_time(at)
         self.flush()
         return self._note(noted)
 
     def mark_idle(self) -> None:
-        """Takes the writer out of the aggregation, until it notes a time again (N5)."""
+        """Flush, then exclude the writer from marks until it notes a time again (N5)."""
         self.flush()
         self._in_session(lambda connection, _: close_writer(connection, self._stream.id, self.id))
 
     def _note(self, noted: int) -> NoteResult:
         stream = self._stream
 
-        def work(connection: Connection, session: Session) -> NoteResult:
+        def work(connection: Connection, session: WriterSession) -> NoteResult:
             return note(connection, stream.id, self.id, noted, session.position, stream.clock())
 
         return self._in_session(work)
 
-    def _in_session(self, work: Callable[[Connection, Session], Result]) -> Result:
+    def _in_session(self, work: Callable[[Connection, WriterSession], Result]) -> Result:
         def checked(connection: Connection) -> Result:
             return work(connection, check_session(connection, self._stream, self._session))
 
-        # a note that is repeated replaces itself
+        # noting the same time twice has no further effect
         return self._stream.store.write(checked, repeatable=True)
 
-    # ---- the end
+    # ---- closing
 
     def close(self) -> None:
-        """Stores what is left, and takes the writer out of the aggregation (N5)."""
+        """Store the queued events, then exclude the writer from marks (N5)."""
         if self._closed:
             return
         try:
@@ -303,10 +344,10 @@ class Writer:
         finally:
             self._stop()
 
-    def _leave(self, connection: Connection, _: Session) -> None:
+    def _leave(self, connection: Connection, _: WriterSession) -> None:
         close_writer(connection, self._stream.id, self.id)
         if self._is_unnamed:
-            forget_session(connection, self._stream, self._session)
+            delete_session(connection, self._stream, self._session)
 
     def _stop(self) -> None:
         with self._changed:
@@ -320,7 +361,7 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- between the caller and the thread
+    # ---- called by the caller's thread, under the lock
 
     def _check(self) -> None:
         if isinstance(self._failure, SlackwaterError):
@@ -331,30 +372,30 @@ class Writer:
         if self._closed:
             raise WriterClosed(self.id)
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_space(self) -> None:
         self._check()
-        while self._buffer.bytes + self._in_flight >= self._batching.buffered:
+        while self._pending.bytes + self._in_flight >= self._batching.buffered:
             self._changed.wait()
             self._check()
 
-    def _taken(self, number: int) -> None:
-        self._written = self._buffer.last_number = number
+    def _queued(self, number: int) -> None:
+        self._written = self._pending.last_number = number
         if self._oldest is None:
             self._oldest = time.monotonic()
             self._changed.notify_all()
-        elif self._buffer.bytes >= self._batching.bytes:
+        elif self._pending.bytes >= self._batching.bytes:
             self._changed.notify_all()
 
-    # ---- the thread
+    # ---- run by the background thread
 
     def _run(self) -> None:
         every = None if self._note_every is None else self._note_every / SECOND
         next_note = None if every is None else time.monotonic() + every
         try:
-            while (buffer := self._next(next_note)) is not None:
+            while (events := self._next(next_note)) is not None:
                 noted = self._stream.clock()
-                if buffer:
-                    self._send(buffer)
+                if events:
+                    self._store(events)
                 with self._changed:
                     self._in_flight = 0
                     self._changed.notify_all()
@@ -366,8 +407,8 @@ class Writer:
                 self._failure, self._has_ended = error, True
                 self._changed.notify_all()
 
-    def _next(self, next_note: float | None) -> Buffer | None:
-        """What is to be stored now, empty if only the time is to be noted; None at the end."""
+    def _next(self, next_note: float | None) -> PendingEvents | None:
+        """Wait for events to store; empty if only the time must be noted, None when the writer closes."""
         interval = self._batching.interval / SECOND
         with self._changed:
             while True:
@@ -377,26 +418,26 @@ class Writer:
                     for moment in (None if self._oldest is None else self._oldest + interval, next_note)
                     if moment is not None
                 ]
-                full = self._buffer.bytes >= self._batching.bytes
-                flushed = bool(self._buffer) and self._wanted >= self._buffer.last_number
+                full = self._pending.bytes >= self._batching.bytes
+                flushed = bool(self._pending) and self._flush_up_to >= self._pending.last_number
                 if full or flushed or (due and min(due) <= now):
-                    buffer, self._buffer = self._buffer, Buffer(self._stream.columns)
-                    self._in_flight, self._oldest = buffer.bytes, None
-                    return buffer
+                    events, self._pending = self._pending, PendingEvents(self._stream.columns)
+                    self._in_flight, self._oldest = events.bytes, None
+                    return events
                 if self._closing:
                     return None
                 self._changed.wait(min(due) - now if due else None)
 
-    def _send(self, buffer: Buffer) -> None:
-        batch, points = buffer.content()
+    def _store(self, events: PendingEvents) -> None:
+        batch, points = events.content()
         stream = self._stream
         while True:
-            parts = write_parts(stream, self._routing, batch, points)
+            staged = stage_batch(stream, self._routing, batch, points)
             try:
                 session = stream.store.write(
-                    lambda connection, parts=parts: append(  # type: ignore[misc]  # bound now
-                        connection, stream, self._session, parts,
-                        last_event_number=buffer.last_number, epochs=self._epochs, at=stream.clock(),
+                    lambda connection, staged=staged: append(  # type: ignore[misc]  # bound now
+                        connection, stream, self._session, staged,
+                        last_event_number=events.last_number, epochs=self._epochs, at=stream.clock(),
                     ),
                     repeatable=True,
                 )  # fmt: skip
@@ -404,7 +445,7 @@ class Writer:
                 self._epochs = stream.epochs()
                 self._routing = Routing(self._epochs)
             except FilesCollected:
-                _log.warning("writer %s took long, and writes a file of %s again", self.id, stream.name)
+                _log.warning("writer %s of stream %s was slow and writes a file again", self.id, stream.name)
             else:
                 self._session = session
                 return
@@ -412,4 +453,4 @@ class Writer:
     def _note_clock(self, noted: int) -> None:
         result = self._note(noted)
         if result is not NoteResult.OK:
-            _log.warning("the clock of writer %s went back: %s", self.id, result)
+            _log.warning("writer %s could not note its clock, which went back: %s", self.id, result)

@@ -1,1 +1,1 @@
-"""Background work on streams: controllers, retention, scaling and file collection."""
+"""Background work on streams: controllers, mark cycles, retention, scaling and file collection."""

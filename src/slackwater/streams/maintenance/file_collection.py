@@ -1,9 +1,9 @@
-"""Removing files that no stream needs: of writers that crashed, of transactions that were never committed,
-of events that retention removed, and of streams that were deleted.
+"""Deletes unused data files: those of crashed writers, uncommitted transactions, truncated events and deleted
+streams.
 
-A file that is still being written looks the same as one that was left behind. So a stream remembers a
-horizon, and an append of a file that was made before it is refused: its writer, however slow, writes the
-file again. Only then are files older than the horizon removed, unless some record names them.
+A file that a slow writer is about to append looks the same as one that was left behind. A stream therefore
+records a horizon before files are deleted. An append of a file that was created before the horizon fails, and
+its writer writes the file again. After that, files older than the horizon that no record names are deleted.
 """
 
 from __future__ import annotations
@@ -15,50 +15,58 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
-from slackwater.streams.log.catalog import BUCKETS, Stream, Streams, lock_stream, stream_folder
+from slackwater.streams.log.catalog import BUCKETS, Stream, Streams, stream_folder
+from slackwater.streams.log.stream_records import lock_stream, update_record
 from slackwater.time import DurationLike, duration
 
 _AT_ONCE: Final = 500
 
 
 def collect_orphans(stream: Stream, *, older_than: DurationLike = "1 day") -> list[str]:
-    """Removes files of a stream that are older than this and hold nothing of it; their names.
+    """Delete the files of a stream that no record names, and return their names.
+
+    Args:
+        stream: The stream.
+        older_than: Age below which files are kept, because a writer may still append them.
 
     >>> from slackwater.streams.log.catalog import VALUE, Streams
     >>> import pyarrow as pa
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     parts = bids.folder.write([pa.record_batch([[b"a"]], schema=VALUE)], at=bids.clock() - 2_000_000)
+    ...     created_at = bids.clock() - 2_000_000
+    ...     locations = bids.folder.write([pa.record_batch([[b"a"]], schema=VALUE)], at=created_at)
     ...     len(collect_orphans(bids)), len(collect_orphans(bids, older_than="1 second"))
     (0, 1)
     """
     horizon = stream.clock() - duration(older_than, name="older_than")
 
     def raise_horizon(connection: Connection) -> None:
-        row = lock_stream(connection, stream, alone=True)
+        row = lock_stream(connection, stream.record, exclusive=True)
         if row.collected_before < horizon:
-            connection.execute(
-                schema.streams.update()
-                .where(schema.streams.c.id == stream.id)
-                .values(collected_before=horizon, version=row.version + 1)
-            )
+            update_record(connection, stream.id, collected_before=horizon)
 
     old = stream.folder.files(before=horizon)
     if not old:
         return []
     stream.store.write(raise_horizon)
-    live = _live(stream, old)
-    gone = [name for name in old if name not in live]
-    stream.folder.remove_files(gone)
-    return gone
+    named = _named_files(stream, old)
+    unused = [name for name in old if name not in named]
+    stream.folder.remove_files(unused)
+    return unused
 
 
 def collect_deleted(
     streams: Streams, buckets: Collection[int] = range(BUCKETS), *, older_than: DurationLike = "1 day"
 ) -> list[str]:
-    """Removes what is left of deleted streams; the names of those that are forgotten then.
+    """Delete the files of deleted streams, and return the names of the streams that are done.
 
-    A writer that was slow may still bring a file, so a stream is remembered for a while after it was deleted.
+    A slow writer may still write a file after its stream was deleted, so the record of a deleted stream is
+    kept for a while and its files are deleted again.
+
+    Args:
+        streams: The streams of the store.
+        buckets: Buckets of the deleted streams to look at.
+        older_than: How long the record of a deleted stream is kept.
 
     >>> with Streams.temporary() as streams:
     ...     stream = streams.create("shop/bids")
@@ -69,25 +77,25 @@ def collect_deleted(
     store, deleted = streams.store, schema.deleted_streams
     horizon = streams.clock() - duration(older_than, name="older_than")
     query = sql.select(deleted).where(deleted.c.bucket.in_(list(buckets))).order_by(deleted.c.name)
-    forgotten = []
+    done = []
     for row in store.read(lambda connection: connection.execute(query).all()):
         stream_folder(store, row.data, row.name, row.id).remove()
         if row.deleted_at < horizon:
-            gone = deleted.delete().where(deleted.c.id == row.id)
-            store.write(lambda connection, gone=gone: connection.execute(gone), repeatable=True)  # type: ignore[misc]  # bound now
-            forgotten.append(row.name)
-    return forgotten
+            removal = deleted.delete().where(deleted.c.id == row.id)
+            store.write(lambda connection, removal=removal: connection.execute(removal), repeatable=True)  # type: ignore[misc]  # bound now
+            done.append(row.name)
+    return done
 
 
-def _live(stream: Stream, names: list[str]) -> set[str]:
-    """Those of the files that some append names."""
+def _named_files(stream: Stream, names: list[str]) -> set[str]:
+    """Those of the files that an append names."""
     appends = schema.appends.c
 
     def work(connection: Connection) -> set[str]:
         found: set[str] = set()
         for start in range(0, len(names), _AT_ONCE):
-            asked = names[start : start + _AT_ONCE]
-            query = sql.select(appends.file).where(appends.stream == stream.id, appends.file.in_(asked))
+            some = names[start : start + _AT_ONCE]
+            query = sql.select(appends.file).where(appends.stream == stream.id, appends.file.in_(some))
             found.update(connection.execute(query.distinct()).scalars())
         return found
 

@@ -1,45 +1,57 @@
-"""What a stream may forget: the policy, and the cut at which a stream that keeps no more begins."""
+"""Retention: truncates a stream to the age and size that its settings allow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from slackwater.errors import InvalidArgument
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.log.walking import settled
-from slackwater.time import check_int64
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from slackwater.metadata import store_schema as schema
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.stream_records import epochs_of
+from slackwater.streams.segments.cut_arithmetic import enter_successors
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import Retention
+
+_appends = schema.appends.c
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """Keep what is younger than ``age`` (microseconds), and of that at most ``size`` bytes; None keeps all.
+def apply_retention(stream: Stream, retention: Retention) -> Position:
+    """Truncate a stream to its retention settings, and return its head afterwards.
 
-    >>> Retention(size=10_000_000).age is None
-    True
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> with Streams.temporary() as streams:
+    ...     apply_retention(streams.create("shop/bids"), Retention(age=1))
+    Position({0: 0})
     """
-
-    age: int | None = None
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("age", "size"):
-            value = getattr(self, name)
-            if value is not None and check_int64(value, name) <= 0:
-                fix = "give more, or None to keep everything"
-                raise InvalidArgument(name, value, "must be greater than zero", fix=fix)
+    states = stream.segments()
+    since = _kept_since(stream, retention)
+    if since is None:
+        return stream.head()
+    query = (
+        sql.select(_appends.segment, sql.func.min(_appends.first_offset))
+        .where(_appends.stream == stream.id, _appends.at >= since)
+        .group_by(_appends.segment)
+    )
+    kept_from: dict[int, int] = stream.store.read(
+        lambda connection: {segment: int(offset) for segment, offset in connection.execute(query)}
+    )
+    lengths = {state.segment.id: state.length for state in states}
+    return stream.truncate(retention_cut(epochs_of(states), stream.head(), kept_from, lengths))
 
 
 def retention_cut(
     epochs: Epochs, head: Position, kept_from: Mapping[int, int], lengths: Mapping[int, int]
 ) -> Position:
-    """The cut before which nothing is kept, at or after ``head``.
+    """The cut at which a stream is truncated, at or after ``head``.
 
-    ``kept_from`` has the first offset to keep of each segment that has one; of the others nothing is kept.
-    What follows a sealed segment comes into the cut once all that it replaced is empty.
+    ``kept_from`` has the first offset to keep of each segment; segments that it does not contain keep
+    nothing. The successors of a sealed segment enter the cut once all segments that they replaced keep
+    nothing.
 
-    >>> from slackwater.streams.log.segments import Segment
+    >>> from slackwater.streams.segments.epochs import Segment
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**62)]]).scale([0], [(0, 2**61), (2**61, 2**62)])
     >>> left, right = (segment.id for segment in epochs.active)
     >>> lengths = {0: 20, left: 5, right: 5}
@@ -50,4 +62,25 @@ def retention_cut(
     """
     kept = {identity: kept_from.get(identity, length) for identity, length in lengths.items()}
     cut = Position.of({identity: max(offset, kept[identity]) for identity, offset in head.items()})
-    return settled(epochs, cut, lengths, entered=kept)
+    return enter_successors(epochs, cut, lengths, entered=kept)
+
+
+def _kept_since(stream: Stream, retention: Retention) -> int | None:
+    """The time from which appends are kept; None if all are."""
+    bounds = [] if retention.age is None else [stream.clock() - retention.age]
+    size = retention.size
+    if size is not None:
+        since = stream.store.read(lambda connection: _kept_by_size(connection, stream.id, size))
+        bounds += [] if since is None else [since]
+    return max(bounds, default=None)
+
+
+def _kept_by_size(connection: Connection, stream: int, size: int) -> int | None:
+    """The time from which the newest appends take at most ``size`` bytes; None if all appends do."""
+    query = sql.select(_appends.at, _appends.size).where(_appends.stream == stream)
+    left = size
+    for row in connection.execute(query.order_by(_appends.at.desc())):
+        left -= row.size
+        if left < 0:
+            return int(row.at) + 1
+    return None

@@ -1,51 +1,34 @@
-"""When a stream grows and shrinks by itself: rates in, segments to seal and their successors out."""
+"""Automatic scaling: measures the rates of segments, plans splits and merges, and applies them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import sqlalchemy as sql
+
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.segments import KeyRange, Segment, split_range
-from slackwater.time import MINUTE, check_int64
+from slackwater.metadata import store_schema as schema
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.log.stream_records import epochs_of
+from slackwater.streams.segments.epochs import KeyRange, Segment, split_range
+from slackwater.streams.settings import ScalingPolicy
+from slackwater.time import SECOND
 
-_MOST_PARTS: Final = 16
-"""Into how many one segment is split at once, however hot it is."""
+_logger = logging.getLogger(__name__)
+_appends = schema.appends.c
 
-
-@dataclass(frozen=True, slots=True)
-class ScalingPolicy:
-    """Keep every segment near ``rate`` events a second, and their number between two bounds.
-
-    A segment that takes twice the rate is split; neighbours that together take less than half of it are
-    merged. Between the two nothing happens, so that a steady load does not make the stream swing. The rate
-    is that of the last ``window``, and a segment is left alone until it is that old.
-
-    >>> ScalingPolicy(rate=1000).minimum
-    1
-    """
-
-    rate: int
-    minimum: int = 1
-    maximum: int = 64
-    window: int = 2 * MINUTE
-
-    def __post_init__(self) -> None:
-        for name in ("rate", "minimum", "maximum", "window"):
-            if check_int64(getattr(self, name), name) < 1:
-                fix = "give 1 or more"
-                raise InvalidArgument(name, getattr(self, name), "must be greater than zero", fix=fix)
-        if self.minimum > self.maximum:
-            fix = f"give {self.minimum} or more"
-            raise InvalidArgument("maximum", self.maximum, "lies below the minimum", fix=fix)
+_MAX_PARTS: Final = 16
+"""Into how many segments one segment is split at a time, whatever its rate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling:
-    """Seal these segments, and put these ranges in their place.
+class ScalingAction:
+    """Segments to seal, and the key ranges of the segments that replace them.
 
-    >>> Scaling((0,), ((0, 4), (4, 8))).seal
+    >>> ScalingAction((0,), ((0, 4), (4, 8))).seal
     (0,)
     """
 
@@ -53,18 +36,55 @@ class Scaling:
     ranges: tuple[KeyRange, ...]
 
 
+def scale_by_rate(stream: Stream, policy: ScalingPolicy) -> list[ScalingAction]:
+    """Split and merge segments by their current rates, and return what was done.
+
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> with Streams.temporary() as streams:
+    ...     scale_by_rate(streams.create("shop/bids", segments=2), ScalingPolicy(rate=100))
+    []
+    """
+    since = stream.clock() - policy.window
+    states = stream.segments()
+    measured = {s.segment.id for s in states if not s.is_sealed and s.created_at <= since}
+    query = (
+        sql.select(_appends.segment, sql.func.sum(_appends.events))
+        .where(_appends.stream == stream.id, _appends.segment.in_(measured), _appends.at > since)
+        .group_by(_appends.segment)
+    )
+    events: dict[int, int] = stream.store.read(
+        lambda connection: {segment: int(count) for segment, count in connection.execute(query)}
+    )
+    rates = {segment: events.get(segment, 0) * SECOND / policy.window for segment in measured}
+    done = []
+    for action in plan_scaling(policy, epochs_of(states).active, rates):
+        try:
+            stream.scale(action.seal, action.ranges)
+        except InvalidArgument:
+            # another process scaled the stream; the next run sees its current segments
+            _logger.info("stream %s was scaled by another process", stream.name)
+            break
+        done.append(action)
+    return done
+
+
 def plan_scaling(
     policy: ScalingPolicy, active: Sequence[Segment], rates: Mapping[int, float]
-) -> list[Scaling]:
-    """What to scale now. ``active`` by key range; ``rates`` in events a second, none for young segments.
+) -> list[ScalingAction]:
+    """Plan splits, or merges if no segment must be split.
 
-    Splits come first: room that is left below the maximum goes to the hottest segments.
+    Segments with the highest rate are split first, while there are fewer segments than the maximum.
+
+    Args:
+        policy: Target rate and limits.
+        active: Active segments, ordered by key range.
+        rates: Events per second by segment id; segments that are too young are missing.
 
     >>> halves = [Segment(0, 0, 0, 4), Segment(1, 0, 4, 8)]
     >>> plan_scaling(ScalingPolicy(rate=100), halves, {0: 250.0, 1: 100.0})
-    [Scaling(seal=(0,), ranges=((0, 2), (2, 4)))]
+    [ScalingAction(seal=(0,), ranges=((0, 2), (2, 4)))]
     >>> plan_scaling(ScalingPolicy(rate=100), halves, {0: 30.0, 1: 19.0})
-    [Scaling(seal=(0, 1), ranges=((0, 8),))]
+    [ScalingAction(seal=(0, 1), ranges=((0, 8),))]
     >>> plan_scaling(ScalingPolicy(rate=100), halves, {0: 30.0, 1: 20.0})
     []
     """
@@ -72,28 +92,32 @@ def plan_scaling(
     return splits or _merges(policy, active, rates)
 
 
-def _splits(policy: ScalingPolicy, active: Sequence[Segment], rates: Mapping[int, float]) -> list[Scaling]:
+def _splits(
+    policy: ScalingPolicy, active: Sequence[Segment], rates: Mapping[int, float]
+) -> list[ScalingAction]:
     room = policy.maximum - len(active)
-    found: list[Scaling] = []
+    found: list[ScalingAction] = []
     for segment in sorted(active, key=lambda segment: -rates.get(segment.id, 0)):
         rate = rates.get(segment.id, 0)
-        parts = min(int(rate // policy.rate), _MOST_PARTS, room + 1, segment.high - segment.low)
+        parts = min(int(rate // policy.rate), _MAX_PARTS, room + 1, segment.high - segment.low)
         if rate >= 2 * policy.rate and parts > 1:
-            found.append(Scaling((segment.id,), tuple(split_range((segment.low, segment.high), parts))))
+            found.append(ScalingAction((segment.id,), tuple(split_range((segment.low, segment.high), parts))))
             room -= parts - 1
     return found
 
 
-def _merges(policy: ScalingPolicy, active: Sequence[Segment], rates: Mapping[int, float]) -> list[Scaling]:
+def _merges(
+    policy: ScalingPolicy, active: Sequence[Segment], rates: Mapping[int, float]
+) -> list[ScalingAction]:
     spare = len(active) - policy.minimum
-    found: list[Scaling] = []
-    place = 0
-    while place + 1 < len(active) and spare > 0:
-        left, right = active[place], active[place + 1]
+    found: list[ScalingAction] = []
+    index = 0
+    while index + 1 < len(active) and spare > 0:
+        left, right = active[index], active[index + 1]
         known = left.id in rates and right.id in rates
         if known and rates[left.id] + rates[right.id] < policy.rate / 2:
-            found.append(Scaling((left.id, right.id), ((left.low, right.high),)))
+            found.append(ScalingAction((left.id, right.id), ((left.low, right.high),)))
             spare -= 1
-            place += 1
-        place += 1
+            index += 1
+        index += 1
     return found

@@ -1,1 +1,1 @@
-"""Streams on Spark: the format ``slackwater`` for reading and writing, as streams and in batches."""
+"""Streams on Spark: the data source ``slackwater`` for streaming and batch reads and writes."""

@@ -1,4 +1,4 @@
-"""The data source ``slackwater``, and streams read by it straight into event time."""
+"""The data source ``slackwater``: its registration, and the readers and writers that Spark asks it for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.streams.spark.format_options import FormatOptions
 from slackwater.streams.spark.stream_columns import spark_schema
-from slackwater.streams.spark.stream_location import Options
 from slackwater.streams.spark.stream_sink import StreamAppend, StreamSink
 from slackwater.streams.spark.stream_source import StreamRange, StreamSource
 
@@ -25,11 +25,11 @@ FORMAT: Final = "slackwater"
 
 
 class SlackwaterFormat(DataSource):
-    """What Spark asks when somebody reads or writes the format ``slackwater``."""
+    """The data source behind ``format("slackwater")``, for reads and writes, streaming and batch."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = Options.of(dict(options))
+        self._options = FormatOptions.of(dict(options))
 
     @classmethod
     def name(cls) -> str:
@@ -37,24 +37,24 @@ class SlackwaterFormat(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of the stream."""
+        """The columns of the stream, as Spark types."""
         return spark_schema(self._options.open().columns, headers=self._options.headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """The reader for ``spark.read``."""
         return StreamRange(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """For ``spark.readStream``."""
+        """The reader for ``spark.readStream``."""
         return StreamSource(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For ``df.write``."""
+        """The writer for ``df.write``."""
         _only_append(overwrite)
         return StreamAppend(self._options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """For ``df.writeStream``."""
+        """The writer for ``df.writeStream``."""
         _only_append(overwrite)
         return StreamSink(self._options)
 
@@ -62,9 +62,13 @@ class SlackwaterFormat(DataSource):
 def _only_append(overwrite: bool) -> None:
     if overwrite:
         fix = 'write .mode("append"), or .outputMode("append")'
-        raise InvalidArgument("mode", "overwrite", "would replace a log that others read", fix=fix)
+        raise InvalidArgument("mode", "overwrite", "is not supported: a stream only takes appends", fix=fix)
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format ``slackwater`` known to a session."""
+    """Register the data source ``slackwater`` with a Spark session.
+
+    Args:
+        spark: The session. Afterwards ``spark.readStream.format("slackwater")`` works in it.
+    """
     spark.dataSource.register(SlackwaterFormat)

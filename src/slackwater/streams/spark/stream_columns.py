@@ -1,4 +1,4 @@
-"""The columns of a stream as Spark has them, and the header that tells a batch's watermark."""
+"""Spark schema of a stream, and the header columns that carry the number and watermark of a batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 
 SEQUENCE: Final = "slackwater_sequence"
-"""The number of the batch: 1, 2, 3, …"""
+"""Number of the batch: 1, 2, 3, …"""
 WATERMARK: Final = "slackwater_watermark"
-"""The lower bound of the newest mark that the batch's end has passed; null if there is none."""
+"""Lower bound of the newest mark that the end of the batch has passed; null if there is none."""
 EMPTY: Final = "slackwater_empty"
-"""True in the one row of each batch that is a header alone."""
+"""True in the one row of each batch that has a header but no event."""
 
 _HEADER: Final = StructType(
     [
@@ -28,10 +28,10 @@ _ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What all rows of a batch say about it.
+class BatchHeader:
+    """Number and watermark of a batch, the same in all its rows.
 
-    >>> Header(1, None).sequence
+    >>> BatchHeader(1, None).sequence
     1
     """
 
@@ -40,7 +40,7 @@ class Header:
 
 
 def spark_schema(columns: pa.Schema, *, headers: bool) -> StructType:
-    """The schema of a stream on Spark; every column may be null, as it is in a header alone.
+    """The Spark schema of a stream; all columns are nullable, because header rows have no event.
 
     >>> spark_schema(pa.schema([("price", pa.float64())]), headers=True).names
     ['price', 'slackwater_sequence', 'slackwater_watermark', 'slackwater_empty']
@@ -50,7 +50,7 @@ def spark_schema(columns: pa.Schema, *, headers: bool) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark takes rows of this schema.
+    """The Arrow schema in which Spark accepts rows of this schema.
 
     >>> arrow_schema(spark_schema(pa.schema([("at", pa.timestamp("ms", tz="UTC"))]), headers=False)).types
     [TimestampType(timestamp[us, tz=UTC])]
@@ -59,9 +59,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def rows(
-    batches: Iterable[pa.RecordBatch], target: pa.Schema, header: Header | None
+    batches: Iterable[pa.RecordBatch], target: pa.Schema, header: BatchHeader | None
 ) -> Iterator[pa.RecordBatch]:
-    """Events as Spark takes them, in batches that are worth their transport, with the header if there is one.
+    """Combine events into larger batches of the Spark schema, and add the header columns.
 
     >>> events = [pa.record_batch({"price": [1.0]}), pa.record_batch({"price": [2.0]})]
     >>> [batch.num_rows for batch in rows(events, events[0].schema, None)]
@@ -73,24 +73,24 @@ def rows(
         gathered.append(batch)
         count += batch.num_rows
         if count >= _ROWS:
-            yield _together(gathered, target, header)
+            yield _combined(gathered, target, header)
             gathered, count = [], 0
     if count:
-        yield _together(gathered, target, header)
+        yield _combined(gathered, target, header)
 
 
-def header_alone(target: pa.Schema, header: Header) -> pa.RecordBatch:
-    """One row without an event.
+def header_row(target: pa.Schema, header: BatchHeader) -> pa.RecordBatch:
+    """A single row with a header but no event.
 
     >>> target = arrow_schema(spark_schema(pa.schema([("price", pa.float64())]), headers=True))
-    >>> header_alone(target, Header(3, None)).to_pylist()
+    >>> header_row(target, BatchHeader(3, None)).to_pylist()
     [{'price': None, 'slackwater_sequence': 3, 'slackwater_watermark': None, 'slackwater_empty': True}]
     """
     events = [pa.nulls(1, field.type) for field in target if field.name not in _HEADER.names]
-    return pa.RecordBatch.from_arrays([*events, *_headed(header, 1, empty=True)], schema=target)
+    return pa.RecordBatch.from_arrays([*events, *_header_columns(header, 1, empty=True)], schema=target)
 
 
-def _together(batches: list[pa.RecordBatch], target: pa.Schema, header: Header | None) -> pa.RecordBatch:
+def _combined(batches: list[pa.RecordBatch], target: pa.Schema, header: BatchHeader | None) -> pa.RecordBatch:
     whole = pa.Table.from_batches(batches).combine_chunks()
     columns = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in whole.columns]
     fields = list(target)[: len(columns)]
@@ -98,11 +98,11 @@ def _together(batches: list[pa.RecordBatch], target: pa.Schema, header: Header |
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(columns, fields, strict=True)
     ]
-    added = [] if header is None else _headed(header, whole.num_rows, empty=False)
+    added = [] if header is None else _header_columns(header, whole.num_rows, empty=False)
     return pa.RecordBatch.from_arrays([*fitting, *added], schema=target)
 
 
-def _headed(header: Header, count: int, *, empty: bool) -> list[pa.Array]:
+def _header_columns(header: BatchHeader, count: int, *, empty: bool) -> list[pa.Array]:
     moment = pa.timestamp("us", tz="UTC")
     known = header.watermark is not None
     watermark = pa.repeat(pa.scalar(header.watermark, moment), count) if known else pa.nulls(count, moment)

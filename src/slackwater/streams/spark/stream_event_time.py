@@ -1,4 +1,4 @@
-"""A stream on Spark with the event time of its writers: the watermarks that they noted drive the windows."""
+"""Streams on Spark with event time: the times that writers noted become the watermark."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from slackwater.time import DurationLike
 
 
 def stream_headers(name: str = "stream") -> Headers:
-    """The ``headers`` argument of `stream` for rows read with the option ``headers`` of ``slackwater``.
+    """The ``headers`` argument of `sw.stream` for rows that were read with the option ``headers``.
 
-    Every batch is a numbered buffer with the watermark of the newest mark that it has passed. Do not filter
-    the rows before: a batch whose header is gone is waited for.
+    Each batch is a numbered buffer that carries the watermark of the newest mark that it has passed. Do not
+    filter the rows before `sw.stream`: if the header rows of a batch are missing, the watermark waits for
+    them.
+
+    Args:
+        name: Name of the stream, as the origin of its buffers.
+
+    Returns:
+        The headers to pass to `sw.stream`.
 
     >>> stream_headers().sequence
     'slackwater_sequence'
@@ -36,9 +43,23 @@ def read_stream(
     clock: DurationLike | Clocking = "1 second",
     buckets: int | None = None,
 ) -> Stream:
-    """A stream as `stream` makes it of a DataFrame, with the watermarks that its writers noted.
+    """Read a stream in Spark, with the times that its writers noted as the watermark.
 
-    ``start`` is ``head``, ``tail``, a time, or a cut as JSON; ``max_events`` bounds a batch.
+    Args:
+        spark: The session.
+        name: Scope and name of the stream, as in ``shop/bids``.
+        store: Database URL of the metadata store.
+        event_time: Column, or column expression, with the event time of a row.
+        start: Where a new query starts: ``head``, ``tail``, a time, or a cut as JSON.
+        max_events: Most events of a micro-batch; unlimited by default.
+        clock: Interval at which batches run when nothing arrives; see `sw.stream`.
+        buckets: Number of buckets of the stateful operators; see `sw.stream`.
+
+    Returns:
+        A stream as `sw.stream` returns it; continue with ``key_by``, ``window``, and so on.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow as pa
@@ -50,7 +71,8 @@ def read_stream(
     ...     with Streams.open(store) as streams:
     ...         columns = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
     ...         made = streams.create("shop/clicks", columns=columns)
-    ...     read_stream(spark, "shop/clicks", store=store, event_time="at").key_by("user").key
+    ...     clicks = read_stream(spark, "shop/clicks", store=store, event_time="at").key_by("user")
+    ...     clicks.key
     ('user',)
     """
     register(spark)

@@ -1,7 +1,7 @@
-"""Reading a stream on Spark: in batches between two cuts, or on and on.
+"""Reads a stream in Spark: a batch between two cuts, or micro-batches of a growing stream.
 
-An offset is the cut at which a batch ends, the number of the batch, and the watermark of the newest mark that
-the cut has passed. Spark logs it before the batch runs, so a batch that is repeated has the same events and
+An offset contains the cut at which a batch ends, the number of the batch, and the watermark of the newest
+mark that the cut has passed. Spark logs it before the batch runs, so a repeated batch has the same events and
 the same watermark.
 """
 
@@ -23,13 +23,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.cuts import check_not_before
-from slackwater.streams.log.positions import END_OF_SEGMENT, Position
-from slackwater.streams.log.scan import Extent, place
+from slackwater.streams.log.scan import Extent, parse_cut
 from slackwater.streams.log.segment_reader import read_events
-from slackwater.streams.log.walking import Span, advanced, between
-from slackwater.streams.spark.stream_columns import Header, arrow_schema, header_alone, rows
-from slackwater.streams.spark.stream_location import Options
+from slackwater.streams.segments.cut_arithmetic import Span, advance_cut, spans_between
+from slackwater.streams.segments.cuts import check_not_before
+from slackwater.streams.segments.positions import END_OF_SEGMENT, Position
+from slackwater.streams.spark.format_options import FormatOptions
+from slackwater.streams.spark.stream_columns import BatchHeader, arrow_schema, header_row, rows
 from slackwater.streams.time import notes
 from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import newest_passed
@@ -39,71 +39,71 @@ Offset = dict[str, Any]
 
 @dataclass
 class SpanPartition(InputPartition):
-    """The events of one segment that a task reads; the first task of a batch also sends its header alone."""
+    """The events of one segment that a task reads; the first task of a batch also returns the header row."""
 
     span: Span | None
-    header: Header | None
+    header: BatchHeader | None
     is_first: bool
 
 
 class StreamRange(DataSourceReader):
-    """A stream between two places, as a batch."""
+    """Reader of ``spark.read``: the events between two cuts."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: FormatOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each segment that has events there."""
+        """One partition for each segment with events between the cuts."""
         stream = self._options.open()
-        marks = Marks()
+        marks = MarkCache()
         marks.refresh(stream)
-        start, end = place(stream, self._options.start), place(stream, self._options.end, "to")
+        start, end = parse_cut(stream, self._options.start), parse_cut(stream, self._options.end, "to")
         extent = Extent.of(stream)
         check_not_before(extent.epochs, end, start, "to")
-        header = Header(1, marks.watermark(extent, end)) if self._options.headers else None
+        header = BatchHeader(1, marks.watermark(extent, end)) if self._options.headers else None
         return _partitions(extent, start, end, header)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a partition."""
+        """Read the events of a partition."""
         return read_partition(self._options, self._schema, partition)
 
 
 class StreamSource(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream as it grows."""
+    """Reader of ``spark.readStream``: micro-batches of a growing stream."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: FormatOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._marks = Marks()
+        self._marks = MarkCache()
         self._frozen: Extent | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query starts."""
-        return _offset(0, place(self._options.open(), self._options.start), None)
+        """The offset at which a new query starts."""
+        return _offset(0, parse_cut(self._options.open(), self._options.start), None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """As many events a batch as the options say."""
+        """The limit of events per batch, from the option ``max_events``."""
         most = self._options.max_events
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What comes from now on is left for the next run."""
+        """Fix the end of the stream; later events are read by the next run."""
         stream = self._options.open()
         self._marks.refresh(stream)
         self._frozen = Extent.of(stream)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Where the next batch ends; ``start`` itself if nothing has happened."""
+        """The offset at which the next batch ends; ``start`` if there is no event and no new watermark."""
         extent = self._frozen
         if extent is None:
-            # marks first: their segments are then among those that are read after them
+            # marks first, so that the segments read afterwards include those of the marks
             stream = self._options.open()
             self._marks.refresh(stream)
             extent = Extent.of(stream)
         begin = _cut(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = advanced(extent.epochs, begin, extent.lengths, most)
+        end = advance_cut(extent.epochs, begin, extent.lengths, most)
         before = start.get("watermark")
         passed = self._marks.watermark(extent, end)
         watermark = before if passed is None or (before is not None and passed < before) else passed
@@ -111,26 +111,26 @@ class StreamSource(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(start["batch"] + 1, end, watermark) if has_news else start
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One for each segment that has events in the batch."""
+        """One partition for each segment with events in the batch."""
         extent = Extent.of(self._options.open())
-        header = Header(end["batch"], end.get("watermark")) if self._options.headers else None
+        header = BatchHeader(end["batch"], end.get("watermark")) if self._options.headers else None
         return [] if start == end else _partitions(extent, _cut(start), _cut(end), header)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a partition."""
+        """Read the events of a partition."""
         return read_partition(self._options, self._schema, partition)
 
 
-class Marks:
-    """The marks of a stream, read once each; those that were passed are forgotten."""
+class MarkCache:
+    """The marks of a stream, each read once; marks older than the newest passed one are dropped."""
 
     def __init__(self) -> None:
         self._known: dict[int, Mark] = {}
         self._seen = 0
 
     def refresh(self, stream: Stream) -> None:
-        """Reads the marks that are new."""
-        found = stream.store.read(partial(notes.marks, stream=stream.id, after=self._seen))
+        """Read the new marks."""
+        found = stream.store.read(partial(notes.read_marks, stream=stream.id, after=self._seen))
         self._known |= found
         self._seen = max(found, default=self._seen)
 
@@ -152,15 +152,15 @@ class Marks:
 
 
 def read_partition(
-    options: Options, schema: StructType, partition: InputPartition
+    options: FormatOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition, read from the stream's files.
+    """Read the rows of a partition from the stream's data files.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.streams.log.catalog import Streams
     >>> from slackwater.streams.spark.stream_columns import spark_schema
     >>> with TemporaryDirectory() as folder:
-    ...     options = Options(f"sqlite:///{folder}/store.db", "shop/bids")
+    ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
     ...     with Streams.open(options.store) as streams:
     ...         schema = spark_schema(streams.create("shop/bids").columns, headers=False)
     ...     list(read_partition(options, schema, SpanPartition(Span(0, 0, 0), None, False)))
@@ -169,7 +169,7 @@ def read_partition(
     assert isinstance(partition, SpanPartition)  # noqa: S101 - Spark gives back what it was given
     target = arrow_schema(schema)
     if partition.header is not None and partition.is_first:
-        yield header_alone(target, partition.header)
+        yield header_row(target, partition.header)
     if partition.span is not None:
         span = partition.span
         found = read_events(options.open(), span.segment, span.start, span.end)
@@ -177,16 +177,16 @@ def read_partition(
 
 
 def _partitions(
-    extent: Extent, start: Position, end: Position, header: Header | None
+    extent: Extent, start: Position, end: Position, header: BatchHeader | None
 ) -> list[InputPartition]:
-    spans: list[Span | None] = list(between(extent.epochs, start, end, extent.lengths))
+    spans: list[Span | None] = list(spans_between(extent.epochs, start, end, extent.lengths))
     if not spans and header is not None:
         spans = [None]
     return [SpanPartition(span, header, is_first=number == 0) for number, span in enumerate(spans)]
 
 
 def _offset(batch: int, cut: Position, watermark: int | None) -> Offset:
-    # always in this order: Spark compares offsets as text
+    # the order of the keys matters: Spark compares offsets as text
     offset: Offset = {"batch": batch, "cut": {str(identity): end for identity, end in cut.items()}}
     return offset if watermark is None else {**offset, "watermark": watermark}
 

@@ -1,1 +1,1 @@
-"""Event time of a stream: notes of writers, marks and time windows of readers."""
+"""Event time of a stream: times that writers note, marks, and time windows of readers."""

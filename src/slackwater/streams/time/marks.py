@@ -1,48 +1,24 @@
-"""From the times that writers note to watermarks: the rules alone, without a store.
+"""Marks: the rules that turn noted times into watermarks, without a store.
 
-A note is judged against the writer's last one (N1, N2, N4). A cycle is judged from everything a
-stream has on record (M1–M4, M7), and says what to write; the store writes it, if nothing that the
-decision rests on has changed meanwhile (M5, N6).
+A noted time is validated against the writer's last one (N1, N2). A cycle decides from all records of a stream
+what to write (M1–M4, M7). The store writes it, unless a record that the decision depends on has changed
+since (M5, N6).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from slackwater.errors import InvalidArgument
-from slackwater.streams.log.cuts import stream_cut
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Epochs
-from slackwater.time import SECOND, check_int64
-
-
-@dataclass(frozen=True, slots=True)
-class MarkSettings:
-    """How often a controller looks at a stream, and how long it waits for a writer that is behind.
-
-    >>> MarkSettings().period == 10 * SECOND, MarkSettings().timeout == 60 * SECOND
-    (True, True)
-    """
-
-    period: int = 10 * SECOND
-    timeout: int = 60 * SECOND
-
-    def __post_init__(self) -> None:
-        for name in ("period", "timeout"):
-            if check_int64(getattr(self, name), name) <= 0:
-                fix = "give a duration above zero"
-                raise InvalidArgument(name, getattr(self, name), "must be greater than zero", fix=fix)
-
-
-_WRITER_ID: Final = re.compile(r"[A-Za-z0-9.-]{1,250}")
+from slackwater.streams.segments.cuts import stream_cut
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.segments.positions import Position
+from slackwater.streams.settings import MarkSettings
 
 
 class NoteResult(StrEnum):
-    """What became of a note; anything but ``ok`` stored nothing."""
+    """Result of noting a time; with any value but ``ok`` nothing was stored (N2)."""
 
     OK = "ok"
     INVALID_TIME = "invalid_time"
@@ -51,7 +27,7 @@ class NoteResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriterMark:
-    """What is on record about one writer: the last time it noted, and where it was then.
+    """The stored record of one writer: the last time that it noted, and its position then.
 
     >>> WriterMark("w", 10, Position.of({0: 5})).closed
     False
@@ -62,13 +38,13 @@ class WriterMark:
     position: Position
     closed: bool = False
     behind_since: int | None = None
-    """When a cycle first found it behind the watermark, if it has been so ever since."""
+    """When a cycle first found it behind the watermark; None if it is not behind."""
     version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A watermark: at ``cut``, every writer had noted ``lower`` or more, and none more than ``upper``.
+    """A watermark: at ``cut``, every writer had noted ``lower`` or later, and none a time after ``upper``.
 
     >>> Mark(10, 12, Position.of({0: 5})).lower
     10
@@ -80,10 +56,10 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
-    """What a cycle decided. ``behind`` and ``caught_up`` set and clear `WriterMark.behind_since`.
+class CycleDecision:
+    """What a cycle writes. ``behind`` and ``caught_up`` set and clear `WriterMark.behind_since`.
 
-    >>> Cycle().mark is None
+    >>> CycleDecision().mark is None
     True
     """
 
@@ -92,31 +68,18 @@ class Cycle:
     behind: tuple[WriterMark, ...] = ()
     caught_up: tuple[WriterMark, ...] = ()
     waited_for: tuple[WriterMark, ...] = ()
-    """Who holds the watermark back; empty if nobody does."""
+    """Writers that hold the watermark back."""
 
 
-def check_writer_id(writer: object, kind: str = "writer") -> str:
-    """The id of a writer, or of something else that is named like one, if it can be one (N4).
+def validate_note(last: WriterMark | None, time: int, position: Position) -> NoteResult:
+    """Decide whether a noted time may replace the writer's last one (N2).
 
-    >>> check_writer_id("host-7.eu")
-    'host-7.eu'
-    >>> check_writer_id("host 7")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: writer = 'host 7': is no writer id; use 1–250 letters, digits, '.', '-'
-    """
-    if not isinstance(writer, str) or not _WRITER_ID.fullmatch(writer):
-        fix = "use 1–250 letters, digits, '.', '-'"
-        raise InvalidArgument(kind, writer, f"is no {kind} id", fix=fix)
-    return writer
-
-
-def judge_note(last: WriterMark | None, time: int, position: Position) -> NoteResult:
-    """Whether a note may replace the writer's last one (N2). Equal is accepted; time is checked first.
+    Equal values are accepted; time is checked first.
 
     >>> last = WriterMark("w", 10, Position.of({0: 5}))
-    >>> judge_note(last, 10, Position.of({0: 5})), judge_note(last, 9, Position.of({0: 4}))
+    >>> validate_note(last, 10, Position.of({0: 5})), validate_note(last, 9, Position.of({0: 4}))
     (<NoteResult.OK: 'ok'>, <NoteResult.INVALID_TIME: 'invalid_time'>)
-    >>> judge_note(last, 11, Position.of({0: 4}))
+    >>> validate_note(last, 11, Position.of({0: 4}))
     <NoteResult.INVALID_POSITION: 'invalid_position'>
     """
     if last is None:
@@ -128,7 +91,7 @@ def judge_note(last: WriterMark | None, time: int, position: Position) -> NoteRe
     return NoteResult.OK
 
 
-def judge_cycle(
+def decide_cycle(
     writers: Iterable[WriterMark],
     newest: Mark | None,
     epochs: Epochs,
@@ -136,23 +99,27 @@ def judge_cycle(
     now: int,
     first_noted: int | None,
     settings: MarkSettings,
-) -> Cycle:
-    """What one cycle of the controller does for a stream (M1–M4, M7).
+) -> CycleDecision:
+    """Decide what one cycle of the controller writes for a stream (M1–M4, M7).
 
-    ``first_noted`` is when the stream's first mark was accepted, None if there was none.
+    Args:
+        writers: Records of all writers of the stream.
+        newest: The newest mark, or None.
+        epochs: The segments of the stream.
+        now: Time of the cycle.
+        first_noted: When the stream's first noted time was accepted, or None.
+        settings: Period and timeout of the stream.
 
-    >>> from slackwater.streams.log.segments import KEY_SPACE, Segment
-    >>> epochs = Epochs([[Segment(0, 0, 0, KEY_SPACE)]])
+    >>> from slackwater.streams.segments.epochs import KEY_SPACE, Segment
+    >>> epochs, settings = Epochs([[Segment(0, 0, 0, KEY_SPACE)]]), MarkSettings(period=10)
     >>> writers = [WriterMark("a", 7, Position.of({0: 5})), WriterMark("b", 9, Position.of({0: 3}))]
-    >>> judge_cycle(writers, None, epochs, now=10 * SECOND, first_noted=0, settings=MarkSettings()).mark
+    >>> decide_cycle(writers, None, epochs, now=10, first_noted=0, settings=settings).mark
     Mark(lower=7, upper=9, cut=Position({0: 5}))
-    >>> judge_cycle(
-    ...     writers, None, epochs, now=9 * SECOND, first_noted=0, settings=MarkSettings()
-    ... ).mark is None
+    >>> decide_cycle(writers, None, epochs, now=9, first_noted=0, settings=settings).mark is None
     True
     """
     if first_noted is None or now < first_noted + settings.period:
-        return Cycle()
+        return CycleDecision()
     participating: list[WriterMark] = []
     waited_for: list[WriterMark] = []
     gone: list[WriterMark] = []
@@ -169,7 +136,7 @@ def judge_cycle(
         previous = None if newest is None else newest.cut
         cut = stream_cut(epochs, (writer.position for writer in participating), previous)
         mark = Mark(min(times), max(times), cut)
-    return Cycle(
+    return CycleDecision(
         mark=mark,
         delete=tuple(gone),
         behind=tuple(writer for writer in waited_for if writer.behind_since is None),

@@ -1,9 +1,9 @@
-"""What writers noted and what controllers made of it, in the metadata store.
+"""Noted times and marks in the metadata store.
 
-Functions of a connection, so that a note can be a part of a larger transaction (a commit with a time).
-The rules are in `marks`; here is only what keeps two processes from undoing each other: a writer's record
-is read under its lock and has a version (N6), and a mark is appended under the number after the one it
-was computed from, which only one controller can take (M5).
+All functions take a connection, so that noting a time can be part of a larger transaction (a commit with a
+time). The rules are in `marks`; this module keeps concurrent processes from overwriting each other. A
+writer's record is read under its lock and has a version (N6). A mark is inserted with the number after the
+mark that it was computed from, which only one controller can insert (M5).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import unknown_segment
+from slackwater.streams.arguments import check_id
+from slackwater.streams.segments.epochs import unknown_segment
+from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time.marks import Cycle, Mark, NoteResult, WriterMark, check_writer_id, judge_note
+from slackwater.streams.time.marks import CycleDecision, Mark, NoteResult, WriterMark, validate_note
 from slackwater.time import check_int64
 
 _notes = schema.writer_marks
@@ -30,7 +31,15 @@ _marks = schema.marks
 def note(
     connection: Connection, stream: int, writer: str, time: int, position: Position, at: int
 ) -> NoteResult:
-    """Records that ``writer`` has noted ``time`` at ``position``, unless the rules refuse it (N1, N2, N4).
+    """Record that ``writer`` noted ``time`` at ``position``, unless it is invalid (N1, N2, N4).
+
+    Args:
+        connection: Connection with an open transaction.
+        stream: Id of the stream.
+        writer: Id of the writer.
+        time: The noted event time.
+        position: Position of the writer's acknowledged events.
+        at: Time of the clock.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -41,11 +50,11 @@ def note(
     ok
     invalid_time
     """
-    check_writer_id(writer)
+    check_id(writer)
     check_int64(time, "time")
     while True:
         last = _record(connection, stream, writer)
-        result = judge_note(last, time, position)
+        result = validate_note(last, time, position)
         if result is not NoteResult.OK:
             return result
         _check_segments(connection, stream, position, last)
@@ -55,7 +64,7 @@ def note(
             connection.execute(change.values(**values, version=last.version + 1))
             return result
         if _inserted(connection, _notes, {"stream": stream, "writer": writer, "version": 1, **values}):
-            # only a first record can be the first of the stream
+            # only a writer's first noted time can be the first of the stream
             streams = schema.streams
             unset = streams.update().where(streams.c.id == stream, streams.c.first_noted_at.is_(None))
             connection.execute(unset.values(first_noted_at=at))
@@ -63,7 +72,7 @@ def note(
 
 
 def close_writer(connection: Connection, stream: int, writer: str) -> bool:
-    """Takes a writer out of the aggregation once its last mark was used (N5); False if it is not known.
+    """Mark a writer as closed, so that later marks do not wait for it (N5); False if it has no record.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -77,7 +86,7 @@ def close_writer(connection: Connection, stream: int, writer: str) -> bool:
 
 
 def writer_marks(connection: Connection, stream: int) -> list[WriterMark]:
-    """What is on record about the writers of a stream, by id.
+    """The records of a stream's writers, by id.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -90,7 +99,7 @@ def writer_marks(connection: Connection, stream: int) -> list[WriterMark]:
 
 
 def noted_streams(connection: Connection, buckets: Iterable[int]) -> dict[int, StreamSettings]:
-    """The streams of these buckets of which some writer is on record; the others need no cycle (M2).
+    """Settings of the streams in these buckets that have a writer record; the others need no cycle (M2).
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -105,13 +114,13 @@ def noted_streams(connection: Connection, buckets: Iterable[int]) -> dict[int, S
     return {row.id: StreamSettings.load(msgspec.json.decode(row.settings)) for row in rows}
 
 
-def marks(connection: Connection, stream: int, *, after: int = 0, first: int = 1) -> dict[int, Mark]:
+def read_marks(connection: Connection, stream: int, *, after: int = 0, first: int = 1) -> dict[int, Mark]:
     """The marks of a stream by number, ascending: those above ``after``, from number ``first`` on.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     store, stream = streams.store, streams.create("shop/bids").id
-    ...     print(store.read(lambda connection: marks(connection, stream)))
+    ...     print(store.read(lambda connection: read_marks(connection, stream)))
     {}
     """
     wanted = [_marks.c.stream == stream, _marks.c.number > after, _marks.c.number >= first]
@@ -120,7 +129,7 @@ def marks(connection: Connection, stream: int, *, after: int = 0, first: int = 1
 
 
 def newest_mark(connection: Connection, stream: int) -> tuple[int, Mark] | None:
-    """The number of the newest mark, and the mark; None if there is none yet.
+    """The newest mark with its number; None if there is no mark yet.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -134,16 +143,16 @@ def newest_mark(connection: Connection, stream: int) -> tuple[int, Mark] | None:
 
 
 def apply_cycle(
-    connection: Connection, stream: int, newest: tuple[int, Mark] | None, cycle: Cycle, at: int
+    connection: Connection, stream: int, newest: tuple[int, Mark] | None, cycle: CycleDecision, at: int
 ) -> bool:
-    """Writes what a cycle decided, if ``newest`` is still the newest mark (M5); else False, and nothing.
+    """Write what a cycle decided, if ``newest`` is still the newest mark (M5); otherwise return False.
 
-    A record that was changed since the cycle read it is not deleted (M1).
+    A record that changed since the cycle read it is not deleted (M1).
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     store, stream = streams.store, streams.create("shop/bids").id
-    ...     cycle = Cycle(mark=Mark(5, 9, Position.of({0: 3})))
+    ...     cycle = CycleDecision(mark=Mark(5, 9, Position.of({0: 3})))
     ...     for _ in range(2):
     ...         print(store.write(lambda connection: apply_cycle(connection, stream, None, cycle, at=0)))
     True
@@ -160,7 +169,7 @@ def apply_cycle(
         gone = _notes.delete().where(*_is(stream, record), _notes.c.version == record.version)
         connection.execute(gone)
     if newest is not None:
-        # judged again in the database, because a note may have come between
+        # checked again in the database, because the writer may have noted a time since
         is_behind = _notes.c.time <= newest[1].lower
         for record in cycle.behind:
             first = _notes.update().where(*_is(stream, record), is_behind, _notes.c.behind_since.is_(None))
@@ -191,17 +200,17 @@ def _is(stream: int, record: WriterMark) -> Sequence[sql.ColumnElement[bool]]:
 
 
 def _inserted(connection: Connection, table: sql.Table, values: dict[str, Any]) -> bool:
-    """Whether the row was not there yet, and now is."""
+    """Insert a row unless its key exists; return whether it was inserted."""
     insert = insert_of(connection)
     added = insert(table).values(**values).on_conflict_do_nothing().returning(table.c.stream)
     return connection.execute(added).one_or_none() is not None
 
 
 def _check_segments(connection: Connection, stream: int, position: Position, last: WriterMark | None) -> None:
-    """A segment that the last position had was checked then."""
+    """Raise if the position has an unknown segment; those of the last position were checked before."""
     known = set() if last is None else set(last.position.ids.tolist())
-    asked = [identity for identity in position.ids.tolist() if identity not in known]
+    new = [identity for identity in position.ids.tolist() if identity not in known]
     segments = schema.segments
-    query = sql.select(segments.c.id).where(segments.c.stream == stream, segments.c.id.in_(asked))
-    if asked and (missing := set(asked) - set(connection.execute(query).scalars())):
+    query = sql.select(segments.c.id).where(segments.c.stream == stream, segments.c.id.in_(new))
+    if new and (missing := set(new) - set(connection.execute(query).scalars())):
         raise unknown_segment(min(missing))

@@ -1,4 +1,4 @@
-"""Where in time a reader stands: between the newest mark it has passed and the first it has not reached."""
+"""Time windows of readers: between the newest mark that was passed and the first that was not reached."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slackwater.streams.log.cuts import Standing, compare
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Segment
+from slackwater.streams.segments.cuts import Standing, compare
+from slackwater.streams.segments.epochs import Segment
+from slackwater.streams.segments.positions import Position
 from slackwater.streams.time.marks import Mark
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Where in time a reader stands: everything before ``lower`` was read, nothing after ``upper``.
+    """Bounds on the event time that a reader group has reached; None where a bound is not known yet.
 
-    None where nothing is known yet. Every event written before its writer noted a time at or below
-    ``lower`` has been read.
+    Every event that was written before its writer noted a time at or below ``lower`` has been read. No writer
+    had noted a time after ``upper`` at the first mark that the group has not reached.
 
     >>> TimeWindow(None, 9)
     TimeWindow(lower=None, upper=9)
@@ -29,9 +29,14 @@ class TimeWindow:
     def advance(
         self, position: Position, marks: Sequence[Mark], segments: Mapping[int, Segment]
     ) -> TimeWindow:
-        """The window at a new position of the group; ``marks`` ascend. An empty position changes nothing.
+        """The window at a new position of the group; an empty position changes nothing.
 
-        The lower bound never goes back, also where the position does; the upper one follows it.
+        The lower bound never goes back, even if the position does. The upper bound is never below it.
+
+        Args:
+            position: Position of the group.
+            marks: Marks of the stream, ascending.
+            segments: Segments of the stream by id.
 
         >>> segments = {0: Segment(0, 0, 0, 9)}
         >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
@@ -70,7 +75,7 @@ def newest_passed(position: Position, marks: Sequence[Mark], segments: Mapping[i
     def is_ahead(mark: Mark) -> bool:
         return compare(position, mark.cut, segments) is not Standing.PASSED
 
-    # cuts ascend, so whoever has passed one has passed all before it
+    # cuts ascend, so a position that has passed one has passed all before it
     count = bisect_left(marks, 1, key=is_ahead)
     return marks[count - 1] if count else None
 
@@ -78,8 +83,8 @@ def newest_passed(position: Position, marks: Sequence[Mark], segments: Mapping[i
 def mark_at(marks: Iterable[Mark], time: int) -> Mark | None:
     """The newest of the ascending marks whose upper bound is at or below ``time``.
 
-    Whoever starts reading at its cut misses nothing that was noted at or after that time; with None,
-    start at the head.
+    A reader that starts at its cut misses no event noted at or after ``time``. If the result is None, start
+    at the head.
 
     >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
     >>> [None if (mark := mark_at(marks, time)) is None else mark.lower for time in (18, 19, 28, 29)]

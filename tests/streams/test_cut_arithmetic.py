@@ -7,12 +7,15 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.streams.log.cuts import Standing, check_cut, compare, stream_cut
-from slackwater.streams.log.group_segments import Entry, position_of
-from slackwater.streams.log.group_segments import advanced as joined
-from slackwater.streams.log.group_segments import readable as may_be_read
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.walking import advanced, between, readable
+from slackwater.streams.log.group_segments import (
+    GroupSegment,
+    finish_segments,
+    group_position,
+    unblocked_segments,
+)
+from slackwater.streams.segments.cut_arithmetic import advance_cut, readable_cut, spans_between
+from slackwater.streams.segments.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.segments.positions import Position
 from tests.strategies.streams import histories, positions
 
 
@@ -25,14 +28,14 @@ def test_any_steps_read_every_event_once_and_end_at_the_tail(data: st.DataObject
     limit = data.draw(st.integers(1, 7))
     read: Counter[tuple[int, int]] = Counter()
     cut = head
-    while (end := advanced(epochs, cut, lengths, limit)) != cut:
+    while (end := advance_cut(epochs, cut, lengths, limit)) != cut:
         check_cut(epochs, end)
         assert compare(end, cut, epochs.segments) is Standing.PASSED
-        spans = between(epochs, cut, end, lengths)
+        spans = spans_between(epochs, cut, end, lengths)
         assert sum(span.events for span in spans) <= limit
         read.update((span.segment, offset) for span in spans for offset in range(span.start, span.end))
         cut = end
-    assert cut == tail == advanced(epochs, head, lengths)
+    assert cut == tail == advance_cut(epochs, head, lengths)
     assert read == Counter((i, offset) for i, length in lengths.items() for offset in range(length))
 
 
@@ -43,11 +46,11 @@ def test_from_any_cut_the_tail_is_reached_and_nothing_after_the_cut_is_missed(da
     given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
     cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
     tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
-    start = readable(epochs, cut, lengths)
+    start = readable_cut(epochs, cut, lengths)
     check_cut(epochs, start)
-    assert advanced(epochs, start, lengths) == tail
-    asked = between(epochs, cut, tail, lengths)
-    got = {span.segment: span for span in between(epochs, start, tail, lengths)}
+    assert advance_cut(epochs, start, lengths) == tail
+    asked = spans_between(epochs, cut, tail, lengths)
+    got = {span.segment: span for span in spans_between(epochs, start, tail, lengths)}
     for span in asked:
         assert got[span.segment].start <= span.start
         assert got[span.segment].end == span.end
@@ -60,16 +63,18 @@ def test_a_group_that_starts_at_any_cut_reads_all_after_it_in_order(data: st.Dat
     given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
     cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
     tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
-    entries = joined({identity: Entry(offset) for identity, offset in cut.items()}, lengths, epochs)
+    entries = finish_segments(
+        {identity: GroupSegment(offset) for identity, offset in cut.items()}, lengths, epochs
+    )
     read: list[tuple[int, int]] = []
-    while position_of(entries, epochs) != tail:
-        waiting = [i for i in may_be_read(entries, epochs) if entries[i].offset < lengths[i]]
+    while group_position(entries, epochs) != tail:
+        waiting = [i for i in unblocked_segments(entries, epochs) if entries[i].offset < lengths[i]]
         segment = data.draw(st.sampled_from(waiting))  # none: the group would wait for ever
         read.append((segment, entries[segment].offset))
-        moved = {**entries, segment: Entry(entries[segment].offset + 1)}
-        entries = joined(moved, lengths, epochs)
+        moved = {**entries, segment: GroupSegment(entries[segment].offset + 1)}
+        entries = finish_segments(moved, lengths, epochs)
     assert len(set(read)) == len(read)
-    spans = between(epochs, cut, tail, lengths)
+    spans = spans_between(epochs, cut, tail, lengths)
     assert {(s.segment, offset) for s in spans for offset in range(s.start, s.end)} <= set(read)
     for number, (later, _) in enumerate(read):
         before = [epochs.segment(earlier) for earlier, _ in read[:number]]

@@ -1,12 +1,12 @@
-"""How a cut moves along a stream: on to successors, by so many events, and what lies between two cuts."""
+"""Arithmetic on stream cuts: advance a cut by a number of events, and list the events between two cuts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from slackwater.streams.log.positions import Position
-from slackwater.streams.log.segments import Epochs, Segment, overlapping
+from slackwater.streams.segments.epochs import Epochs, Segment, overlapping
+from slackwater.streams.segments.positions import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +23,24 @@ class Span:
 
     @property
     def events(self) -> int:
-        """How many they are."""
+        """Number of events."""
         return self.end - self.start
 
 
-def settled(
+def enter_successors(
     epochs: Epochs, cut: Position, lengths: Mapping[int, int], entered: Mapping[int, int] | None = None
 ) -> Position:
-    """The cut with the successors of segments that are sealed and at their end in it.
+    """Replace the segments that are sealed and at their end in the cut by their successors.
 
-    Segments that were replaced together give way together. A successor comes in at its offset in
-    ``entered``, or at 0.
+    Segments that were sealed together are replaced together. A successor enters at its offset in ``entered``,
+    or at 0.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**62)]]).scale([0], [(0, 2**61), (2**61, 2**62)])
     >>> left, right = (segment.id for segment in epochs.active)
-    >>> settled(epochs, Position.of({0: 9}), {0: 10, left: 0, right: 0})
+    >>> enter_successors(epochs, Position.of({0: 9}), {0: 10, left: 0, right: 0})
     Position({0: 9})
-    >>> settled(epochs, Position.of({0: 10}), {0: 10, left: 0, right: 0}) == Position.of({left: 0, right: 0})
+    >>> after = enter_successors(epochs, Position.of({0: 10}), {0: 10, left: 0, right: 0})
+    >>> after == Position.of({left: 0, right: 0})
     True
     """
     offsets = dict(cut.items())
@@ -56,17 +57,18 @@ def settled(
     return Position.of(offsets)
 
 
-def readable(epochs: Epochs, cut: Position, lengths: Mapping[int, int]) -> Position:
-    """A cut at which reading can start and that misses nothing after ``cut``: mostly ``cut`` itself.
+def readable_cut(epochs: Epochs, cut: Position, lengths: Mapping[int, int]) -> Position:
+    """The latest cut at which reading can start without missing an event after ``cut``.
 
-    Where writers were several epochs apart, the cut of a mark can stand on both sides of a segment that
-    came between. There it is taken back to an epoch that it has reached everywhere.
+    Usually this is ``cut`` itself. Where writers were several epochs apart, the cut of a mark can be on both
+    sides of a segment in between: past some of its successors, but not past all of its predecessors. Then the
+    result goes back to the last epoch that the cut has reached in every key range.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**61), Segment(1, 0, 2**61, 2**62)]])
     >>> epochs = epochs.scale([0, 1], [(0, 2**62)])
     >>> epochs = epochs.scale([epochs.active[0].id], [(0, 2**61), (2**61, 2**62)])
     >>> newest = epochs.active[0].id
-    >>> readable(epochs, Position.of({newest: 3, 1: 9}), {identity: 10 for identity in epochs.segments})
+    >>> readable_cut(epochs, Position.of({newest: 3, 1: 9}), {identity: 10 for identity in epochs.segments})
     Position({0: 10, 1: 9})
     """
     offsets = dict(cut.items())
@@ -87,54 +89,55 @@ def readable(epochs: Epochs, cut: Position, lengths: Mapping[int, int]) -> Posit
     return Position.of({s.id: offsets.get(s.id, lengths[s.id]) for s in reached})
 
 
-def advanced(
+def advance_cut(
     epochs: Epochs, cut: Position, lengths: Mapping[int, int], events: int | None = None
 ) -> Position:
-    """The cut after at most so many further events, or after all that there are.
+    """Advance a cut by at most ``events`` events, or to the end of the stream.
 
-    What is left is divided evenly among the segments, so that none runs far ahead of the others.
+    The events are divided evenly among the segments, so that no segment runs far ahead of the others.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**61), Segment(1, 0, 2**61, 2**62)]])
-    >>> advanced(epochs, Position.of({0: 0, 1: 0}), {0: 100, 1: 3}, events=10)
+    >>> advance_cut(epochs, Position.of({0: 0, 1: 0}), {0: 100, 1: 3}, events=10)
     Position({0: 7, 1: 3})
-    >>> advanced(epochs, Position.of({0: 0, 1: 0}), {0: 100, 1: 3})
+    >>> advance_cut(epochs, Position.of({0: 0, 1: 0}), {0: 100, 1: 3})
     Position({0: 100, 1: 3})
     """
-    reached = settled(epochs, cut, lengths)
+    reached = enter_successors(epochs, cut, lengths)
     left = sum(lengths.values()) if events is None else events
     while True:
         offsets = dict(reached.items())
+        # segments with the fewest events left come first; what they leave over goes to the others
         waiting = sorted(offsets, key=lambda identity: lengths[identity] - offsets[identity])
-        for place, identity in enumerate(waiting):
-            taken = min(lengths[identity] - offsets[identity], left // (len(waiting) - place))
+        for index, identity in enumerate(waiting):
+            taken = min(lengths[identity] - offsets[identity], left // (len(waiting) - index))
             offsets[identity] += taken
             left -= taken
-        moved = settled(epochs, Position.of(offsets), lengths)
+        moved = enter_successors(epochs, Position.of(offsets), lengths)
         if moved == reached or left == 0:
             return moved
         reached = moved
 
 
-def between(epochs: Epochs, start: Position, end: Position, lengths: Mapping[int, int]) -> list[Span]:
-    """What lies between two cuts, by segment.
+def spans_between(epochs: Epochs, start: Position, end: Position, lengths: Mapping[int, int]) -> list[Span]:
+    """The events between two cuts, by segment.
 
-    A segment that one cut has left behind in a part of its keys only lies after that cut as a whole, so
-    consecutive pairs of cuts neither miss nor repeat an event.
+    A segment that a cut has passed in only some of its keys counts as entirely after that cut. Consecutive
+    pairs of cuts therefore neither miss nor repeat an event.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, 2**62)]]).scale([0], [(0, 2**61), (2**61, 2**62)])
     >>> left, right = (segment.id for segment in epochs.active)
     >>> lengths = {0: 10, left: 5, right: 5}
-    >>> spans = between(epochs, Position.of({0: 8}), Position.of({left: 1, right: 0}), lengths)
+    >>> spans = spans_between(epochs, Position.of({0: 8}), Position.of({left: 1, right: 0}), lengths)
     >>> [(span.segment == 0, span.start, span.end) for span in spans]
     [(True, 8, 10), (False, 0, 1)]
     """
-    first, last = _Reached(epochs, start, lengths), _Reached(epochs, end, lengths)
+    first, last = _CutOffsets(epochs, start, lengths), _CutOffsets(epochs, end, lengths)
     spans = [Span(identity, first.offset(identity), last.offset(identity)) for identity in sorted(lengths)]
     return [span for span in spans if span.events > 0]
 
 
-class _Reached:
-    """How far a cut has come in every segment."""
+class _CutOffsets:
+    """The offset that a cut has reached in every segment, also in those that it does not contain."""
 
     def __init__(self, epochs: Epochs, cut: Position, lengths: Mapping[int, int]) -> None:
         self._epochs = epochs
@@ -152,7 +155,7 @@ class _Reached:
 def _replaced(
     epochs: Epochs, identity: int, is_finished: Callable[[int], bool]
 ) -> tuple[set[Segment], set[Segment]] | None:
-    """The segments that were replaced together with this one, and by which; None if not all are finished."""
+    """The segments sealed together with this one, and their successors; None if not all are finished."""
     old, new = {epochs.segment(identity)}, set[Segment]()
     while all(is_finished(segment.id) for segment in old):
         followers = {follower for segment in old for follower in epochs.successors(segment.id)}

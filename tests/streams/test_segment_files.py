@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from slackwater.streams.log.catalog import Streams
-from slackwater.streams.log.segment_files import Damaged, DataFolder, open_folder
+from slackwater.streams.log.segment_files import DamagedFile, DataFolder, open_folder
 from slackwater.streams.log.writer import Writer
 from slackwater.time import HOUR
 from tests.streams.logs import values
@@ -46,12 +46,12 @@ def test_a_part_that_is_not_as_it_was_written_is_not_read(folder: DataFolder, da
     path = f"{folder._path}/{part.file}"
     content = bytearray(folder._filesystem.open_input_file(path).read())
     if damage == "changed":
-        content[part.place + part.size // 2] ^= 1
+        content[part.byte_offset + part.size // 2] ^= 1
     else:
-        content = content[: part.place + part.size - 1 if damage == "cut off" else 0]
+        content = content[: part.byte_offset + part.size - 1 if damage == "cut off" else 0]
     with folder._filesystem.open_output_stream(path) as output:
         output.write(bytes(content))
-    with pytest.raises(Damaged, match=r"has changed since it was written|cannot be read"):
+    with pytest.raises(DamagedFile, match=r"has changed since it was written|cannot be read"):
         folder.read(part, BATCHES[0].schema)
 
 
@@ -63,7 +63,7 @@ def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder)
     assert folder.files(before=HOUR + 1) == names[:3]
     folder.remove_files(names[:1])
     assert folder.files(before=9 * HOUR) == names[1:]
-    with pytest.raises(Damaged, match="is missing"):
+    with pytest.raises(DamagedFile, match="is missing"):
         folder.read(made[0], BATCHES[0].schema)
     folder.remove_files(names[:1])  # as when another controller was faster
     folder.remove()

@@ -8,12 +8,12 @@ import pytest
 
 from slackwater.errors import CorruptSegment, EventsGone, InvalidArgument, ReaderReplaced
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.positions import Position
 from slackwater.streams.log.reader_group import Reader, ReaderGroup
 from slackwater.streams.log.segment_reader import read_events
-from slackwater.streams.log.segments import even_ranges
 from slackwater.streams.log.writer import Writer
-from slackwater.streams.time.mark_cycle import CycleRunner
+from slackwater.streams.maintenance.mark_cycle import CycleRunner
+from slackwater.streams.segments.epochs import even_ranges
+from slackwater.streams.segments.positions import Position
 from slackwater.streams.time.time_windows import TimeWindow
 from slackwater.time import SECOND
 from tests.streams.conftest import Clock

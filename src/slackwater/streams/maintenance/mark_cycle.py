@@ -1,4 +1,4 @@
-"""One cycle of a controller for one stream: read, judge, write if nothing came between."""
+"""Mark cycles: read the records of a stream, decide, and write unless the records have changed since."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import MetadataStore
-from slackwater.streams.log.catalog import epochs_of, segment_states
-from slackwater.streams.log.segments import Epochs
-from slackwater.streams.settings import StreamSettings
+from slackwater.streams.log.stream_records import epochs_of, segment_states
+from slackwater.streams.segments.epochs import Epochs
+from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time import notes
-from slackwater.streams.time.marks import Cycle, Mark, MarkSettings, WriterMark, judge_cycle
+from slackwater.streams.time.marks import CycleDecision, Mark, WriterMark, decide_cycle
 from slackwater.time import now as wall_clock
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a cycle is judged from."""
+class _CycleInput:
+    """The records from which a cycle decides."""
 
     settings: MarkSettings
     first_noted: int | None
@@ -32,9 +32,9 @@ class _Seen:
 
 @dataclass(slots=True)
 class CycleRunner:
-    """Runs cycles; remembers the segments of each stream until it is scaled.
+    """Runs cycles; caches the segments of each stream until it is scaled.
 
-    >>> from slackwater.streams.log.positions import Position
+    >>> from slackwater.streams.segments.positions import Position
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
@@ -48,32 +48,37 @@ class CycleRunner:
     clock: Callable[[], int] = wall_clock
     _epochs: dict[int, tuple[int, Epochs]] = field(default_factory=dict)
 
-    def run(self, stream: int) -> Cycle | None:
-        """What the cycle decided and wrote; None if the stream is gone, or another controller was faster."""
+    def run(self, stream: int) -> CycleDecision | None:
+        """Run one cycle.
+
+        Returns:
+            What was written; None if the stream was deleted, or another controller wrote a mark first.
+        """
         at = self.clock()
-        seen = self.store.read(lambda connection: self._look(connection, stream))
-        if seen is None:
+        found = self.store.read(lambda connection: self._read(connection, stream))
+        if found is None:
             self._epochs.pop(stream, None)
             return None
-        cycle = judge_cycle(
-            seen.writers,
-            None if seen.newest is None else seen.newest[1],
-            seen.epochs,
+        cycle = decide_cycle(
+            found.writers,
+            None if found.newest is None else found.newest[1],
+            found.epochs,
             now=at,
-            first_noted=seen.first_noted,
-            settings=seen.settings,
+            first_noted=found.first_noted,
+            settings=found.settings,
         )
         if not (cycle.mark or cycle.delete or cycle.behind or cycle.caught_up):
             return cycle
-        # After a lost connection the number is taken, also if by this very call: nothing is written twice.
+        # repeatable: if a lost connection has committed the mark, its number exists and nothing is written
+        # again
         written = self.store.write(
-            lambda connection: notes.apply_cycle(connection, stream, seen.newest, cycle, at), repeatable=True
+            lambda connection: notes.apply_cycle(connection, stream, found.newest, cycle, at), repeatable=True
         )
         return cycle if written else None
 
-    def _look(self, connection: Connection, stream: int) -> _Seen | None:
-        # In this order: a mark that is appended after the first look makes ours void, and segments that
-        # are created after the second are not in any position that was read.
+    def _read(self, connection: Connection, stream: int) -> _CycleInput | None:
+        # The order matters: a mark that is appended after the first query invalidates this cycle, and
+        # segments that are created after the second are not in any position that was read.
         newest = notes.newest_mark(connection, stream)
         writers = notes.writer_marks(connection, stream)
         streams = schema.streams.c
@@ -86,4 +91,4 @@ class CycleRunner:
             known = (row.epoch, epochs_of(segment_states(connection, stream)))
             self._epochs[stream] = known
         settings = StreamSettings.load(msgspec.json.decode(row.settings)).marks
-        return _Seen(settings, row.first_noted_at, newest, writers, known[1])
+        return _CycleInput(settings, row.first_noted_at, newest, writers, known[1])

@@ -1,4 +1,4 @@
-"""What is said of a stream in the options of ``spark.readStream.format("slackwater")`` and its kin."""
+"""Options of the data source ``slackwater``, for reads and writes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from slackwater.streams.log.catalog import Stream, Streams
 
 _READING: Final = ("from", "to", "max_events", "headers")
 _WRITING: Final = ("key", "writer")
-_PLACE: Final = ("store", "stream")
-_OF_SPARK: Final = ("checkpointlocation", "queryname")
-"""Options of a query, which Spark shows to its sink as well."""
+_LOCATION: Final = ("store", "stream")
+_SPARK_OPTIONS: Final = ("checkpointlocation", "queryname")
+"""Options of a streaming query that Spark passes to its sink as well."""
 
 _opened: Final[dict[tuple[int, str], Streams]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The options, checked. Sent to the executors, which open the store themselves.
+class FormatOptions:
+    """Validated options. They are sent to the executors, which open the store themselves.
 
-    >>> Options.of({"store": "sqlite:///s.db", "stream": "shop/bids", "max_events": "1000"}).max_events
+    >>> FormatOptions.of({"store": "sqlite:///s.db", "stream": "shop/bids", "max_events": "1000"}).max_events
     1000
-    >>> Options.of({"store": "sqlite:///s.db", "stream": "shop/bids", "maxevents": "1000"})
+    >>> FormatOptions.of({"store": "sqlite:///s.db", "stream": "shop/bids", "maxevents": "1000"})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: option = 'maxevents': is not known; use store, stream, from, to, \
+    slackwater.errors.InvalidArgument: option = 'maxevents': unknown option; use store, stream, from, to, \
 max_events, headers, key, writer
     """
 
@@ -41,12 +41,12 @@ max_events, headers, key, writer
     writer: str | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
-        """From what was given to Spark; ``store`` may come from the environment."""
-        known = (*_PLACE, *_READING, *_WRITING)
+    def of(cls, given: Mapping[str, str]) -> FormatOptions:
+        """Validate options given to Spark; ``store`` defaults to the variable SLACKWATER_STORE."""
+        known = (*_LOCATION, *_READING, *_WRITING)
         for name in given:
-            if name.lower() not in (*known, *_OF_SPARK):
-                raise InvalidArgument("option", name, "is not known", fix=f"use {', '.join(known)}")
+            if name.lower() not in (*known, *_SPARK_OPTIONS):
+                raise InvalidArgument("option", name, "unknown option", fix=f"use {', '.join(known)}")
         options = {name.lower(): value for name, value in given.items()}
         store = options.get("store") or os.environ.get("SLACKWATER_STORE")
         if store is None:
@@ -66,8 +66,8 @@ max_events, headers, key, writer
         )
 
     def open(self) -> Stream:
-        """The stream; the connection to its store stays open for the next one who asks in this process."""
-        # by process, because a connection must not be used by a fork of the process that opened it
+        """Open the stream; connections to its store are kept and reused in this process."""
+        # by process id, because a forked process must not use the connections of its parent
         here = (os.getpid(), self.store)
         if here not in _opened:
             _opened[here] = Streams.open(self.store)
@@ -75,7 +75,7 @@ max_events, headers, key, writer
 
 
 def close_stores() -> None:
-    """Closes the connections that this process keeps; they are opened again when they are needed.
+    """Close the connections that this process keeps open; they are opened again when needed.
 
     >>> close_stores()
     """
@@ -88,11 +88,11 @@ def _count(text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidArgument("max_events", text, "is not a number of events", fix="give 1 or more")
+        raise InvalidArgument("max_events", text, "is not a positive integer", fix="give 1 or more")
     return int(text)
 
 
 def _flag(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise InvalidArgument("headers", text, "is neither true nor false", fix="give one of them")
+        raise InvalidArgument("headers", text, "is not a boolean", fix="give true or false")
     return text.lower() == "true"

@@ -1,8 +1,8 @@
-"""Positions: how far somebody is in each segment.
+"""Positions: offsets by segment.
 
-A controller compares the positions of a thousand writers in a thousand segments every few seconds.
-So a position is two columns of integers that are stored as they lie in memory, and the highest of
-many positions is taken by column.
+A controller compares the positions of a thousand writers in a thousand segments every few seconds. A position
+is therefore two columns of integers, stored in their memory layout, and the maximum of many positions is
+computed column by column.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _INTEGERS: Final = np.dtype("<i8")
 _HIGHEST: Final = np.iinfo(np.int64).max
 
 END_OF_SEGMENT: Final = int(_HIGHEST)
-"""The offset of a segment that is finished: ahead of any other."""
+"""Offset of a segment that was read to its sealed end; ahead of any other offset."""
 
 
 class Position:
-    """Segment id → offset, ascending by id; a negative offset counts as 0 (N1).
+    """Offsets by segment id, ascending by id; a negative offset counts as 0 (N1).
 
     >>> position = Position.of({7: 12, 3: -1})
     >>> position
@@ -44,7 +44,7 @@ class Position:
 
     @classmethod
     def of(cls, offsets: Mapping[int, int]) -> Position:
-        """The position with these offsets."""
+        """Create a position from offsets by segment id."""
         checked = sorted(
             (check_int64(identity, "segment"), max(0, check_int64(offset, "offset")))
             for identity, offset in offsets.items()
@@ -54,17 +54,17 @@ class Position:
 
     @classmethod
     def load(cls, saved: bytes) -> Position:
-        """A position from its saved form."""
+        """Rebuild a position from its saved form."""
         if len(saved) % (2 * _INTEGERS.itemsize):
-            raise CorruptState("position", f"has {len(saved)} bytes, not 16 for each segment")
+            raise CorruptState("position", f"has {len(saved)} bytes, which is not a multiple of 16")
         columns = np.frombuffer(saved, dtype=_INTEGERS).reshape(2, -1)
         ids, offsets = columns[0], columns[1]
         if (np.diff(ids) <= 0).any() or (offsets < 0).any():
-            raise CorruptState("position", "has segments out of order, or negative offsets")
+            raise CorruptState("position", "has unsorted segment ids or negative offsets")
         return cls(ids, offsets)
 
     def save(self) -> bytes:
-        """All ids, then all offsets, little-endian 64-bit integers."""
+        """Serialize as all ids, then all offsets, each a little-endian 64-bit integer."""
         return self.ids.tobytes() + self.offsets.tobytes()
 
     def items(self) -> Iterator[tuple[int, int]]:
@@ -72,20 +72,20 @@ class Position:
         return zip(self.ids.tolist(), self.offsets.tolist(), strict=True)
 
     def as_text(self) -> str:
-        """The position as JSON, always the same for the same one."""
+        """The position as JSON; equal positions give equal text."""
         return "{" + ", ".join(f'"{identity}": {offset}' for identity, offset in self.items()) + "}"
 
     @classmethod
     def parse(cls, text: str, name: str = "cut") -> Position:
-        """The position that `as_text` wrote."""
+        """Parse the text that `as_text` wrote; ``name`` is the argument that errors name."""
         try:
             return cls.of(msgspec.json.decode(text, type=dict[int, Annotated[int, msgspec.Meta(ge=0)]]))
         except msgspec.MsgspecError as error:
-            fix = 'write it like {"0": 12, "1": 7}: segment id, offset'
-            raise InvalidArgument(name, text, f"is no cut: {error}", fix=fix) from None
+            fix = 'write segment ids and offsets, as in {"0": 12, "1": 7}'
+            raise InvalidArgument(name, text, f"is not a valid cut: {error}", fix=fix) from None
 
     def goes_back_from(self, last: Position) -> bool:
-        """Whether the offset of a segment that both have is lower here (N2)."""
+        """Whether a segment that both positions contain has a lower offset here (N2)."""
         if self.ids.size == last.ids.size and (self.ids == last.ids).all():
             return bool((self.offsets < last.offsets).any())
         _, here, there = np.intersect1d(self.ids, last.ids, assume_unique=True, return_indices=True)
@@ -112,15 +112,15 @@ def highest(positions: Iterable[Position]) -> Position:
     >>> highest([Position.of({1: 5, 2: 5}), Position.of({2: 9})])
     Position({1: 5, 2: 9})
     """
-    together: dict[bytes, list[Position]] = {}
+    same_ids: dict[bytes, list[Position]] = {}
     for position in positions:
-        together.setdefault(position.ids.tobytes(), []).append(position)
-    columns = [(group[0].ids, np.maximum.reduce([p.offsets for p in group])) for group in together.values()]
+        same_ids.setdefault(position.ids.tobytes(), []).append(position)
+    columns = [(group[0].ids, np.maximum.reduce([p.offsets for p in group])) for group in same_ids.values()]
     if not columns:
         return Position.of({})
     if len(columns) == 1:
         return Position(*columns[0])
-    ids, places = np.unique(np.concatenate([ids for ids, _ in columns]), return_inverse=True)
+    ids, indices = np.unique(np.concatenate([ids for ids, _ in columns]), return_inverse=True)
     offsets = np.zeros(ids.size, dtype=_INTEGERS)
-    np.maximum.at(offsets, places, np.concatenate([offsets for _, offsets in columns]))
+    np.maximum.at(offsets, indices, np.concatenate([offsets for _, offsets in columns]))
     return Position(ids, offsets)

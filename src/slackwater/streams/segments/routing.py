@@ -1,13 +1,13 @@
-"""From routing keys to segments, a whole column at a time.
+"""Routing of keys to segments, a whole column at a time.
 
-The point of a key must never change, or the events of one key would come out of order. So it is a hash
-written down here, and not one that some library may replace:
+The point of a key in the key space must never change, or events of one key would get out of order. The hash
+is therefore defined here and not taken from a library that may change it:
 
     h ← length · K₀
-    for each 8 bytes w (little-endian, the last ones filled up with zeros):  h ← rotate(h xor w · K₁, 29) · K₂
-    h ← finish(h), as MurmurHash3 ends;  the point is h without its two lowest bits
+    for each 8 bytes w (little-endian, the last word padded with zeros):  h ← rotate(h xor w · K₁, 29) · K₂
+    h ← finish(h), the finalizer of MurmurHash3;  the point is h without its two lowest bits
 
-Text counts as its UTF-8 bytes. Events without a key go together to a point drawn by chance.
+Text is hashed as UTF-8. The events of a batch that have no key share one random point.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.segments import KEY_SPACE, Epochs
+from slackwater.streams.segments.epochs import KEY_SPACE, Epochs
 
 Points = npt.NDArray[np.int64]
 RoutingKey = str | bytes | None
 
+_FIX: Final = "give a string or bytes"
 _K0: Final = 0x9E3779B97F4A7C15
 _K1: Final = 0xC2B2AE3D27D4EB4F
 _K2: Final = 0x165667B19E3779F9
@@ -35,7 +36,7 @@ _MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.
 
 
 def point_of(key: str | bytes) -> int:
-    """The point of one routing key; `points_of` gives the same for a column of them.
+    """Hash one routing key to a point of the key space; `points_of` does the same for a column.
 
     >>> 0 <= point_of("auction 7") < KEY_SPACE, point_of("auction 7") == point_of(b"auction 7")
     (True, True)
@@ -44,31 +45,31 @@ def point_of(key: str | bytes) -> int:
 
 
 def check_key(key: object) -> None:
-    """Raise if it is no routing key.
+    """Raise unless the value is a valid routing key: text, bytes or None.
 
     >>> check_key("auction 7")
     >>> check_key(7)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: key = 7: is no routing key; give text or bytes
+    slackwater.errors.InvalidArgument: key = 7: is not a valid routing key; give a string or bytes
     """
     if key is not None and not isinstance(key, (str, bytes)):
-        raise InvalidArgument("key", key, "is no routing key", fix="give text or bytes")
+        raise InvalidArgument("key", key, "is not a valid routing key", fix=_FIX)
     if isinstance(key, str):
         try:
             key.encode()
         except UnicodeEncodeError:
-            reason = "holds half a character"
-            raise InvalidArgument("key", key, reason, fix="give text or bytes") from None
+            raise InvalidArgument("key", key, "contains a lone surrogate", fix=_FIX) from None
 
 
 def points_of(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> Points:
-    """The point of each routing key; a null key gets the point that chance gives to all of them.
+    """Hash routing keys to points of the key space; all null keys get the same random point.
 
     >>> points_of(["a", "b", "a"]).tolist() == [point_of("a"), point_of("b"), point_of("a")]
     True
     >>> points_of([1, 2])
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: key = 'int64': is no type of routing keys; give text or bytes
+    slackwater.errors.InvalidArgument: key = 'int64': is not a valid type for routing keys; give a string \
+or bytes
     """
     column = _binary(keys)
     count = len(column)
@@ -81,7 +82,7 @@ def points_of(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> Points
     padded = np.zeros(size + 16, dtype=np.uint8)
     if data_buffer is not None:
         padded[:size] = np.frombuffer(data_buffer, dtype=np.uint8)
-    # every eight neighbouring bytes as one number, wherever they begin
+    # a strided view: word i is the eight bytes that begin at byte i
     words = np.ndarray(size + 8, dtype="<u8", buffer=padded.data, strides=(1,))
     hashes = lengths.astype(np.uint64) * np.uint64(_K0)
     longest = int(lengths.max())
@@ -102,7 +103,7 @@ def points_of(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> Points
 
 
 def any_point() -> int:
-    """A point of the key space, by chance.
+    """A random point of the key space.
 
     >>> 0 <= any_point() < KEY_SPACE
     True
@@ -114,8 +115,8 @@ def _binary(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> pa.Array
     try:
         column = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
-        reason = "mixes types, or holds half a character"
-        raise InvalidArgument("key", keys, reason, fix="give text or bytes, one of them") from None
+        reason = "mixes types, or contains a lone surrogate"
+        raise InvalidArgument("key", keys, reason, fix="give only strings, or only bytes") from None
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -125,14 +126,14 @@ def _binary(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> pa.Array
         return pa.nulls(len(column), pa.large_binary())
     known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     if not any(check(kind) for check in known):
-        raise InvalidArgument("key", str(kind), "is no type of routing keys", fix="give text or bytes")
+        raise InvalidArgument("key", str(kind), "is not a valid type for routing keys", fix=_FIX)
     return column.cast(pa.large_binary())
 
 
 class Routing:
-    """Which active segment takes which point, as it is in one epoch.
+    """Maps points of the key space to the active segments of one epoch.
 
-    >>> from slackwater.streams.log.segments import Segment, even_ranges
+    >>> from slackwater.streams.segments.epochs import Segment, even_ranges
     >>> epochs = Epochs([[Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(2))]])
     >>> routing = Routing(epochs)
     >>> [(segment, rows.tolist()) for segment, rows in routing.split(np.array([5, KEY_SPACE - 1, 6]))]
@@ -146,11 +147,10 @@ class Routing:
 
     def segments(self, points: Points) -> npt.NDArray[np.int64]:
         """The segment of each point."""
-        places = np.searchsorted(self._lows, points, side="right") - 1
-        return self._ids[places]
+        return self._ids[np.searchsorted(self._lows, points, side="right") - 1]
 
     def split(self, points: Points) -> list[tuple[int, npt.NDArray[np.int64]]]:
-        """The rows of each segment that gets some, in their order; segments ascend."""
+        """Row indices by segment, in their order; segments without rows are left out, ids ascend."""
         if len(self._ids) == 1:
             return [(int(self._ids[0]), np.arange(len(points)))] if len(points) else []
         owners = self.segments(points)

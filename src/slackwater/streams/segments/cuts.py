@@ -1,19 +1,17 @@
-"""Stream cuts: a place in a stream, one offset for every part of the key space.
+"""Stream cuts: offsets by segment that cover the key space once, and how positions compare with them.
 
-Positions of writers miss ranges and hold a segment beside its successor; what readers need is one
-cut that lies at or after all of them. This module makes it (M4), and says where a position stands
-against one.
+A writer's position may miss key ranges and may contain both a segment and its successor. Readers need one cut
+at or after all positions; `stream_cut` computes it (M4).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.log.positions import Position, highest
-from slackwater.streams.log.segments import (
+from slackwater.streams.segments.epochs import (
     KEY_SPACE,
     Epochs,
     Segment,
@@ -21,10 +19,11 @@ from slackwater.streams.log.segments import (
     overlapping,
     unknown_segment,
 )
+from slackwater.streams.segments.positions import Position, highest
 
 
 class Standing(IntEnum):
-    """Where a position stands against a mark."""
+    """How a position compares with a cut."""
 
     BEFORE = -1
     STRADDLING = 0
@@ -34,7 +33,8 @@ class Standing(IntEnum):
 def stream_cut(epochs: Epochs, positions: Iterable[Position], previous: Position | None = None) -> Position:
     """The cut at or after every position and the previous cut (M4).
 
-    A range that nobody reports is filled from the highest epoch that somebody reports, at offset 0.
+    A key range that no position contains is filled from the highest epoch that a position contains, at offset
+    0.
 
     >>> whole = Segment(0, 0, 0, KEY_SPACE)
     >>> halves = Epochs([[whole]]).scale([0], [(0, KEY_SPACE // 2), (KEY_SPACE // 2, KEY_SPACE)])
@@ -47,7 +47,7 @@ def stream_cut(epochs: Epochs, positions: Iterable[Position], previous: Position
     cover = _Cover()
     for identity in offsets:
         cover.put(epochs.segment(identity))
-    # "highest" is meant of what is reported; the stream itself may be further
+    # the highest epoch among the reported positions; the stream itself may be in a later one
     newest = max((epochs.segment(identity).epoch for identity in offsets), default=0)
     while gaps := cover.gaps():
         for low, high in gaps:
@@ -57,7 +57,7 @@ def stream_cut(epochs: Epochs, positions: Iterable[Position], previous: Position
 
 
 class _Cover:
-    """Segments without overlap, by key range; one that is put in removes those it overlaps."""
+    """Disjoint segments, ordered by key range; adding one removes those that it overlaps."""
 
     def __init__(self) -> None:
         self.ordered: list[Segment] = []
@@ -74,23 +74,23 @@ class _Cover:
 
 
 def check_cut(epochs: Epochs, cut: Position) -> Position:
-    """The cut, if it covers the key space once; else an error that names the place.
+    """Return the cut, if it covers the key space exactly once.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, KEY_SPACE)]])
     >>> check_cut(epochs, Position.of({}))
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: cut = []: leave [0, 1) to nobody; cover [0, 1) once
+    slackwater.errors.InvalidArgument: cut = []: key range [0, 1) is not covered; cover [0, 1) once
     """
     check_cover([epochs.segment(identity) for identity, _ in cut.items()], "cut")
     return cut
 
 
 def compare(position: Position, cut: Position, segments: Mapping[int, Segment]) -> Standing:
-    """Where a position stands against a cut: passed, before it, or on both sides of it.
+    """Compare a position with a cut: passed, before it, or on both sides of it.
 
-    Every entry of the position is compared with its own segment in the cut by offset, or, if the cut
-    does not have that segment, with all overlapping ones by id. Equal is passed. A position without
-    entries has nothing behind the cut, and so has passed it: ask about one that has entries.
+    Each entry of the position is compared with the same segment in the cut by offset. If the cut does not
+    contain that segment, the entry is compared by id with all segments of the cut that overlap it. Equal
+    counts as passed. A position without entries also counts as passed; callers handle that case themselves.
 
     >>> segments = {0: Segment(0, 0, 0, 5), 1: Segment(1, 0, 5, 9)}
     >>> cut = Position.of({0: 10, 1: 10})
@@ -103,7 +103,7 @@ def compare(position: Position, cut: Position, segments: Mapping[int, Segment]) 
 
 
 class CutComparison:
-    """A cut that many positions are compared with; see `compare`."""
+    """A cut that is prepared for comparison with many positions; see `compare`."""
 
     def __init__(self, cut: Position, segments: Mapping[int, Segment]) -> None:
         self._segments = segments
@@ -111,23 +111,20 @@ class CutComparison:
         self._ordered = sorted((_known(segments, i) for i in self._offsets), key=lambda s: s.low)
 
     def standing(self, position: Position) -> Standing:
-        """Where this position stands against the cut."""
+        """Compare one position with the cut."""
         ahead = behind = False
         for identity, offset in position.items():
-            there = self._offsets.get(identity)
-            if there is not None:
-                ahead |= offset > there
-                behind |= offset < there
+            cut_offset = self._offsets.get(identity)
+            if cut_offset is not None:
+                ahead |= offset > cut_offset
+                behind |= offset < cut_offset
                 continue
-            for other in self._overlapping(_known(self._segments, identity)):
+            for other in overlapping(self._ordered, _known(self._segments, identity)):
                 ahead |= identity > other.id
                 behind |= identity < other.id
         if behind:
             return Standing.STRADDLING if ahead else Standing.BEFORE
         return Standing.PASSED
-
-    def _overlapping(self, segment: Segment) -> Sequence[Segment]:
-        return overlapping(self._ordered, segment)
 
 
 def _known(segments: Mapping[int, Segment], identity: int) -> Segment:
@@ -138,28 +135,28 @@ def _known(segments: Mapping[int, Segment], identity: int) -> Segment:
 
 
 def check_reached(cut: Position, lengths: Mapping[int, int], name: str = "cut") -> Position:
-    """The cut, if the stream has come as far; who started behind its end would miss what comes first.
+    """Return the cut, if it is not beyond the end of the stream, where a reader would miss events.
 
     >>> check_reached(Position.of({0: 3}), {0: 2})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: cut = {0: 3}: lies behind the end of segment 0, 2; give the tail, or \
-a cut before it
+    slackwater.errors.InvalidArgument: cut = {0: 3}: is beyond the end of segment 0, which has 2 events; \
+give the tail, or a cut before it
     """
     for identity, offset in cut.items():
         if offset > lengths[identity]:
-            reason = f"lies behind the end of segment {identity}, {lengths[identity]}"
+            reason = f"is beyond the end of segment {identity}, which has {lengths[identity]} events"
             raise InvalidArgument(name, dict(cut.items()), reason, fix="give the tail, or a cut before it")
     return cut
 
 
 def check_not_before(epochs: Epochs, cut: Position, other: Position, name: str) -> None:
-    """Raise if ``cut`` lies before ``other``, or on both sides of it.
+    """Raise if ``cut`` is before ``other``, or on both sides of it.
 
     >>> epochs = Epochs([[Segment(0, 0, 0, KEY_SPACE)]])
     >>> check_not_before(epochs, Position.of({0: 3}), Position.of({0: 4}), "end")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: end = {0: 3}: does not lie at or after {0: 4}; give a later cut
+    slackwater.errors.InvalidArgument: end = {0: 3}: is not at or after {0: 4}; give a later cut
     """
     if compare(cut, other, epochs.segments) is not Standing.PASSED:
-        reason = f"does not lie at or after {dict(other.items())}"
+        reason = f"is not at or after {dict(other.items())}"
         raise InvalidArgument(name, dict(cut.items()), reason, fix="give a later cut")
