@@ -42,6 +42,23 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 }
 """The packages that each package may import. A package that is not listed is a violation."""
 
+_STREAMS_VALUES: Final = {"arguments", "segments", "settings"}
+_STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
+
+INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
+    "streams": {
+        "arguments": set(),
+        "settings": {"arguments"},
+        "segments": set(),
+        "time": _STREAMS_VALUES,
+        "log": _STREAMS_VALUES | {"time"},
+        "description": _STREAMS_LOG,
+        "maintenance": _STREAMS_LOG,
+        "spark": _STREAMS_LOG,
+    },
+}
+"""The same within a package: the folders and modules of it that each of them may import."""
+
 SPARK: Final = {"pyspark", "py4j"}
 COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 
@@ -105,7 +122,7 @@ def violations(source: Path) -> list[str]:
         found += [
             f"{path}:{item.line}: {owner} imports {item.module}: {problem}"
             for item in imports_of(file, package)
-            if (problem := _problem(owner, item.module, source))
+            if (problem := _problem(owner, item.module, source) or _inner_problem(path, item.module))
         ]
     return found
 
@@ -123,3 +140,20 @@ def _problem(owner: str, module: str, source: Path) -> str | None:
         return "that package is missing in MAY_IMPORT"
     allowed = ", ".join(sorted(MAY_IMPORT[owner])) or "no other package"
     return f"it may import only: {allowed}"
+
+
+def _inner_problem(path: Path, module: str) -> str | None:
+    package, *inside = path.parts
+    folders = INNER_MAY_IMPORT.get(package)
+    if folders is None or inside == ["__init__.py"]:
+        return None
+    owner = inside[0].removesuffix(".py")
+    if owner not in folders:
+        return f"{owner!r} is missing in INNER_MAY_IMPORT[{package!r}]"
+    prefix = f"{ROOT}.{package}."
+    if not module.startswith(prefix):
+        return None
+    target = module.removeprefix(prefix).partition(".")[0]
+    if target == owner or target in folders[owner]:
+        return None
+    return f"{package}.{owner} may import only: {', '.join(sorted(folders[owner])) or 'no other folder'}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure.architecture import FACE, MAY_IMPORT, violations
+from tests.structure.architecture import FACE, INNER_MAY_IMPORT, MAY_IMPORT, violations
 
 SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
 
@@ -20,10 +20,12 @@ def test_the_package_was_found() -> None:
     assert {"errors.py", "time.py", "progress"} <= {path.name for path in SOURCE.iterdir()}
 
 
-def test_the_map_has_no_cycle() -> None:
+@pytest.mark.parametrize("package", ["slackwater", *INNER_MAY_IMPORT])
+def test_the_map_has_no_cycle(package: str) -> None:
+    may_import = INNER_MAY_IMPORT.get(package, MAY_IMPORT)
     placed: set[str] = set()
-    while left := MAY_IMPORT.keys() - placed:
-        free = {name for name in left if MAY_IMPORT[name] <= placed | {name}}
+    while left := may_import.keys() - placed:
+        free = {name for name in left if may_import[name] <= placed | {name}}
         assert free, f"import cycle: {sorted(left)}"
         placed |= free
 
@@ -61,7 +63,18 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
         ("_time_text.py", "import slackwater.time", "it may import only: no other package"),
         ("errors.py", "import slackwater.time", "it may import only: _time_text"),
         ("metadata/a.py", "from slackwater.progress import Coalescer", "metadata imports"),
-        ("streams/a.py", "import slackwater.ingest", "streams imports slackwater.ingest"),
+        ("streams/log/a.py", "import slackwater.ingest", "streams imports slackwater.ingest"),
+        (
+            "streams/log/a.py",
+            "from slackwater.streams.maintenance import controller",
+            "streams.log may import only: arguments, segments, settings, time",
+        ),
+        (
+            "streams/segments/a.py",
+            "import slackwater.streams.log.catalog",
+            "may import only: no other folder",
+        ),
+        ("streams/odd/a.py", "import slackwater.time", "'odd' is missing in INNER_MAY_IMPORT['streams']"),
         ("ui/a.py", "import slackwater.cli", "ui imports slackwater.cli"),
         ("__init__.py", "from slackwater.cli import main", f"{FACE} imports slackwater.cli"),
         ("helpers/a.py", "", "package 'helpers' is missing in MAY_IMPORT"),
