@@ -213,7 +213,7 @@ def test_a_batch_job_appends_in_one_commit(spark: SparkSession, shop: Shop) -> N
     ("options", "said"),
     [
         ({"stream": "shop/nope"}, "stream 'shop/nope' does not exist"),
-        ({"stream": "shop/bids", "maxEvents": "3"}, "is not known"),
+        ({"stream": "shop/bids", "maxEvents": "3"}, "unknown option"),
     ],
 )
 def test_wrong_options_are_named(spark: SparkSession, shop: Shop, options: dict[str, str], said: str) -> None:

@@ -61,7 +61,7 @@ def test_a_deleted_stream_is_gone_with_its_files(streams: Streams, bids: Stream,
     streams.delete("shop/bids")
     assert not list(tmp_path.rglob("*.arrow"))
     for use in (lambda: streams.get("shop/bids"), bids.refreshed, lambda: Writer(bids), bids.head):
-        with pytest.raises(UnknownStream, match="create it, or list the streams"):
+        with pytest.raises(UnknownStream, match="create it, or list the existing streams"):
             use()
     for table in schema.TABLES.tables.values():
         if "stream" in table.c:
@@ -157,18 +157,21 @@ def test_a_head_inside_of_a_cut_on_both_sides_of_a_segment_keeps_what_comes_afte
 
 @pytest.mark.parametrize("name", ["", "bids", "shop/", "/bids", "a/b/c", "shop/b ids", "../x", "shop/.."])
 def test_a_name_that_is_none_is_refused(streams: Streams, name: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no name of a stream"):
+    with pytest.raises(InvalidArgument, match="is not a valid stream name"):
         streams.create(name)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"segments": 0}, "is not a number of segments"),
-        ({"columns": pa.schema([])}, "name no column"),
-        ({"columns": pa.schema([("a", pa.int8()), ("a", pa.int8())])}, "name a column twice"),
-        ({"columns": pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])}, "of type dictionary"),
-        ({"settings": {"period": 5}}, r"settings = \['period'\]: are not known"),
+        ({"segments": 0}, "is not a valid number of segments"),
+        ({"columns": pa.schema([])}, "is empty; give a schema with at least one column"),
+        ({"columns": pa.schema([("a", pa.int8()), ("a", pa.int8())])}, "contains a name twice"),
+        (
+            {"columns": pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])},
+            "has the unsupported type dictionary",
+        ),
+        ({"settings": {"period": 5}}, r"settings = \['period'\]: unknown setting"),
         ({"settings": {"marks": {"period": 0}}}, "must be greater than zero"),
         ({"settings": {"scaling": {"rate": "fast"}}}, "Expected `int`"),
         ({"data": "gopher://user:s3cret@x"}, "data = 'gopher://…': cannot be opened"),
@@ -188,7 +191,10 @@ def test_a_shared_store_needs_a_place_for_the_data(store_url: str) -> None:
         if streams.store.is_embedded:
             assert streams.create("a/b").record.data is None
         else:
-            with pytest.raises(InvalidArgument, match="give a folder that all hosts share"):
+            with pytest.raises(
+                InvalidArgument,
+                match="is required unless the store is SQLite; give a folder that all hosts can reach",
+            ):
                 streams.create("a/b")
 
 
@@ -210,11 +216,11 @@ def test_scaling_seals_and_makes_successors_in_a_new_epoch(bids: Stream, clock: 
     [
         ([], [(0, KEY_SPACE)], "names no segment"),
         ([7], [(0, KEY_SPACE)], "is not an active segment"),
-        ([0], [(0, KEY_SPACE // 4)], "to nobody"),
-        ([0], [(0, KEY_SPACE)], "to two segments"),
-        ([0], [(0, KEY_SPACE // 2 + 1)], "to two segments"),
-        ([0, 1], [(0, KEY_SPACE // 2), (KEY_SPACE // 4, KEY_SPACE)], "to two segments"),
-        ([0], [(5, 5)], "is not a range of the key space"),
+        ([0], [(0, KEY_SPACE // 4)], "is not covered"),
+        ([0], [(0, KEY_SPACE)], "is covered twice"),
+        ([0], [(0, KEY_SPACE // 2 + 1)], "is covered twice"),
+        ([0, 1], [(0, KEY_SPACE // 2), (KEY_SPACE // 4, KEY_SPACE)], "is covered twice"),
+        ([0], [(5, 5)], "is not a valid key range"),
     ],
 )
 def test_wrong_scaling_is_refused_and_changes_nothing(
@@ -300,9 +306,9 @@ def test_truncation_across_scaling_removes_sealed_segments(bids: Stream) -> None
 @pytest.mark.parametrize(
     ("cut", "says"),
     [
-        ({0: 1}, "to nobody"),
-        ({0: 1, 1: 1, 9: 1}, "is no segment of this stream"),
-        ({0: 99, 1: 1}, "lies behind the end of segment 0"),
+        ({0: 1}, "is not covered"),
+        ({0: 1, 1: 1, 9: 1}, "is not a segment of this stream"),
+        ({0: 99, 1: 1}, "is beyond the end of segment 0"),
     ],
 )
 def test_a_cut_that_is_none_is_refused(bids: Stream, cut: dict[int, int], says: str) -> None:
@@ -339,9 +345,9 @@ def test_a_group_begins_at_the_head_or_after_it(bids: Stream) -> None:
     written(bids, b"5")
     bids.truncate(middle)
     assert ReaderGroup(bids, "g").position() == middle
-    with pytest.raises(InvalidArgument, match=r"start = .*does not lie at or after"):
+    with pytest.raises(InvalidArgument, match=r"start = .*is not at or after"):
         ReaderGroup(bids, "h", start=Position.of({0: 0, 1: 0}))
-    with pytest.raises(InvalidArgument, match=r"start = .*lies behind the end of segment 0"):
+    with pytest.raises(InvalidArgument, match=r"start = .*is beyond the end of segment 0"):
         ReaderGroup(bids, "h", start=Position.of({0: 99, 1: 99}))
 
 

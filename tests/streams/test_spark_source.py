@@ -240,9 +240,9 @@ def test_a_sink_must_know_its_query(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"stream": "shop/bids", "maxEvents": "3"}, "is not known"),
+        ({"stream": "shop/bids", "maxEvents": "3"}, "unknown option"),
         ({"stream": "shop/bids", "max_events": "none"}, "give 1 or more"),
-        ({"stream": "shop/bids", "headers": "perhaps"}, "neither true nor false"),
+        ({"stream": "shop/bids", "headers": "perhaps"}, "is not a boolean; give true or false"),
         ({}, "write .option"),
     ],
 )

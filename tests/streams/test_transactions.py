@@ -222,9 +222,9 @@ def test_what_does_not_fit_is_refused(bids: Stream) -> None:
         TransactionalWriter(bids, expires_after="0 seconds")
     with TransactionalWriter(bids) as writer:
         transaction = writer.begin()
-        with pytest.raises(InvalidArgument, match="is no routing key"):
+        with pytest.raises(InvalidArgument, match="is not a valid routing key"):
             transaction.write(b"a", key=5)  # type: ignore[arg-type]
-        with pytest.raises(InvalidArgument, match="does not fit column"):
+        with pytest.raises(InvalidArgument, match="does not match column"):
             transaction.write(5)
         transaction.commit()
     assert writer.expires_after == HOUR

@@ -152,7 +152,7 @@ def test_a_writer_that_was_replaced_cannot_go_on(bids: Stream) -> None:
     old.write(b"old")
     with Writer(bids, "w") as new:
         new.write(b"new")
-    with pytest.raises(WriteFailed, match="opened again elsewhere") as caught:
+    with pytest.raises(WriteFailed, match="opened again by another process") as caught:
         old.flush()
     assert caught.value.acknowledged == 0
     with pytest.raises(WriteFailed):
@@ -342,24 +342,24 @@ def test_back_pressure_bounds_what_waits(bids: Stream, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("write", "says"),
     [
-        (lambda w: w.write(5), "does not fit column 'value'"),
-        (lambda w: w.write(None), "may not be null"),
-        (lambda w: w.write({"other": b"a"}), "have other columns than the stream; give value"),
-        (lambda w: w.write(b"a", key=5), "is no routing key"),
-        (lambda w: w.write(b"a", key="\ud800"), "holds half a character"),
-        (lambda w: w.write_many([b"a"], keys=["\ud800"]), "give text or bytes"),
-        (lambda w: w.write("\ud800"), "does not fit column 'value'"),
-        (lambda w: w.write_many(["\ud800"]), "do not fit the columns"),
+        (lambda w: w.write(5), "does not match column 'value'"),
+        (lambda w: w.write(None), "is not nullable"),
+        (lambda w: w.write({"other": b"a"}), "column names do not match the stream; give value"),
+        (lambda w: w.write(b"a", key=5), "is not a valid routing key"),
+        (lambda w: w.write(b"a", key="\ud800"), "contains a lone surrogate"),
+        (lambda w: w.write_many([b"a"], keys=["\ud800"]), "give only strings, or only bytes"),
+        (lambda w: w.write("\ud800"), "does not match column 'value'"),
+        (lambda w: w.write_many(["\ud800"]), "do not match the types of the columns"),
         (lambda w: w.write(b"a", number=1.5), "is a float"),
-        (lambda w: w.write_many([b"a", 5]), "do not fit the columns"),
-        (lambda w: w.write_many([b"a", None]), "have nulls in column 'value'"),
-        (lambda w: w.write_many(pa.table({"v": [b"a"]})), "have other columns"),
-        (lambda w: w.write_many(pa.table({"value": [[1]]})), "do not fit the columns"),
-        (lambda w: w.write_many([b"a"], keys=["1", "2"]), "are not as many as the 1 events"),
-        (lambda w: w.write_many([b"a"], keys="user"), "is no column of the stream"),
+        (lambda w: w.write_many([b"a", 5]), "do not match the types of the columns"),
+        (lambda w: w.write_many([b"a", None]), "column 'value' is not nullable, but has 1 nulls"),
+        (lambda w: w.write_many(pa.table({"v": [b"a"]})), "column names do not match"),
+        (lambda w: w.write_many(pa.table({"value": [[1]]})), "do not match the types of the columns"),
+        (lambda w: w.write_many([b"a"], keys=["1", "2"]), "is the number of keys, but there are 1 events"),
+        (lambda w: w.write_many([b"a"], keys="user"), "column not found; available: value"),
     ],
 )
-def test_what_does_not_fit_is_refused_where_it_is_written(tmp_path: Path, write: Any, says: str) -> None:
+def test_an_invalid_event_is_rejected_where_it_is_written(tmp_path: Path, write: Any, says: str) -> None:
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         stream = streams.create("a/b")
         with Writer(stream) as writer:
@@ -370,14 +370,14 @@ def test_what_does_not_fit_is_refused_where_it_is_written(tmp_path: Path, write:
         assert values(stream) == [b"before", b"after"]
 
 
-def test_half_a_character_is_refused_where_it_is_written(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> None:
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         stream = streams.create("a/b", columns=pa.schema([("value", pa.string())]))
         with Writer(stream) as writer:
             for value in ("a", "ä", "💧"):
                 writer.write(value, key=value)
             for event in ("\ud800", {"value": "\ud800"}):
-                with pytest.raises(InvalidArgument, match="does not fit column 'value'"):
+                with pytest.raises(InvalidArgument, match="does not match column 'value'"):
                     writer.write(event)
         assert len(values(stream)) == 3
 
@@ -409,7 +409,7 @@ def test_a_closed_writer_says_so(bids: Stream) -> None:
 
 @pytest.mark.parametrize("writer", ["", "a b", "x" * 251, "ä"])
 def test_a_writer_id_is_checked(bids: Stream, writer: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no writer id"):
+    with pytest.raises(InvalidArgument, match="is not a valid writer id"):
         Writer(bids, writer)
 
 
@@ -465,7 +465,7 @@ def test_time_is_noted_automatically(bids: Stream, clock: Clock) -> None:
         clock.now += SECOND
         while marks_of(bids)[0][1] < clock.now:
             time.sleep(0.005)
-        with pytest.raises(InvalidArgument, match="is noted automatically"):
+        with pytest.raises(InvalidArgument, match="notes time automatically"):
             writer.note_time(5)
 
 

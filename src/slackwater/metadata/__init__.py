@@ -1,5 +1,5 @@
-"""The SQL store of what several processes must agree on: SQLite in a file, PostgreSQL on a server.
+"""The metadata store: state shared by several processes, in a SQLite file or on a PostgreSQL server.
 
-`store` opens it and runs transactions, `schema` is what it holds, `migrations` lead there from every
-earlier version, and `leases` say who does what at the moment.
+`store` opens it and runs transactions, `store_schema` defines its tables, `migrations` upgrade the tables of
+earlier versions, and `leases` assign work to one process at a time.
 """

@@ -1,8 +1,8 @@
-"""Leases: who does a piece of work at the moment, until when, and how it is taken over.
+"""Leases: assign work to one process at a time, until the lease expires.
 
-A lease is a hint that keeps two processes from doing the same work, not a proof: a process can stand still
-beyond its end and go on. Whatever must not happen twice is guarded where it is written, by the version of
-the lease or of the record itself. The clocks of the hosts should agree better than leases are long.
+A lease keeps two processes from doing the same work, but does not guarantee it: a process can pause beyond
+the end of its lease and then continue. Writes that must not happen twice check the version of the lease or of
+the record that they change. The clocks of the hosts must differ by less than the length of a lease.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slackwater.time import now as wall_clock
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Work of this name belongs to ``owner`` until ``expires_at``; each change has a higher version.
+    """A lease: ``owner`` does the work ``name`` until ``expires_at``. Each change raises the version.
 
     >>> Lease("bucket 7", "controller-a", 10_000_000, 1).expires_at
     10000000
@@ -35,9 +35,11 @@ class Lease:
 
 
 class Leases:
-    """The leases of a store.
+    """The leases of a store. A lease has expired at exactly its end.
 
-    At exactly its end a lease has expired.
+    Args:
+        store: The metadata store.
+        clock: Returns the current time in microseconds.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -55,7 +57,16 @@ class Leases:
         self._clock = clock
 
     def acquire(self, name: str, owner: str, *, lasting: int) -> Lease | None:
-        """The lease, if it is free, has expired, or is held by ``owner`` already; else None."""
+        """Acquire a lease that is free, has expired, or already belongs to ``owner``.
+
+        Args:
+            name: Name of the work.
+            owner: Id of the process that does it.
+            lasting: Length of the lease in microseconds.
+
+        Returns:
+            The lease, or None if another owner has it.
+        """
         until = self._clock() + _checked(lasting)
 
         def work(connection: Connection) -> Lease | None:
@@ -74,23 +85,31 @@ class Leases:
         try:
             return self._store.write(work)
         except IntegrityError:
-            # somebody else was the first to take it, between our look and our entry
+            # another process inserted the lease between our query and our insert
             return self._store.write(work)
 
     def renew(self, lease: Lease, *, lasting: int) -> Lease | None:
-        """The lease with a later end; None if somebody else has it, or took it meanwhile."""
+        """Extend a lease.
+
+        Args:
+            lease: The lease as it was last acquired or renewed.
+            lasting: New length in microseconds, from now.
+
+        Returns:
+            The extended lease, or None if it was lost to another owner.
+        """
         until = self._clock() + _checked(lasting)
         wanted = Lease(lease.name, lease.owner, until, lease.version)
         return self._store.write(lambda connection: _changed(connection, wanted))
 
     def release(self, lease: Lease) -> bool:
-        """Gives the lease back, so that others need not wait for its end; False if it was lost before."""
-        given = leases.delete().where(leases.c.name == lease.name, leases.c.version == lease.version)
-        given = given.where(leases.c.owner == lease.owner)
-        return self._store.write(lambda connection: connection.execute(given).rowcount == 1)
+        """Release a lease before its end; return False if it was already lost."""
+        removal = leases.delete().where(leases.c.name == lease.name, leases.c.version == lease.version)
+        removal = removal.where(leases.c.owner == lease.owner)
+        return self._store.write(lambda connection: connection.execute(removal).rowcount == 1)
 
     def held(self, prefix: str = "") -> list[Lease]:
-        """The leases that have not expired and whose names begin with ``prefix``, by name."""
+        """The leases that have not expired and whose names start with ``prefix``, by name."""
         query = sql.select(leases).where(
             leases.c.name.startswith(prefix, autoescape=True), leases.c.expires_at > self._clock()
         )
@@ -99,7 +118,7 @@ class Leases:
 
 
 def _changed(connection: Connection, wanted: Lease) -> Lease | None:
-    """``wanted`` in place of the version that it names, as its next one; None if that is gone."""
+    """Replace the lease by ``wanted`` with the next version; None if its version is not current any more."""
     change = (
         leases.update()
         .where(leases.c.name == wanted.name, leases.c.version == wanted.version)

@@ -1,8 +1,8 @@
-"""Opening the metadata store, and running transactions in it.
+"""Opens the metadata store and runs transactions in it.
 
-Work on the store is a function of a connection. It is run in one transaction, and run again where the
-database asked for that: a lock that was not to be had, a deadlock, a lost connection. SQLite takes its
-write lock at the beginning (one writer at a time); on PostgreSQL work locks the rows it depends on.
+Work on the store is a function of a connection. It runs in one transaction, and is retried after a lock
+timeout, a deadlock or a lost connection. SQLite takes its write lock at the start of a transaction, so there
+is one writer at a time; on PostgreSQL the work locks the rows that it depends on.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FIRST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 1.0
 _BUSY_SECONDS: Final = 30
 _CONFLICTS: Final = {"40001", "40P01", "55P03"}
-"""PostgreSQL: the transaction lost against another one, and changed nothing."""
+"""PostgreSQL error codes of a transaction that was rolled back because of another one."""
 _REFUSED: Final = {"42501", "3F000"}
-"""PostgreSQL: the user may not do this here, or has no schema to do it in."""
+"""PostgreSQL error codes of a user without the privilege, or without a schema to create tables in."""
 _SQLITE_BUSY: Final = {5, 6}
 
 
 class MetadataStore:
-    """The store behind one address; safe to use from several threads.
+    """An open metadata store; safe to use from several threads.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
@@ -50,18 +50,24 @@ class MetadataStore:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the store is a file of this machine."""
+        """Whether the store is a local SQLite file."""
         return self.url.get_backend_name() == "sqlite"
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """The result of ``work``, which changes nothing."""
+        """Run read-only work in a transaction and return its result."""
         return self._repeated(self._reading, work, repeat_lost=True)
 
     def write(self, work: Callable[[Connection], Result], *, repeatable: bool = False) -> Result:
-        """The result of ``work``, once its transaction is committed; an error undoes all of it.
+        """Run work in a transaction, commit it, and return its result; an exception rolls it back.
 
-        A connection that is lost leaves open whether the transaction was committed. Work that finds out by
-        itself, and then does nothing, is ``repeatable``; other work fails with `StoreUnavailable`.
+        Args:
+            work: Function of a connection. It may be called several times.
+            repeatable: Whether the work may run again after a lost connection, although it may have been
+                committed: it must then recognize that and do nothing.
+
+        Raises:
+            StoreUnavailable: The database cannot be reached, or the connection was lost and the work is not
+                repeatable.
         """
         return self._repeated(self._engine, work, repeat_lost=repeatable)
 
@@ -74,7 +80,7 @@ class MetadataStore:
             except DBAPIError as error:
                 again = _is_conflict(error) or (repeat_lost and _is_lost(error))
                 if not again or attempt == _ATTEMPTS:
-                    # a file that is no database is a DatabaseError and nothing more special
+                    # a file that is not a database raises a plain DatabaseError
                     if again or _is_refused(error) or type(error) in {OperationalError, DatabaseError}:
                         raise StoreUnavailable(shown(self.url), _reason(error)) from None
                     raise
@@ -83,7 +89,7 @@ class MetadataStore:
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Closes its connections; the store can be used again, and opens new ones then."""
+        """Close the connections; using the store again opens new ones."""
         self._engine.dispose()
 
     def __enter__(self) -> MetadataStore:
@@ -99,9 +105,18 @@ class MetadataStore:
 
 
 def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
-    """The store at an address, its tables created or brought up to date.
+    """Open a metadata store, and create or upgrade its tables.
 
-    Who only looks leaves the tables as they are: without ``upgrade`` they may be older, or not there.
+    Args:
+        url: Database URL, such as ``sqlite:///shop.db`` or ``postgresql://user@host/database``.
+        upgrade: Whether to create or upgrade tables; without it they may be of an older version, or missing.
+
+    Returns:
+        The store. Close it, or use it in a ``with`` block.
+
+    Raises:
+        StoreUnavailable: The database cannot be reached.
+        UnknownSchemaVersion: The store was made by a newer release.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
@@ -126,7 +141,7 @@ def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
 
 
 def schema_version(connection: Connection) -> str | None:
-    """The migration that the database is at; None if it holds no store.
+    """The schema version of the database; None if it has no metadata store.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
@@ -141,17 +156,11 @@ def schema_version(connection: Connection) -> str | None:
 
 
 def insert_of(connection: Connection) -> Callable[[sql.Table], Any]:
-    """The ``INSERT`` of the connection's database, which can say what happens if the row is there already.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
-    ...     store.read(insert_of).__module__
-    'sqlalchemy.dialects.sqlite.dml'
-    """
+    """The ``INSERT`` of the connection's dialect, which supports ``ON CONFLICT``."""
     if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_there
+        from sqlalchemy.dialects.postgresql import insert as postgres_insert
 
-        return insert_there
+        return postgres_insert
     from sqlalchemy.dialects.sqlite import insert
 
     return insert
@@ -188,6 +197,6 @@ def _is_lost(error: DBAPIError) -> bool:
 
 
 def _reason(error: DBAPIError) -> str:
-    # the first line: what follows may be the statement
+    # only the first line: the rest may contain the statement
     lines = str(error.orig).strip().splitlines()
     return lines[0] if lines else type(error.orig).__name__

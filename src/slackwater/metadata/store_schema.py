@@ -1,8 +1,8 @@
-"""The tables of the metadata store, as the newest migration leaves them.
+"""Tables of the metadata store, after the newest migration.
 
-Every name begins with ``slackwater_``, because the store may share a database with others. Times are
-integers of microseconds, as everywhere; positions and cuts are bytes. A record that several processes write
-has a version, or is only changed under the lock of one that has.
+All table names start with ``slackwater_``, because the store may share a database with other programs. Times
+are integers of microseconds; positions and cuts are binary. A row that several processes write has a version,
+or is changed only under the lock of a row that has one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 NEWEST: Final = "0008"
-"""The migration that leads to these tables."""
+"""The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
 
@@ -46,16 +46,16 @@ streams: Final = Table(
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("scope", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("columns", LargeBinary, nullable=False),  # the schema of its events, as Arrow writes it
-    Column("data", Text),  # where its files are; none: beside the database
+    Column("columns", LargeBinary, nullable=False),  # Arrow schema of the events, serialized
+    Column("data", Text),  # folder of its data files; null: next to the database file
     Column("settings", Text, nullable=False),
-    Column("bucket", Integer, nullable=False),  # the controllers divide the buckets among themselves
+    Column("bucket", Integer, nullable=False),  # controllers divide the buckets among themselves
     Column("epoch", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    Column("head", LargeBinary, nullable=False),  # the cut at which what is kept begins
+    Column("head", LargeBinary, nullable=False),  # the cut at which the kept events begin
     Column("first_noted_at", BigInteger),
-    Column("first_mark", BigInteger, nullable=False),  # marks with a smaller number went with the head
-    Column("collected_before", BigInteger, nullable=False),
+    Column("first_mark", BigInteger, nullable=False),  # marks with a smaller number were truncated
+    Column("collected_before", BigInteger, nullable=False),  # data files created earlier cannot be appended
     Column("version", BigInteger, nullable=False),
     UniqueConstraint("scope", "name", name="slackwater_streams_by_name"),
 )
@@ -64,8 +64,8 @@ deleted_streams: Final = Table(
     "slackwater_deleted_streams",
     TABLES,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),  # with the scope
-    Column("data", Text),  # where its files were, and may still be
+    Column("name", Text, nullable=False),  # with its scope
+    Column("data", Text),  # folder of its data files
     Column("bucket", Integer, nullable=False),
     Column("deleted_at", BigInteger, nullable=False),
 )
@@ -85,7 +85,7 @@ segments: Final = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("low", BigInteger, nullable=False),
     Column("high", BigInteger, nullable=False),
-    Column("sealed_epoch", BigInteger),  # the epoch that replaced it
+    Column("sealed_epoch", BigInteger),  # the epoch in which it was sealed
     Column("start", BigInteger, nullable=False),
     Column("length", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -101,7 +101,7 @@ appends: Final = Table(
     Column("first_offset", BigInteger, primary_key=True),
     Column("events", BigInteger, nullable=False),
     Column("file", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),
+    Column("place", BigInteger, nullable=False),  # byte offset of the batch in the file
     Column("size", BigInteger, nullable=False),
     Column("checksum", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -147,7 +147,7 @@ groups: Final = Table(
     TABLES,
     _of_stream(),
     Column("name", Text, primary_key=True),
-    Column("lower", BigInteger),  # of the newest mark that the whole group has passed
+    Column("lower", BigInteger),  # lower bound of the newest mark that the whole group has passed
     Column("created_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
 )
@@ -178,7 +178,7 @@ group_segments: Final = Table(
     Column("segment", BigInteger, primary_key=True),
     Column("offset", BigInteger, nullable=False),
     Column("finished", Boolean, nullable=False),
-    Column("reader", Text),  # nobody: it waits for one
+    Column("reader", Text),  # null: no reader is assigned
     _of_group(),
 )
 
@@ -218,7 +218,7 @@ outcomes: Final = Table(
     "slackwater_outcomes",
     TABLES,
     Column("run", Text, ForeignKey("slackwater_runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),  # its place in the plan
+    Column("number", Integer, primary_key=True, autoincrement=False),  # index of the unit in the plan
     Column("start", BigInteger, nullable=False),
     Column("unit", Text, nullable=False),
     Column("low", BigInteger, nullable=False),
@@ -230,7 +230,7 @@ outcomes: Final = Table(
     Column("ended_at", BigInteger, nullable=False),
     Column("error", Text),
     Column("drift", Text),  # how the columns that were read differed from those of the target
-    Column("without_time", BigInteger),  # rows that were read and left out; null where nobody could see them
+    Column("without_time", BigInteger),  # rows without an event time that were skipped; null if not counted
 )
 
 intents: Final = Table(

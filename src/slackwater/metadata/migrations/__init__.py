@@ -1,7 +1,7 @@
-"""How the store of every earlier version becomes the newest one, by Alembic.
+"""Migrations of the metadata store, run by Alembic.
 
-A migration that was released is never changed: it is written out in full and does not use `schema`,
-which goes on.
+A released migration never changes. It is written out in full and does not use `store_schema`, which does
+change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 _TURN: Final = threading.Lock()
-"""Alembic keeps the migration that is under way in a global place."""
+"""Alembic keeps the running migration in a global variable, so only one may run at a time."""
 
 
 def _config() -> Config:
@@ -28,7 +28,7 @@ def _config() -> Config:
 
 
 def known() -> list[str]:
-    """The versions of the store that this release can read, the oldest first.
+    """The schema versions that this release supports, oldest first.
 
     >>> known()[0]
     '0001'
@@ -37,7 +37,7 @@ def known() -> list[str]:
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:
-    """Bring the store up to date, inside the transaction of ``connection``.
+    """Upgrade the tables of a store in the transaction of ``connection``.
 
     >>> from slackwater.sql.database import database, engine_of
     >>> from tempfile import TemporaryDirectory
@@ -48,7 +48,7 @@ def upgrade(connection: Connection, to: str = "head") -> None:
     True
     """
     if connection.dialect.name == "postgresql":
-        # two processes that open a new store at once take turns; the second finds nothing to do
+        # serialize processes that open a new store at the same time; the second finds nothing to do
         number = sql.func.hashtextextended("slackwater migrations", 0)
         connection.execute(sql.select(sql.func.pg_advisory_xact_lock(number)))
     config = _config()

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, in the transaction that the store has begun."""
+"""Alembic environment: runs the migrations in the transaction of the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from alembic import context
 
 from slackwater.metadata import store_schema as schema
 
-# without a configuration somebody only reads this module
+# without a configuration the module is only being imported, for example to collect doctests
 if hasattr(context, "config"):
     context.configure(
         connection=context.config.attributes["connection"],

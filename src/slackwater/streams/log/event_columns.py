@@ -125,7 +125,7 @@ def as_points(keys: Keys, batch: pa.RecordBatch) -> Points:
             raise InvalidArgument("keys", keys, "column not found", fix=fix)
         keys = batch.column(keys)
     if len(keys) != batch.num_rows:
-        reason = f"keys were given for {batch.num_rows} events"
+        reason = f"is the number of keys, but there are {batch.num_rows} events"
         raise InvalidArgument("keys", len(keys), reason, fix="give one key per event")
     return points_of(keys)
 

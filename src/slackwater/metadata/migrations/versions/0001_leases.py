@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Leases by name."""
+    """Create the table of leases."""
     op.create_table(
         "slackwater_leases",
         sql.Column("name", sql.Text, primary_key=True),

@@ -10,7 +10,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """The tables of `slackwater.streams`."""
+    """Create the tables of `slackwater.streams`."""
     op.create_table(
         "slackwater_streams",
         sql.Column("id", sql.BigInteger().with_variant(sql.Integer, "sqlite"), primary_key=True),

@@ -1,4 +1,4 @@
-"""Ingestion: how far every unit of every partition was read."""
+"""Ingestion: high watermarks by partition and unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """The high watermarks of `slackwater.ingest`."""
+    """Create the table of high watermarks of `slackwater.ingest`."""
     op.create_table(
         "slackwater_high_watermarks",
         sql.Column("job", sql.Text, primary_key=True),

@@ -1,4 +1,4 @@
-"""Ingestion: the runs of every job, and what became of each unit."""
+"""Ingestion: runs of jobs, and the outcome of each unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """The runs and outcomes of `slackwater.ingest`."""
+    """Create the tables of runs and outcomes of `slackwater.ingest`."""
     op.create_table(
         "slackwater_runs",
         sql.Column("id", sql.Text, primary_key=True),

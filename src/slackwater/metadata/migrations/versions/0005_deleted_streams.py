@@ -1,4 +1,4 @@
-"""Streams: which were deleted, until their files are."""
+"""Streams: deleted streams whose files are still to be deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """The streams whose files a crash may have left behind."""
+    """Create the table of deleted streams."""
     op.create_table(
         "slackwater_deleted_streams",
         sql.Column("id", sql.BigInteger, primary_key=True, autoincrement=False),

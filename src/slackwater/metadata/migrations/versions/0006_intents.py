@@ -1,4 +1,4 @@
-"""Ingestion: what is about to be appended to a target that cannot replace, and how columns differed."""
+"""Ingestion: intents to append to targets that cannot replace rows, and schema drift of outcomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """The intents of `slackwater.ingest`, and what its outcomes tell about columns."""
+    """Create the table of intents of `slackwater.ingest`, and add schema drift to its outcomes."""
     op.add_column("slackwater_outcomes", sql.Column("drift", sql.Text))
     op.create_table(
         "slackwater_intents",

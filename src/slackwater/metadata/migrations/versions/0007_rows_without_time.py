@@ -1,4 +1,4 @@
-"""Ingestion: how many rows were read that no range has, because they have no time."""
+"""Ingestion: number of rows that were skipped because they have no event time."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """One more thing that outcomes tell."""
+    """Add the number of rows without an event time to outcomes."""
     op.add_column("slackwater_outcomes", sql.Column("without_time", sql.BigInteger))
