@@ -201,7 +201,7 @@ def test_wrong_credentials_are_told_without_them(spark: SparkSession, tmp_path: 
     given |= {"ms.source.http.authentication": {"method": "bearer", "token": "{{token}}"}}
     report = run(spark, tmp_path, "2020-01-09T09:00:00Z", given)
     error = str(report.outcomes[0].error)
-    assert f"RequestFailed: GET {api.url}/all answered 401 Unauthorized" in error
+    assert f"RequestFailed: GET {api.url}/all returned 401 Unauthorized" in error
     assert "s3cret" not in error
     assert api.requests[0].headers["authorization"] == "Bearer s3cret-token"
     assert len(api.requests) == 1

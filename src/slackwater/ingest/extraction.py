@@ -312,7 +312,7 @@ def _source_problems(job: Job) -> list[Problem]:
     unknown = sorted(names_in(text or "") - set(job.names)) if job.units else []
     key = "ms.source.query" if kind == "sql" else "ms.source.path"
     fix = f"use one of {', '.join(job.names)}, or add it to ms.parameters"
-    return problems + [Problem(key, repr(name), "nothing is called so", fix) for name in unknown]
+    return problems + [Problem(key, repr(name), "unknown parameter", fix) for name in unknown]
 
 
 def _file_problems(job: Job) -> list[Problem]:

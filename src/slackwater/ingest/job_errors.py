@@ -1,7 +1,7 @@
-"""What is wrong with a job: every mistake at once, each with its key, its value, a reason and a fix.
+"""Errors of jobs and runs.
 
-A job that is corrected one mistake a run costs an evening. So nothing is raised while a job is read:
-problems are collected, and one error at the end carries all of them, for the eye and for code.
+The problems of a job are collected while it is loaded and raised together, each with its key, value, reason
+and fix, so that a job file can be corrected in one go.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from slackwater.errors import InvalidArgument, SlackwaterError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake. ``value`` is the text to show: what came from the environment is not in it.
+    """One problem of a job. ``value`` is the text to show, with secrets redacted.
 
-    >>> print(Problem("ms.backfill", "'maybe'", "is neither true nor false", "write true or false"))
-    ms.backfill = 'maybe': is neither true nor false; write true or false
+    >>> print(Problem("ms.backfill", "'maybe'", "is not a boolean", "write true or false"))
+    ms.backfill = 'maybe': is not a boolean; write true or false
     """
 
     key: str
@@ -31,7 +31,7 @@ class Problem:
 
 
 class InvalidJob(InvalidArgument):
-    """A job that cannot be used, with everything that is wrong with it. Nothing of it was run."""
+    """A job that cannot be used, with all its problems. No part of it was run."""
 
     def __init__(self, problems: Iterable[Problem], *, source: str = "the job") -> None:
         self.problems = tuple(problems)
@@ -42,43 +42,44 @@ class InvalidJob(InvalidArgument):
 
 
 class TooFewUnits(SlackwaterError):
-    """The plan has fewer units than ``ms.work.unit.min.units`` asks for."""
+    """The plan has fewer units than ``ms.work.unit.min.units``."""
 
     def __init__(self, planned: int, wanted: int) -> None:
         self.planned = planned
         self.wanted = wanted
         super().__init__(
-            f"ms.work.unit.min.units = {wanted}: only {planned} planned; "
-            f"look for why the source has less than usual, or lower ms.work.unit.min.units"
+            f"ms.work.unit.min.units = {wanted}: only {planned} units are planned; "
+            f"check why there are fewer units than usual, or lower ms.work.unit.min.units"
         )
 
 
 class TooFewRecords(SlackwaterError):
-    """A unit has fewer records than ``ms.work.unit.min.records`` asks for; its target was left as it is."""
+    """A unit has fewer records than ``ms.work.unit.min.records``; the target was not changed."""
 
     def __init__(self, found: int, wanted: int) -> None:
         self.found = found
         self.wanted = wanted
         super().__init__(
-            f"ms.work.unit.min.records = {wanted}: only {found} read; "
-            f"look for why the source has less than usual, or lower ms.work.unit.min.records"
+            f"ms.work.unit.min.records = {wanted}: only {found} records were read; "
+            f"check why the source has fewer records than usual, or lower ms.work.unit.min.records"
         )
 
 
 class AlreadyRunning(SlackwaterError):
-    """Another process runs the job."""
+    """Another process is running the job."""
 
     def __init__(self, job: str, owner: str) -> None:
         self.job = job
         self.owner = owner
         super().__init__(
-            f"job {job!r} is run by {owner}; wait until that run has ended, or half a minute if it has died"
+            f"job {job!r} is already running in {owner}; wait until that run ends, "
+            f"or 30 seconds if it was killed"
         )
 
 
 class RunReplaced(SlackwaterError):
-    """This run stood still for so long that another one took its place; nothing more of it counts."""
+    """Another run took over because this one lost its lease; this run records nothing more."""
 
     def __init__(self, job: str) -> None:
         self.job = job
-        super().__init__(f"job {job!r} was taken over by another run; look at its history, and run it again")
+        super().__init__(f"another run has taken over job {job!r}; check its history, then run it again")

@@ -1,13 +1,11 @@
-"""Running a plan: units side by side, each with an outcome of its own, and a report at the end.
+"""The runner: executes the units of a plan concurrently, records an outcome for each, and returns a report.
 
-What reads and writes a unit is given, so nothing here knows of Spark. A unit that fails does not stop the
-others; one that is not recorded, because the process died, is simply planned again.
+Reading and writing a unit is the job of an `Extract` function, so nothing here depends on Spark. A unit that
+fails does not stop the others. A unit whose process dies has no outcome, and is planned again.
 """
 
 from __future__ import annotations
 
-import base64
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,34 +13,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol, runtime_checkable
-from urllib.parse import quote, quote_plus
 
-from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import Connection
 
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.job_errors import RunReplaced, TooFewRecords
 from slackwater.ingest.jobfile.job import Job
-from slackwater.ingest.jobfile.references import Secrets
+from slackwater.ingest.jobfile.job_secrets import redact
 from slackwater.ingest.ledger.intents import settle
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run
 from slackwater.ingest.plan.planner import Plan, WorkUnit, plan
+from slackwater.ingest.tracebacks import innermost_cause
 from slackwater.metadata.store import MetadataStore
 from slackwater.time import SECOND
 from slackwater.time import now as wall_clock
 
 _LONGEST_ERROR: Final = 2000
-_HIDDEN: Final = ("password", "sslpassword", "passfile")
-_IN_AN_ADDRESS: Final = re.compile(r"(?i)(?:password|pwd)=([^&;]+)")
-_SHORTEST_SECRET: Final = 4
-_FIELD: Final = re.compile(r"\{\{\s*(.+?)\s*\}\}")
-_PARTS: Final = re.compile(r"=\"?([^;,\s\"]+)")
-"""The values in a header such as a cookie."""
-_TRACEBACK: Final = "Traceback (most recent call last):"
-_JAVA_CAUSE: Final = re.compile(r"(?:Caused by)?: (.+)")
-_NAMED: Final = re.compile(r"(?:[\w$]+\.)*([\w$]+)((?:: .*)?)", re.DOTALL)
-_DETAILS: Final = ("DETAIL:", "Detail:")
 
 
 class Amount(Protocol):
@@ -50,15 +37,15 @@ class Amount(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many records."""
+        """Number of records."""
 
     @property
     def bytes(self) -> int:
-        """How large."""
+        """Size in bytes."""
 
     @property
     def highest(self) -> int | None:
-        """The highest value of the watermark column."""
+        """Highest value of the watermark column; None without rows or without such a column."""
 
     @property
     def drift(self) -> str | None:
@@ -66,57 +53,57 @@ class Amount(Protocol):
 
     @property
     def without_time(self) -> int | None:
-        """Records that were read and left out because they have no time; None if nobody could see them."""
+        """Number of records left out because their time is null; None if the source selects rows by time."""
 
 
 class Approve(Protocol):
-    """Asked before the target is changed; an error then leaves it as it is."""
+    """Called by an extraction right before it changes the target; an exception leaves the target as it is."""
 
     def __call__(self, amount: Any, number: int | None = None) -> None:
-        """May this be put in place? A target that cannot replace says under which number it appends."""
+        """Approve or raise; ``number`` is the commit number of a target that appends."""
 
 
 class Extract(Protocol):
     """Reads and writes a unit."""
 
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Amount:
-        """Read a unit's range and put it in place; asks before it changes the target."""
+        """Read the range of a unit and write it to the target; calls ``approve`` before it changes that."""
 
 
 @runtime_checkable
 class Appending(Protocol):
-    """An extraction whose target may be one that cannot replace, and numbers its commits."""
+    """An extraction whose target may be append-only, with numbered commits."""
 
     def last_number(self) -> int | None:
-        """The number of the last commit; None if the target can replace."""
+        """The number of the last commit; None if the target can replace rows."""
 
     def expect(self, made: Plan) -> None:
-        """The plan is made: all of it, also what this run leaves out."""
+        """Receive the whole plan, including the units that this run does not execute."""
 
 
 class Watcher:
-    """Hears what happens in a run; this one does nothing with it."""
+    """Callbacks for the events of a run; these do nothing."""
 
     def planned(self, made: Plan) -> None:
         """The plan is made."""
 
     def started(self, number: int, work: WorkUnit) -> None:
-        """A unit begins."""
+        """A unit starts."""
 
     def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
-        """A unit has an outcome, which is on record."""
+        """A unit has ended and its outcome is recorded."""
 
 
 class Stopped(SlackwaterError):
-    """Somebody stopped the run before this unit was put in place."""
+    """The run was stopped before this unit changed the target."""
 
     def __init__(self) -> None:
-        super().__init__("the run was stopped; run the job again to read it")
+        super().__init__("the run was stopped before this unit was written; run the job again to read it")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did: its plan, and an outcome for each of its units that has begun."""
+    """The result of a run: its plan, and an outcome for each unit that started."""
 
     run: str
     plan: Plan
@@ -124,12 +111,12 @@ class Report:
 
     @property
     def succeeded(self) -> bool:
-        """Whether all units did."""
+        """Whether all units succeeded."""
         return not self.not_begun and all(outcome.state == "succeeded" for outcome in self.outcomes)
 
     @property
     def not_begun(self) -> int:
-        """How many units were not begun, because the run was stopped before."""
+        """Number of units that did not start because the run was stopped."""
         return len(self.plan.units) - len(self.outcomes)
 
 
@@ -145,10 +132,26 @@ def run_job(
     clock: Callable[[], int] = wall_clock,
     stop: threading.Event | None = None,
 ) -> Report:
-    """Plan a job after its history in ``store`` and run the plan; refused while another run is under way.
+    """Plan a job from its history in ``store`` and execute the plan.
 
-    ``only_failed`` leaves out all units but those whose last read failed, ``max_units`` all but
-    the first so many. Once ``stop`` is set no unit begins, and none that runs is put in place.
+    Args:
+        job: The job.
+        store: The metadata store that holds the history of the job.
+        extract: Reads and writes one unit.
+        now: The time for which the run is planned; by default the current time.
+        only_failed: Run only units whose last read failed, was stopped or was killed.
+        max_units: Run at most this many units.
+        watcher: Receives the events of the run.
+        clock: Returns the current time in microseconds.
+        stop: Once it is set no further unit starts, and units that are running do not change the target.
+
+    Returns:
+        The plan and the outcome of each unit.
+
+    Raises:
+        AlreadyRunning: Another process runs the job.
+        RunReplaced: Another run took over because this one stood still for too long.
+        TooFewUnits: The plan has fewer units than ``ms.work.unit.min.units``.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.jobfile.job import parse_job
@@ -169,7 +172,7 @@ def run_job(
     [('succeeded', 3)]
     """
     name, watermark = job.settings.name, job.settings.axis.name
-    hears = watcher or Watcher()
+    listener = watcher or Watcher()
     with JobLease(store, name, clock=clock) as lease:
         _settle(store, lease, extract, watermark)
         history = store.read(lambda connection: read_history(connection, name, watermark))
@@ -180,12 +183,12 @@ def run_job(
         if only_failed:
             made = plan(job, history, planned_at, only_failed=True)
         made = first_units(made, max_units)
-        hears.planned(made)
+        listener.planned(made)
         run = Run(store, lease, watermark, clock=clock)
         stopped = stop or threading.Event()
-        one = _Unit(job, run, extract, hears, clock, made.pacing, time.monotonic(), stopped)
+        run_unit = _UnitRunner(job, run, extract, listener, clock, made.pacing, time.monotonic(), stopped)
         with ThreadPoolExecutor(job.settings.run_concurrency) as pool:
-            outcomes = list(pool.map(one, range(len(made.units)), made.units))
+            outcomes = list(pool.map(run_unit, range(len(made.units)), made.units))
         report = Report(run.id, made, tuple(outcome for outcome in outcomes if outcome is not None))
         was_stopped = report.not_begun or any(outcome.state == "interrupted" for outcome in report.outcomes)
         run.end("interrupted" if was_stopped else "succeeded" if report.succeeded else "failed")
@@ -205,7 +208,7 @@ def first_units(made: Plan, most: int | None) -> Plan:
 
 
 def _settle(store: MetadataStore, lease: JobLease, extract: Extract, watermark: str) -> None:
-    """Count what a run that died had appended, before anything is planned."""
+    """Record the commits of a run that died as successes, before anything is planned."""
     last = extract.last_number() if isinstance(extract, Appending) else None
 
     def work(connection: Connection) -> None:
@@ -216,8 +219,8 @@ def _settle(store: MetadataStore, lease: JobLease, extract: Extract, watermark: 
 
 
 @dataclass(frozen=True)
-class _Unit:
-    """Runs one unit, from its turn to its record."""
+class _UnitRunner:
+    """Runs one unit: waits for its start time, extracts it, and records its outcome."""
 
     job: Job
     run: Run
@@ -234,20 +237,20 @@ class _Unit:
         self.run.begin(work)
         self.watcher.started(number, work)
         started = self.clock()
-        place = (number, work.start, work.unit.key, work.low, work.high)
+        identity = (number, work.start, work.unit.key, work.low, work.high)
         try:
             amount = self.extract(work, partial(self._approve, work))
         except RunReplaced:
             raise
-        except Exception as error:  # whatever it was, the other units go on
+        except Exception as error:  # any error of a unit: the other units go on
             state: Literal["interrupted", "failed"] = "interrupted" if self.stop.is_set() else "failed"
-            text = told(error, self.job)
-            outcome = Outcome(*place, state, 0, 0, started, self.clock(), text)
+            text = error_text(error, self.job)
+            outcome = Outcome(*identity, state, 0, 0, started, self.clock(), text)
             self.run.record(work, outcome)
         else:
             read = (amount.rows, amount.bytes, started, self.clock())
             outcome = Outcome(
-                *place, "succeeded", *read, drift=amount.drift, without_time=amount.without_time
+                *identity, "succeeded", *read, drift=amount.drift, without_time=amount.without_time
             )
             self.run.record(work, outcome, self._high(work, amount))
         self.watcher.ended(number, work, outcome)
@@ -265,105 +268,18 @@ class _Unit:
             self.run.intend(work, number)
 
     def _high(self, work: WorkUnit, amount: Amount) -> int:
-        """The end; where the data says how far it goes, that, but no further than the end."""
+        """The new high watermark: the end, or the highest value of the watermark column up to the end."""
         if self.job.settings.watermark_column is None:
             return work.high
         return work.low if amount.highest is None else min(work.high, amount.highest)
 
 
-# ---- what is told of an error
-
-
-def told(error: Exception, job: Job) -> str:
-    r"""What went wrong, at its innermost, without the secrets of the job.
+def error_text(error: Exception, job: Job) -> str:
+    r"""The innermost cause of an error of a unit, without the secrets of the job, as it is recorded.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
-    >>> told(
-    ...     RuntimeError("Traceback (most recent call last):\n  File x\na.ArrowInvalid: no 5"), parse_job({})
-    ... )
-    'ArrowInvalid: no 5'
-    >>> told(RuntimeError("calling o1.collect\n: a.Job: failed\nCaused by: b.NoFile: no data"), parse_job({}))
-    'NoFile: no data'
+    >>> job = parse_job({"ms.source.jdbc.password": "hunter-22"})
+    >>> error_text(RuntimeError("calling o1.x\n: a.SQLError: login failed: hunter-22"), job)
+    'SQLError: login failed: …'
     """
-    text, settings = _cause(error), job.settings
-    for given in (settings.source_url, settings.target_url, settings.source_jdbc_password):
-        for secret in () if given is None else secrets_of(given.get_secret_value()):
-            text = text.replace(secret, "…")
-    written = Secrets({f"(secret {number})": secret for number, secret in enumerate(_written_secrets(job))})
-    return written.mask(job.secrets.mask(text))[:_LONGEST_ERROR]  # no half of a secret is left
-
-
-def _cause(error: Exception) -> str:
-    """The innermost error, by its name without a package, and what it says in a line or two."""
-    if isinstance(error, SlackwaterError):
-        return f"{type(error).__name__}: {error}"
-    lines = str(error).splitlines()
-    remote = _last_of_python(lines) or _last_of_java(lines)
-    if remote:
-        named = _NAMED.fullmatch(remote)
-        return f"{named[1]}{named[2]}" if named else remote
-    return f"{type(error).__name__}: {_message([line for line in lines if line.strip()])}"
-
-
-def _last_of_python(lines: list[str]) -> str:
-    """What stands below the last traceback of a worker; empty if there is none."""
-    begun = [number for number, line in enumerate(lines) if _TRACEBACK in line]
-    below = lines[begun[-1] + 1 :] if begun else []
-    return _message([line for line in below if line.strip() and not line.startswith((" ", "\t"))])
-
-
-def _last_of_java(lines: list[str]) -> str:
-    """The last cause that says something; empty if there is none."""
-    causes = [
-        (found[1], lines[number + 1 : number + 2])
-        for number, line in enumerate(lines)
-        if (found := _JAVA_CAUSE.match(line.strip()))
-    ]
-    telling = [cause for cause in causes if ": " in cause[0]] or causes
-    return _message([telling[-1][0], *telling[-1][1]]) if telling else ""
-
-
-def _message(lines: list[str]) -> str:
-    """The first line; with the second, if it belongs to it."""
-    first, second = (line.strip() for line in [*lines, "", ""][:2])
-    return f"{first} {second}" if first.endswith(":") or second.startswith(_DETAILS) else first
-
-
-def _written_secrets(job: Job) -> list[str]:
-    """What the job file itself says to authenticate, as it is sent, and parts that somebody may repeat."""
-    settings, who = job.settings, job.settings.http_authentication
-    record = job.inputs.authentication
-
-    def filled(text: str) -> str:
-        return _FIELD.sub(lambda found: record.get(found[1]) or found[0], text)
-
-    texts = [filled(text) for text in (*(who.texts if who else ()), *settings.http_headers.values())]
-    if who is not None and who.method == "basic":
-        account = f"{filled(str(who.user))}:{filled(str(who.password))}"
-        texts.append(base64.b64encode(account.encode()).decode())
-    if settings.source_jdbc_password is not None:
-        texts.append(settings.source_jdbc_password.get_secret_value())
-    parts = [part for text in texts for part in (text, *_PARTS.findall(text), *text.split(" ", 2)[1:2])]
-    return [part for part in dict.fromkeys(parts) if len(part) >= _SHORTEST_SECRET]
-
-
-def secrets_of(url: str) -> list[str]:
-    """What of an address may not be shown, in every spelling that a message can have, the longest first.
-
-    >>> secrets_of("postgresql://app:a%20b@db.example/shop")
-    ['postgresql://app:a%20b@db.example/shop', 'a%20b', 'a b', 'a+b']
-    >>> secrets_of("jdbc:derby:shop;user=app;password=a b")
-    ['jdbc:derby:shop;user=app;password=a b', 'a b']
-    """
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        return [url, *_IN_AN_ADDRESS.findall(url)]
-    given = parsed.normalized_query
-    passwords = [parsed.password, *(one for name in _HIDDEN for one in given.get(name, ()))]
-    written = re.search(r"//[^/@]*?:([^/]*)@", url)
-    found = {spelt for one in passwords if one for spelt in (one, quote(one, safe=""), quote_plus(one))}
-    whole = set() if url.startswith("http") else {url}  # what an HTTP API is called helps to find a mistake
-    return sorted(
-        {*whole, *found, *([written[1]] if written else [])} - {""}, key=lambda one: (-len(one), one)
-    )
+    return redact(innermost_cause(error), job)[:_LONGEST_ERROR]  # cut last, so no part of a secret is left

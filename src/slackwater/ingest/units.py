@@ -1,8 +1,8 @@
-"""The units of a job: what is extracted separately within each partition.
+"""Units of a job: what is extracted separately within each partition.
 
-A unit is a set of named values, such as a customer, a file, or a site and a table. It is the same unit
-however it is written: as a word in a list, as an object, or as a record of a secondary input; the order
-of its fields does not matter, and numbers count by their text, as they would stand in a path or a query.
+A unit is a set of named values, such as a customer, a file, or a site and a table. Its identity does not
+depend on how it is written: as a word in a list, as an object, or as a record of a secondary input. The order
+of its fields does not matter, and numbers are compared as text, as in a path or a query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Named values in the order of their names; ``key`` is their one spelling, used in the history.
+    """Named values, sorted by name; ``key`` is their canonical JSON, which identifies the unit.
 
     >>> unit_of({"table": "t1", "site": 7}).key
     '{"site":"7","table":"t1"}'
@@ -41,7 +41,16 @@ class Unit:
 
 
 def unit_of(values: Mapping[str, Any]) -> Unit:
-    """The unit with these values; numbers and truth values become text.
+    """Make the unit with these values; numbers and booleans become text.
+
+    Args:
+        values: The values of the unit by field name.
+
+    Returns:
+        The unit.
+
+    Raises:
+        InvalidArgument: A value is a list or an object.
 
     >>> unit_of({"id": 1}) == unit_of({"id": "1"})
     True
@@ -54,13 +63,13 @@ def unit_of(values: Mapping[str, Any]) -> Unit:
 
 
 def value_text(value: object) -> str | None:
-    """A value of a unit as text.
+    """Convert a value of a unit to text.
 
     >>> value_text(1.5), value_text(False), value_text(None)
     ('1.5', 'false', None)
     >>> value_text([1])
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: unit = [1]: is a list; give text, a number, true, false or null
+    slackwater.errors.InvalidArgument: unit = [1]: is a list; use text, a number, true, false or null
     """
     if value is None or isinstance(value, str):
         return value
@@ -68,12 +77,12 @@ def value_text(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, (list, dict, tuple, set)):
         kind = "an object" if isinstance(value, dict) else "a list"
-        raise InvalidArgument("unit", value, f"is {kind}", fix="give text, a number, true, false or null")
+        raise InvalidArgument("unit", value, f"is {kind}", fix="use text, a number, true, false or null")
     return str(value)
 
 
 def distinct(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Each unit once, where it comes first.
+    """The units without duplicates, in order of first occurrence.
 
     >>> [unit.key for unit in distinct([unit_of({"a": 1}), unit_of({"a": 1})])]
     ['{"a":"1"}']
@@ -82,4 +91,4 @@ def distinct(units: Iterable[Unit]) -> tuple[Unit, ...]:
 
 
 WHOLE = unit_of({})
-"""The one unit of a job that names none."""
+"""The single unit of a job that lists none."""

@@ -116,7 +116,7 @@ def test_a_duration_ends_in_the_year_1(text: str) -> None:
     if text == "P0DT0H999999999M":
         assert resolved(text).startswith("0118-")
     else:
-        with pytest.raises(InvalidArgument, match=f"'{text}': lies before the year 1"):
+        with pytest.raises(InvalidArgument, match=f"'{text}': is before the year 1"):
             resolved(text)
 
 

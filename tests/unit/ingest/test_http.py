@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 
 from slackwater.ingest.jobfile.http_keys import Authentication, Pagination
-from slackwater.ingest.jobfile.references import Secrets
+from slackwater.ingest.redaction import Secrets
 from slackwater.ingest.sources.http.client import Client, Policy
-from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, HttpFailure, RequestFailed
-from slackwater.ingest.sources.http.record_reader import HttpReading, Part
+from slackwater.ingest.sources.http.http_errors import (
+    HttpError,
+    InvalidPagination,
+    InvalidResponse,
+    RequestFailed,
+)
+from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
 from slackwater.ingest.sources.http.record_types import type_of
 from slackwater.ingest.sources.http.requests import Request, Template
-from slackwater.ingest.sources.http.responses import Form
+from slackwater.ingest.sources.http.responses import ResponseFormat
 from slackwater.time import instant, to_datetime
 from tests.support.http_server import Api, Fault, broken, dripping, hung_up, serving, status, stuck
 
@@ -58,14 +63,16 @@ def read(
     request: Request | str,
     rule: dict[str, Any] | None = None,
     *,
-    form: Form | None = None,
+    form: ResponseFormat | None = None,
     policy: Policy | None = None,
     time: Virtual | None = None,
     seen: dict[str, set[str]] | None = None,
 ) -> list[Any]:
     asked = Request("GET", request) if isinstance(request, str) else request
     pagination = None if rule is None else Pagination.model_validate(rule)
-    reading = HttpReading((Part(asked, 0, 1),), form or Form(), pagination, policy or Policy())
+    reading = HttpReading(
+        (RangeRequest(asked, 0, 1),), form or ResponseFormat(), pagination, policy or Policy()
+    )
     known = {} if seen is None else seen
     pages = reading.read(reading.parts[0], known, (time or Virtual()).client)
     return [json.loads(record) for page in pages for record in page]
@@ -77,20 +84,20 @@ def read(
 @pytest.mark.parametrize(
     ("path", "rule", "form", "requests"),
     [
-        ("page", {"type": "page"}, Form(), 4),
-        ("page", {"type": "page", "size_parameter": "limit", "size": 3, "end": "short"}, Form(), 3),
-        ("page?strict=1", {"type": "page", "end": "missing"}, Form(), 4),
-        ("offset", {"type": "offset", "size_parameter": "limit", "size": 2}, Form(), 5),
-        ("offset", {"type": "offset", "size_parameter": "limit", "size": 100}, Form(), 4),
-        ("cursor", {"type": "cursor", "cursor": "meta.next"}, Form(path="data.items"), 3),
-        ("link", {"type": "link"}, Form(), 3),
-        ("next?a=b", {"type": "link", "cursor": "@odata.nextLink"}, Form(path="items"), 3),
-        ("all", None, Form(), 1),
-        ("ndjson", None, Form("ndjson"), 1),
+        ("page", {"type": "page"}, ResponseFormat(), 4),
+        ("page", {"type": "page", "size_parameter": "limit", "size": 3, "end": "short"}, ResponseFormat(), 3),
+        ("page?strict=1", {"type": "page", "end": "missing"}, ResponseFormat(), 4),
+        ("offset", {"type": "offset", "size_parameter": "limit", "size": 2}, ResponseFormat(), 5),
+        ("offset", {"type": "offset", "size_parameter": "limit", "size": 100}, ResponseFormat(), 4),
+        ("cursor", {"type": "cursor", "cursor": "meta.next"}, ResponseFormat(path="data.items"), 3),
+        ("link", {"type": "link"}, ResponseFormat(), 3),
+        ("next?a=b", {"type": "link", "cursor": "@odata.nextLink"}, ResponseFormat(path="items"), 3),
+        ("all", None, ResponseFormat(), 1),
+        ("ndjson", None, ResponseFormat("ndjson"), 1),
     ],
 )
 def test_every_way_of_paging_gives_every_record_once(
-    api: Api, path: str, rule: dict[str, Any] | None, form: Form, requests: int
+    api: Api, path: str, rule: dict[str, Any] | None, form: ResponseFormat, requests: int
 ) -> None:
     assert read(f"{api.url}/{path}", rule, form=form) == ROWS
     assert len(api.requests) == requests
@@ -107,7 +114,7 @@ def test_parameters_of_pages_may_be_in_the_body(api: Api) -> None:
 @pytest.mark.parametrize("path", ["page", "offset", "cursor", "link", "ndjson", "csv", "all"])
 def test_nothing_is_fine(api: Api, path: str) -> None:
     api.rows = []
-    form = Form(
+    form = ResponseFormat(
         {"ndjson": "ndjson", "csv": "csv"}.get(path, "json"), "data.items" if path == "cursor" else None
     )
     rule = {"type": path} | ({"cursor": "meta.next"} if path == "cursor" else {})
@@ -120,41 +127,47 @@ def test_nothing_is_fine(api: Api, path: str) -> None:
 def test_an_empty_page_with_a_cursor_is_not_the_end(api: Api) -> None:
     api.faults.append(status(200, {"data": {"items": []}, "meta": {"next": "0"}}))
     assert (
-        read(f"{api.url}/cursor", {"type": "cursor", "cursor": "meta.next"}, form=Form(path="data.items"))
+        read(
+            f"{api.url}/cursor",
+            {"type": "cursor", "cursor": "meta.next"},
+            form=ResponseFormat(path="data.items"),
+        )
         == ROWS
     )
 
 
 def test_a_first_page_smaller_than_asked_for_is_not_taken_for_the_last(api: Api) -> None:
     rule = {"type": "page", "size_parameter": "limit", "size": 100, "end": "short"}
-    with pytest.raises(BadPages, match="has 3 records, fewer than the size 100"):
+    with pytest.raises(InvalidPagination, match="has 3 records, fewer than 'size' = 100"):
         read(f"{api.url}/page", rule)
 
 
 @pytest.mark.parametrize("rule", [{"type": "page", "parameter": "p"}, {"type": "offset", "parameter": "o"}])
 def test_a_server_that_ignores_the_page_does_not_give_it_for_ever(api: Api, rule: dict[str, Any]) -> None:
-    with pytest.raises(BadPages, match="the same page"):
+    with pytest.raises(InvalidPagination, match="the same page"):
         read(f"{api.url}/page", rule)
     assert len(api.requests) == 2
 
 
 def test_a_cursor_or_a_link_that_comes_again_is_an_error(api: Api) -> None:
     api.faults.extend([status(200, {"items": [1], "next": "x"})] * 9)
-    with pytest.raises(BadPages, match="a cursor that it gave before"):
-        read(f"{api.url}/a", {"type": "cursor", "cursor": "next"}, form=Form(path="items"))
+    with pytest.raises(InvalidPagination, match="the same cursor twice"):
+        read(f"{api.url}/a", {"type": "cursor", "cursor": "next"}, form=ResponseFormat(path="items"))
     assert len(api.requests) == 2
     api.faults.clear()
     api.faults.extend(
         [status(200, [1], Link='<?a=1>; rel="next"'), status(200, [2], Link=f'<{api.url}/a>; rel="next"')]
     )
-    with pytest.raises(BadPages, match="a link that it gave before"):
+    with pytest.raises(InvalidPagination, match="the same link twice"):
         read(f"{api.url}/a", {"type": "link"})
 
 
 @pytest.mark.parametrize("link", ["http://elsewhere.example/a", "//127.0.0.1:1/a", "https://127.0.0.1/a"])
 def test_a_next_link_to_another_server_is_refused(api: Api, link: str) -> None:
     api.faults.append(status(200, [1], Link=f'<{link}>; rel="next"'))
-    with pytest.raises(BadPages, match="next link to another server, to which credentials are not sent"):
+    with pytest.raises(
+        InvalidPagination, match="next link to another server, to which credentials are not sent"
+    ):
         read(f"{api.url}/a", {"type": "link"})
 
 
@@ -206,7 +219,9 @@ def test_an_answer_that_takes_too_long_is_asked_for_again(api: Api, fault: Fault
     def client(policy: Policy, secrets: Secrets) -> Client:
         return Client(policy, secrets, sleep=sleeps.append)
 
-    reading = HttpReading((Part(Request("GET", f"{api.url}/all"), 0, 1),), policy=Policy(timeout_seconds=0.3))
+    reading = HttpReading(
+        (RangeRequest(Request("GET", f"{api.url}/all"), 0, 1),), policy=Policy(timeout_seconds=0.3)
+    )
     assert [len(page) for page in reading.read(reading.parts[0], {}, client)] == [7]
     assert len(sleeps) == 1
     assert len(api.requests) == 2
@@ -222,7 +237,7 @@ def test_waits_double_up_to_the_longest_and_attempts_end(api: Api) -> None:
     api.faults.extend([status(500, "out of order")] * 9)
     time = Virtual()
     with pytest.raises(
-        RequestFailed, match=r"answered 500 Internal Server Error: out of order, 6 times"
+        RequestFailed, match=r"returned 500 Internal Server Error: out of order \(6 attempts\)"
     ) as failed:
         read(f"{api.url}/all", policy=Policy(attempts=6, longest_seconds=6), time=time)
     assert failed.value.status == 500
@@ -240,14 +255,14 @@ def test_chance_takes_away_at_most_half_of_a_wait(api: Api) -> None:
 def test_a_server_that_asks_for_hours_fails_the_unit_at_once(api: Api) -> None:
     api.faults.append(status(429, retry_after="7200"))
     time = Virtual()
-    with pytest.raises(RequestFailed, match="asks to wait for 7200 seconds; lower"):
+    with pytest.raises(RequestFailed, match="asks for a wait of 7200 seconds; lower"):
         read(f"{api.url}/all", time=time)
     assert time.sleeps == []
 
 
 def test_nobody_listening_is_tried_again_and_told(api: Api) -> None:
     time = Virtual()
-    with pytest.raises(RequestFailed, match=r"GET http://127.0.0.1:1/all failed: .*, 3 times"):
+    with pytest.raises(RequestFailed, match=r"GET http://127.0.0.1:1/all failed: .* \(3 attempts\)"):
         read("http://127.0.0.1:1/all", policy=Policy(attempts=3), time=time)
     assert len(time.sleeps) == 2
 
@@ -258,7 +273,7 @@ def test_a_refusal_fails_at_once_with_the_start_of_the_body(api: Api, code: int)
     with pytest.raises(RequestFailed) as failed:
         read(f"{api.url}/all?key=s3cret")
     assert len(api.requests) == 1
-    assert f"GET {api.url}/all answered {code}" in str(failed.value)
+    assert f"GET {api.url}/all returned {code}" in str(failed.value)
     assert ": no such thing xxx" in str(failed.value)
     assert len(str(failed.value)) < 400
     assert "s3cret" not in str(failed.value)
@@ -312,10 +327,12 @@ def test_redirects_are_followed_on_the_same_server_only(api: Api) -> None:
     api.faults.append(status(302, "", Location="/all"))
     assert read(f"{api.url}/old") == ROWS
     api.faults.append(status(307, "", Location="http://elsewhere.example/all"))
-    with pytest.raises(BadPages, match="redirected to another server, to which credentials are not sent"):
+    with pytest.raises(
+        InvalidPagination, match="redirected to another server, to which credentials are not sent"
+    ):
         read(f"{api.url}/old")
     api.faults.append(status(303, "", Location="/all"))
-    with pytest.raises(RequestFailed, match="303, which would make a GET of it"):
+    with pytest.raises(RequestFailed, match="303, which would turn it into a GET"):
         read(Request("POST", f"{api.url}/old", body="{}"))
     api.faults.extend([status(301, "", Location="/old")] * 9)
     with pytest.raises(RequestFailed, match="was redirected 5 times"):
@@ -324,7 +341,7 @@ def test_redirects_are_followed_on_the_same_server_only(api: Api) -> None:
 
 def test_an_answer_that_is_too_large_is_not_kept(api: Api) -> None:
     api.faults.append(broken(gzip.compress(b"[" + b" " * 3_000_000 + b"1]"), Content_Encoding="gzip"))
-    with pytest.raises(BadAnswer, match="larger than 2 megabytes; ask for smaller pages"):
+    with pytest.raises(InvalidResponse, match="larger than 2 megabytes; request smaller pages"):
         read(f"{api.url}/all", policy=Policy(largest_megabytes=2))
     assert len(api.requests) == 1
 
@@ -334,7 +351,9 @@ def test_an_answer_that_is_too_large_is_not_kept(api: Api) -> None:
 
 def test_csv_has_text_and_nulls(api: Api) -> None:
     api.rows = [{"id": 1, "at": "", "name": "a;b"}]
-    assert read(f"{api.url}/csv", form=Form("csv", delimiter=";")) == [{"id": "1", "at": None, "name": "a;b"}]
+    assert read(f"{api.url}/csv", form=ResponseFormat("csv", delimiter=";")) == [
+        {"id": "1", "at": None, "name": "a;b"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -364,9 +383,9 @@ def test_a_column_has_the_narrowest_type_that_loses_nothing(api: Api, values: li
 @pytest.mark.parametrize(
     ("body", "path", "problem"),
     [
-        ({"items": [1], "n": 2}, None, r"is an object, not a list of records.*\(there are 'items'\)"),
-        ({"items": [1]}, "data", r"has nothing at 'data'.*\(there are 'items'\)"),
-        ({"data": {"rows": [1]}}, "data.items", r"\(there are 'rows'\)"),
+        ({"items": [1], "n": 2}, None, r"is an object, not a list of records.*\(available: 'items'\)"),
+        ({"items": [1]}, "data", r"has nothing at 'data'.*\(available: 'items'\)"),
+        ({"data": {"rows": [1]}}, "data.items", r"\(available: 'rows'\)"),
         (7, None, "is a single value"),
         (None, None, "is null"),
     ],
@@ -375,8 +394,8 @@ def test_an_answer_of_another_shape_fails_at_once_and_says_what_is_there(
     api: Api, body: Any, path: str | None, problem: str
 ) -> None:
     api.faults.append(status(200, body))
-    with pytest.raises(BadAnswer, match=problem):
-        read(f"{api.url}/all", form=Form(path=path))
+    with pytest.raises(InvalidResponse, match=problem):
+        read(f"{api.url}/all", form=ResponseFormat(path=path))
     assert len(api.requests) == 1
 
 
@@ -384,11 +403,11 @@ def test_one_object_may_be_the_record(api: Api) -> None:
     api.faults.extend(
         [status(200, {"id": 1}), status(200, {"order": {"id": 2}}), status(200, {"order": None})]
     )
-    assert read(f"{api.url}/1", form=Form(path=".")) == [{"id": 1}]
-    assert read(f"{api.url}/2", form=Form(path="order")) == [{"id": 2}]
-    assert read(f"{api.url}/3", form=Form(path="order")) == []
+    assert read(f"{api.url}/1", form=ResponseFormat(path=".")) == [{"id": 1}]
+    assert read(f"{api.url}/2", form=ResponseFormat(path="order")) == [{"id": 2}]
+    assert read(f"{api.url}/3", form=ResponseFormat(path="order")) == []
     api.faults.append(status(200, {}))
-    assert read(f"{api.url}/4", form=Form(path="order?")) == []
+    assert read(f"{api.url}/4", form=ResponseFormat(path="order?")) == []
 
 
 def test_numbers_that_no_type_holds_and_half_characters_arrive_as_text(api: Api) -> None:
@@ -398,5 +417,5 @@ def test_numbers_that_no_type_holds_and_half_characters_arrive_as_text(api: Api)
 
 
 def test_failures_have_one_base() -> None:
-    kinds: list[Callable[[str], HttpFailure]] = [RequestFailed, BadAnswer, BadPages]
-    assert all(isinstance(kind("x"), HttpFailure) for kind in kinds)
+    kinds: list[Callable[[str], HttpError]] = [RequestFailed, InvalidResponse, InvalidPagination]
+    assert all(isinstance(kind("x"), HttpError) for kind in kinds)

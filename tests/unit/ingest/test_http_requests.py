@@ -52,18 +52,18 @@ def test_a_value_ends_no_header(value: str) -> None:
     if value.isascii() and value.replace("\t", "").isprintable():
         assert template.filled({"v": value}).headers == (("X-Shop", value),)
     else:
-        with pytest.raises(InvalidArgument, match="'X-Shop': has a value that no header can have"):
+        with pytest.raises(InvalidArgument, match="'X-Shop': has a value that is not valid in a header"):
             template.filled({"v": value})
 
 
 @pytest.mark.parametrize(
     ("template", "values", "problem"),
     [
-        (Template("get", "https://h/{{v}}/x"), "..", r"'\{\{v\}\}': stands for '..', which leads elsewhere"),
-        (Template("get", "https://{{v}}.h/"), "evil.example/", "cannot be part of a host"),
-        (Template("get", "https://{{v}}/"), "evil.example", "cannot be part of a host"),
-        (Template("post", URL, body='{"n": {{v}}}'), '1, "a": 2', "is not quoted, and no number"),
-        (Template("post", URL, body='{"n": {{v}}}'), "01", "is not quoted, and no number"),
+        (Template("get", "https://h/{{v}}/x"), "..", r"'\{\{v\}\}': becomes '..', which changes the path"),
+        (Template("get", "https://{{v}}.h/"), "evil.example/", "is not valid in a host name"),
+        (Template("get", "https://{{v}}/"), "evil.example", "is not valid in a host name"),
+        (Template("post", URL, body='{"n": {{v}}}'), '1, "a": 2', "is neither quoted nor a number"),
+        (Template("post", URL, body='{"n": {{v}}}'), "01", "is neither quoted nor a number"),
     ],
 )
 def test_a_value_that_leads_elsewhere_is_refused(template: Template, values: str, problem: str) -> None:
@@ -81,31 +81,31 @@ def problems(keys: dict[str, Any]) -> list[str]:
     [
         ({"ms.source.url": "ftp://h/"}, "ms.source.url: is not the address of an HTTP API"),
         ({"ms.source.url": "https:///orders"}, "ms.source.url: is not the address of an HTTP API"),
-        ({"ms.source.http.query": {"since": "{{lo}}"}}, "ms.source.http.query = 'lo': nothing is called so"),
-        ({"ms.source.http.headers": {"X": "{{a}}"}}, "ms.source.http.headers = 'a': nothing is called so"),
+        ({"ms.source.http.query": {"since": "{{lo}}"}}, "ms.source.http.query = 'lo': unknown parameter"),
+        ({"ms.source.http.headers": {"X": "{{a}}"}}, "ms.source.http.headers = 'a': unknown parameter"),
         ({"ms.source.http.body": "{'a': 1}"}, "ms.source.http.body: is not JSON"),
         (
             {"ms.source.http.body": "<a>{{low}}</a>", "ms.source.http.headers": {"content-type": "text/xml"}},
-            "ms.source.http.body: a value could break out of a body of this type",
+            "ms.source.http.body: values cannot be escaped in a body of this type",
         ),
-        ({"ms.watermark": UNITS}, "ms.source.url: does not tell units apart; write {{shop}} into it"),
+        ({"ms.watermark": UNITS}, "ms.source.url: is the same for all units; add {{shop}} to it"),
         (
             {"ms.source.http.format": "csv", "ms.source.http.records": "a"},
-            "ms.source.http.records = 'a': csv has records and nothing else; leave it out",
+            "ms.source.http.records = 'a': does not apply to csv, which contains only records; remove it",
         ),
         (
             {"ms.source.http.format": "csv", "ms.source.http.pagination": {"type": "cursor", "cursor": "a"}},
-            "ms.source.http.pagination: an answer in csv has no cursor",
+            "ms.source.http.pagination: a response in csv has no cursor",
         ),
         (
             {"ms.source.http.pagination": {"type": "page", "place": "body"}},
-            "ms.source.http.pagination: needs a body of JSON",
+            "ms.source.http.pagination: needs a JSON body",
         ),
         ({"ms.source.partitions": 2}, "ms.source.partitions = 2: needs a time column"),
-        ({"ms.source.options": {"sep": ";"}}, "ms.source.options = 'sep': is not known here"),
+        ({"ms.source.options": {"sep": ";"}}, "ms.source.options = 'sep': is not an option for json"),
         (
             {"ms.source.http.format": "csv", "ms.source.options": {"delimiter": "--"}},
-            "ms.source.options = '--': is no delimiter",
+            "ms.source.options = '--': is not a valid delimiter",
         ),
     ],
 )
@@ -117,30 +117,34 @@ def test_what_does_not_fit_together_is_said_before_a_run(keys: dict[str, Any], p
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("pagination", {"type": "pages"}, "is not one of page, offset, cursor, link"),
+        ("pagination", {"type": "pages"}, "is not a valid value; use one of page, offset, cursor, link"),
         ("pagination", {"type": "cursor"}, "has no 'cursor'"),
-        ("pagination", {"type": "page", "cursor": "a"}, "'cursor' is not known here"),
-        ("pagination", {"type": "link", "parameter": "a"}, "'parameter' is not known here"),
-        ("pagination", {"type": "link", "end": "short"}, "'first' and 'end' are not known here"),
+        ("pagination", {"type": "page", "cursor": "a"}, "'cursor' does not apply to page"),
+        ("pagination", {"type": "link", "parameter": "a"}, "'parameter' does not apply to link"),
+        ("pagination", {"type": "link", "end": "short"}, "'first' and 'end' do not apply to link"),
         ("pagination", {"type": "page", "end": "short"}, "has no 'size'"),
         ("pagination", {"type": "page", "size_parameter": "limit"}, "has no 'size'"),
         (
             "authentication",
             {"method": "magic", "token": "s3cret"},
-            "is not one of bearer, basic, header, query",
+            "is not a valid value; use one of bearer, basic, header, query",
         ),
         ("authentication", {"method": "basic", "user": "s3cret"}, "has no 'password'"),
-        ("authentication", {"method": "bearer", "token": "s3cret", "user": "a"}, "'user' is not known here"),
+        (
+            "authentication",
+            {"method": "bearer", "token": "s3cret", "user": "a"},
+            "'user' does not apply to bearer",
+        ),
         (
             "authentication",
             {"method": "header", "name": "a b", "value": "s3cret"},
-            "is not the name of a header",
+            "is not a valid header name",
         ),
-        ("headers", {"a b": "s3cret"}, "is not the name of a header"),
-        ("query", {"a": {"b": "s3cret"}}, "has a value that is no text, number or truth value"),
-        ("retry", {"statuses": [200]}, "is not from 400 to 599"),
-        ("retry", {"attempts": 0}, "is not from 1 to 100"),
-        ("format", "xml", "is not one of json, ndjson, csv"),
+        ("headers", {"a b": "s3cret"}, "is not a valid header name"),
+        ("query", {"a": {"b": "s3cret"}}, "has a value that is not text, a number or a boolean"),
+        ("retry", {"statuses": [200]}, "is out of range; write a whole number from 400 to 599"),
+        ("retry", {"attempts": 0}, "is out of range; write a whole number from 1 to 100"),
+        ("format", "xml", "is not a valid value; use one of json, ndjson, csv"),
     ],
 )
 def test_a_bad_value_is_named_and_no_secret_with_it(key: str, value: object, problem: str) -> None:

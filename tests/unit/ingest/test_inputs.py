@@ -130,8 +130,8 @@ def test_exactly_one_record_authenticates(tmp_path: Path, text: str, item: dict[
 @pytest.mark.parametrize(
     ("name", "content", "item", "said"),
     [
-        ("a", b"not json", {}, "no known format"),
-        ("a", b'{"id": 1}\n[1]', {}, "no object"),
+        ("a", b"not json", {}, "unknown format"),
+        ("a", b'{"id": 1}\n[1]', {}, "not an object"),
         ("a", b'{"id": 1}\n{"id"', {}, "cannot be read"),
         ("a", b'{"id": [1]}', {}, "is a list"),
         ("a", b'{"id": ' + b"[" * 200_000, {}, "cannot be read"),
@@ -140,8 +140,8 @@ def test_exactly_one_record_authenticates(tmp_path: Path, text: str, item: dict[
         ("a", b"PAR1 and no more", {}, "cannot be read"),
         ("a", b"Obj\x01 and no more", {}, "cannot be read"),
         ("a", b"\xff\xfe\x00", {}, "cannot be read"),
-        ("a.csv", b"id,id\n1,2", {}, "two columns of one name"),
-        ("a.csv", b"id,x\n1", {}, "a row of 1 values under 2 names"),
+        ("a.csv", b"id,id\n1,2", {}, "two columns of the same name"),
+        ("a.csv", b"id,x\n1", {}, "a row of 1 values for 2 columns"),
         ("a.csv", b'id\n"1', {}, "cannot be read"),
         ("other", b"", {"path": "missing"}, "does not exist"),
         ("other", b"", {"path": "nowhere://x"}, "cannot be read"),
@@ -195,7 +195,7 @@ def test_one_mistake_does_not_hide_others(tmp_path: Path) -> None:
 def test_units_come_from_one_place(tmp_path: Path) -> None:
     as_json_lines(tmp_path / "ids")
     listed = [{"name": "id", "type": "unit", "units": "a"}]
-    with pytest.raises(InvalidJob, match="keep one of the two"):
+    with pytest.raises(InvalidJob, match="list them in one of the two"):
         job(tmp_path, {"path": "ids"}, **{"ms.watermark": listed})
 
 

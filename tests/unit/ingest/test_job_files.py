@@ -83,11 +83,11 @@ def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.txt", "", "neither properties nor YAML"),
-        ("a.yaml", "ms.backfill: true\nms.backfill: false", "written twice"),
-        ("a.properties", "ms.backfill=true\nms.backfill=false", "written 2 times"),
+        ("a.txt", "", "neither a properties nor a YAML file"),
+        ("a.yaml", "ms.backfill: true\nms.backfill: false", "duplicate key"),
+        ("a.properties", "ms.backfill=true\nms.backfill=false", "occurs 2 times"),
         ("a.yaml", "a: [", "is not YAML in line 1"),
-        ("a.yaml", "- a", "list of keys"),
+        ("a.yaml", "- a", "mapping of keys to values"),
         ("a.yaml", "ms:\n  backfill: true", "flat"),
         ("a.yaml", "ms.backfill: !!python/object/apply:os.getcwd []", "is not YAML"),
         ("a.properties", "ms.job.name=\\uzzzz", "hexadecimal"),
@@ -138,7 +138,7 @@ def test_a_reference_may_stand_in_a_name() -> None:
             "ms.watermark": [{"name": "id", "type": "unit", "units": [{"${field}": "a"}]}],
         }
     )  # fmt: skip
-    assert [part.kind for part in job.settings.partition.parts] == ["daily"]
+    assert [part.kind for part in job.settings.partition.sub_ranges] == ["daily"]
     assert [str(unit) for unit in job.units] == ["site=a"]
 
 

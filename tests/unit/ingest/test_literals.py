@@ -64,7 +64,7 @@ def test_a_value_that_databases_read_differently_is_refused(value: str) -> None:
         ("SELECT \\{{a}}", "is read differently"),
         ("SELECT 'a, {{a}}", "does not end"),
         ("SELECT /* {{a}}", "does not end"),
-        ("SELECT {{b}}", "nothing is called so"),
+        ("SELECT {{b}}", "unknown parameter"),
     ],
 )
 def test_a_query_in_which_a_value_would_not_be_one_is_refused(query: str, reason: str) -> None:

@@ -90,14 +90,14 @@ def test_what_is_no_parameter(parameter: dict[str, Any]) -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(InvalidJob, match="named twice"):
+    with pytest.raises(InvalidJob, match="two parameters named"):
         values({"name": "x", "value": "1"}, {"name": "x", "value": "2"})
 
 
 @pytest.mark.parametrize(
     ("units", "fix"),
     [
-        ([], "list units that have it"),
+        ([], "add it to every unit"),
         ([{"id": "a"}], "use one of id"),
         ([{"id": "a", "idd": "b"}, {"id": "c"}], "use one of id"),
     ],
@@ -119,7 +119,7 @@ def test_filling_in_quotes_values_and_leaves_the_rest() -> None:
         "where day = a''b and x = '{day}' and a''b"
     )
     assert names_in(text) == {"day"}
-    with pytest.raises(InvalidArgument, match="nothing is called so"):
+    with pytest.raises(InvalidArgument, match="unknown parameter"):
         fill_in("{{other}}", {"day": "x"})
 
 

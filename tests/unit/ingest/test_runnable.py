@@ -70,4 +70,4 @@ def test_files_that_are_chosen_by_when_they_were_modified_have_no_time_column() 
 def test_a_name_in_a_path_stands_for_something_in_every_unit() -> None:
     item = {"name": "site", "type": "unit", "units": [{"site": "a"}, {"other": "b"}]}
     told = refused(target_type="parquet", target_path="out", watermark=[item], source_path="in/{{site}}")
-    assert "ms.source.path = 'site': nothing is called so; use one of low, high" in told
+    assert "ms.source.path = 'site': unknown parameter; use one of low, high" in told

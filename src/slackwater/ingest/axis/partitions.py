@@ -1,8 +1,8 @@
-"""The time axis of a job, cut into partitions.
+"""Partitions of the time axis.
 
-Partitions begin where the axis begins and go on from there, so the k-th of them is always the same one:
-its start is its name in the history. Calendar steps are counted from the beginning, not from the step
-before, so the 31st of January is followed by the 29th of February and then by the 31st of March.
+Partitions are counted from the start of the axis, so the k-th one is always the same: its start identifies it
+in the history. Calendar steps are counted from the start too, not from the previous step, so 31 January is
+followed by 29 February and then by 31 March.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reason = Literal["gap", "incomplete"]
 
 @dataclass(frozen=True, slots=True)
 class SubRange:
-    """A part of a composite: from ``start`` to ``end``, by a kind of its own."""
+    """A sub-range of a composite partitioning, with its own kind."""
 
     kind: Kind
     start: Bound
@@ -34,19 +34,19 @@ class SubRange:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How an axis is cut: by one kind, or by the kinds of its sub-ranges.
+    """How an axis is partitioned: by one kind, or by the kinds of its sub-ranges.
 
     >>> Partitioning("daily")
-    Partitioning(kind='daily', parts=())
+    Partitioning(kind='daily', sub_ranges=())
     """
 
     kind: Kind | None = "none"
-    parts: tuple[SubRange, ...] = ()
+    sub_ranges: tuple[SubRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """A stretch of the axis that no partition covers, and why."""
+    """A range of the axis that no partition covers, with the reason."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partitions of an axis in order of time, as (start, end), and what is left out between them."""
+    """The partitions of an axis in time order, as (start, end), and the ranges that they leave out."""
 
     ranges: list[tuple[int, int]]
     omissions: tuple[Omission, ...] = ()
@@ -65,35 +65,37 @@ def partition(
     partitioning: Partitioning,
     start: int,
     end: int,
-    place: tzinfo,
+    tz: tzinfo,
     *,
     now: int,
     partial: bool = True,
     clock: datetime | None = None,
 ) -> Partitions:
-    """Cut ``[start, end)``; an empty axis has no partitions.
+    """Partition ``[start, end)``; an empty axis has no partitions.
 
-    ``clock`` is the time of day at which the axis begins, where clocks leave that out on its first day: days
-    then go on from it, and not from the later time at which the first one really begins.
+    ``clock`` is the wall-clock time at which the axis starts, where that lies in a DST gap of the first day:
+    later days start at that time of day, not at the later one at which the first day really starts.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> partition(Partitioning("hourly"), 0, 5 * HOUR // 2, zone("Z"), now=0).ranges
     [(0, 3600000000), (3600000000, 7200000000), (7200000000, 9000000000)]
     """
     if partitioning.kind is not None:
-        ranges, tail = _cut(partitioning.kind, start, end, place, clock, partial=partial)
+        ranges, tail = _cut(partitioning.kind, start, end, tz, clock, partial=partial)
         return Partitions(ranges, tail)
-    parts = sorted((part.start.resolve(now, place), number) for number, part in enumerate(partitioning.parts))
+    sub_ranges = sorted(
+        (each.start.resolve(now, tz), number) for number, each in enumerate(partitioning.sub_ranges)
+    )
     ranges, omissions, reached = [], [], start
-    for began, number in parts:
-        part = partitioning.parts[number]
-        low, high = max(start, began), min(end, part.end.resolve(now, place))
+    for began, number in sub_ranges:
+        part = partitioning.sub_ranges[number]
+        low, high = max(start, began), min(end, part.end.resolve(now, tz))
         if low >= high:
             continue
         if low > reached:
             omissions.append(Omission(reached, low, "gap"))
-        shown = clock if low > began else part.start.clock(now, place)
-        found, tail = _cut(part.kind, low, high, place, shown, partial=partial)
+        shown = clock if low > began else part.start.clock(now, tz)
+        found, tail = _cut(part.kind, low, high, tz, shown, partial=partial)
         ranges += found
         omissions += tail
         reached = high
@@ -103,7 +105,7 @@ def partition(
 
 
 def _cut(
-    kind: Kind, start: int, end: int, place: tzinfo, clock: datetime | None, *, partial: bool
+    kind: Kind, start: int, end: int, tz: tzinfo, clock: datetime | None, *, partial: bool
 ) -> tuple[list[tuple[int, int]], tuple[Omission, ...]]:
     if start >= end:
         return [], ()
@@ -111,26 +113,26 @@ def _cut(
         return [(start, end)], ()
     starts = [start]
     complete = False
-    for boundary in _boundaries(kind, start, place, clock):
+    for boundary in _boundaries(kind, start, tz, clock):
         if boundary >= end:
             complete = boundary == end
             break
-        if boundary > starts[-1]:  # a day that the calendar leaves out ends where it begins
+        if boundary > starts[-1]:  # a day that the calendar skips is empty
             starts.append(boundary)
     if complete or partial:
         return list(pairwise([*starts, end])), ()
     return list(pairwise(starts)), (Omission(starts[-1], end, "incomplete"),)
 
 
-def _boundaries(kind: Kind, start: int, place: tzinfo, clock: datetime | None) -> Iterator[int]:
-    """The ends of the first, the second, … partition; they stop where the calendar does."""
+def _boundaries(kind: Kind, start: int, tz: tzinfo, clock: datetime | None) -> Iterator[int]:
+    """The ends of the first, second, … partition, up to the end of the calendar."""
     if kind == "hourly":
         yield from count(start + HOUR, HOUR)
-    local = local_of(start, place) if clock is None else clock
+    local = local_of(start, tz) if clock is None else clock
     step = _STEPS[kind]
     for number in count(1):
         try:
-            yield instant_of(step(local, number), place)
+            yield instant_of(step(local, number), tz)
         except (OverflowError, ValueError):  # the year 10000
             return
 

@@ -1,7 +1,7 @@
-"""Local time: the zone a job names, and the one instant that a time on a wall clock means.
+"""Timezones, and the conversion between wall-clock times and instants.
 
-Twice a year a wall clock is wrong by an hour. Here it is decided once what that means: a time that the
-clock leaves out moves forward by what was left out, and a time that comes twice is the earlier one.
+DST changes are resolved here, in one way for all of ingestion: a wall-clock time in a gap moves forward by
+the length of the gap, and an ambiguous one is the earlier of the two.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*", re.AS
 _ABBREVIATIONS: Final = {
     "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
 }  # fmt: skip
-"""What RFC 822 gives a fixed offset; other abbreviations mean different zones to different people."""
+"""The abbreviations with a fixed offset in RFC 822; all others are ambiguous."""
 _NO_ZONES: Final = ("localtime", "Factory", "posixrules")
 _MICRO: Final = timedelta(microseconds=1)
 _FURTHEST: Final = 18
-"""Hours that an offset may be away from UTC."""
+"""The largest offset from UTC, in hours."""
 
 
 def zone(text: str) -> tzinfo:
-    """The timezone that ``text`` names: ``Z``, an offset, or a name of the zone database.
+    """Parse a timezone: ``Z``, an offset, or a name from the IANA timezone database.
 
     >>> zone("+0530"), str(zone("Europe/Berlin"))
     (datetime.timezone(datetime.timedelta(seconds=19800)), 'Europe/Berlin')
@@ -54,59 +54,63 @@ def zone(text: str) -> tzinfo:
     ):
         try:
             return ZoneInfo(text)
-        except (KeyError, ValueError, OSError):  # no such name; a file that is no zone; a folder of zones
+        except (
+            KeyError,
+            ValueError,
+            OSError,
+        ):  # unknown name, a file that is not a zone, or a folder of zones
             pass
     fix = "write Z, an offset like +05:30, or a name like Europe/Berlin"
     raise InvalidArgument("timezone", text, "is not a timezone", fix=fix)
 
 
-def instant_of(local: datetime, place: tzinfo) -> int:
-    """The instant at which clocks in ``place`` show ``local``.
+def instant_of(local: datetime, tz: tzinfo) -> int:
+    """The instant of a wall-clock time in ``tz``.
 
     >>> from slackwater.time import format_instant
     >>> berlin = zone("Europe/Berlin")
-    >>> format_instant(instant_of(datetime(2020, 3, 29, 2, 30), berlin))  # left out: 03:30 in summer time
+    >>> format_instant(instant_of(datetime(2020, 3, 29, 2, 30), berlin))  # in the DST gap: 03:30
     '2020-03-29T01:30:00Z'
-    >>> format_instant(instant_of(datetime(2020, 10, 25, 2, 30), berlin))  # comes twice
+    >>> format_instant(instant_of(datetime(2020, 10, 25, 2, 30), berlin))  # ambiguous: the earlier one
     '2020-10-25T00:30:00Z'
     """
-    return (local.replace(tzinfo=place, fold=0) - EPOCH) // _MICRO
+    return (local.replace(tzinfo=tz, fold=0) - EPOCH) // _MICRO
 
 
-def local_of(at: int, place: tzinfo) -> datetime:
-    """What clocks in ``place`` show at an instant, without the zone.
+def local_of(at: int, tz: tzinfo) -> datetime:
+    """The wall-clock time in ``tz`` at an instant, as a naive datetime.
 
     >>> local_of(0, zone("+05:30"))
     datetime.datetime(1970, 1, 1, 5, 30)
     """
-    return to_datetime(at).astimezone(place).replace(tzinfo=None)
+    return to_datetime(at).astimezone(tz).replace(tzinfo=None)
 
 
-def change_near(at: int, place: tzinfo) -> int:
-    """By how much clocks change so near to ``at`` that a time on them may be before it or after it; else 0.
+def change_near(at: int, tz: tzinfo) -> int:
+    """The size of a DST change so near to ``at`` that wall-clock times around it are ambiguous; otherwise 0.
 
     >>> from slackwater.time import HOUR, instant
     >>> berlin = zone("Europe/Berlin")
-    >>> change_near(instant("2020-10-25T00:30:00Z"), berlin) // HOUR  # half an hour before they change
+    >>> change_near(instant("2020-10-25T00:30:00Z"), berlin) // HOUR  # half an hour before the change
     1
     >>> change_near(instant("2020-10-24T22:00:00Z"), berlin)  # midnight of that day
     0
     """
-    if place.utcoffset(None) is not None or not _EARLIEST < at < _LATEST:
-        return 0  # they never change, or the calendar ends there
-    offsets = [_offset_at(when, place) for when in (at - DAY, at, at + DAY)]
+    if tz.utcoffset(None) is not None or not _EARLIEST < at < _LATEST:
+        return 0  # a fixed offset, or the end of the calendar
+    offsets = [_offset_at(when, tz) for when in (at - DAY, at, at + DAY)]
     change = max(offsets) - min(offsets)
-    return 0 if _offset_at(at - change, place) == _offset_at(at + change, place) else change
+    return 0 if _offset_at(at - change, tz) == _offset_at(at + change, tz) else change
 
 
-def _offset_at(at: int, place: tzinfo) -> int:
-    return (to_datetime(at).astimezone(place).utcoffset() or timedelta()) // _MICRO
+def _offset_at(at: int, tz: tzinfo) -> int:
+    return (to_datetime(at).astimezone(tz).utcoffset() or timedelta()) // _MICRO
 
 
-def floor_to(at: int, place: tzinfo, form: str) -> int:
-    """The beginning of the local ``day``, ``hour`` or ``minute`` in which ``at`` lies.
+def floor_to(at: int, tz: tzinfo, precision: str) -> int:
+    """Floor an instant to the start of its local ``day``, ``hour`` or ``minute``.
 
-    Of an hour that comes twice, the second begins an hour after the first.
+    Of an hour that occurs twice, the second starts an hour after the first.
 
     >>> from slackwater.time import format_instant, instant
     >>> berlin = zone("Europe/Berlin")
@@ -115,20 +119,20 @@ def floor_to(at: int, place: tzinfo, form: str) -> int:
     >>> format_instant(floor_to(instant("2020-10-25T01:45:00Z"), berlin, "day"))
     '2020-10-24T22:00:00Z'
     """
-    there = to_datetime(at).astimezone(place)
-    if form == "day":
-        return instant_of(floored(there, form), place)
-    began = (floored(there, form) - EPOCH) // _MICRO
-    # a change in the middle of the hour: its beginning on the wall clock may lie in the time left out
-    return began if began <= at else instant_of(floored(there, form), place)
+    there = to_datetime(at).astimezone(tz)
+    if precision == "day":
+        return instant_of(floored(there, precision), tz)
+    began = (floored(there, precision) - EPOCH) // _MICRO
+    # after a change in the middle of the hour, the start of the hour may lie in the DST gap
+    return began if began <= at else instant_of(floored(there, precision), tz)
 
 
-def floored(clock: datetime, form: str) -> datetime:
-    """What a clock showed when its ``day``, ``hour`` or ``minute`` began, whether or not it ever did.
+def floored(clock: datetime, precision: str) -> datetime:
+    """Floor a wall-clock time to its ``day``, ``hour`` or ``minute``, even if the result lies in a DST gap.
 
     >>> floored(datetime(2020, 3, 29, 3, 30), "day")
     datetime.datetime(2020, 3, 29, 0, 0)
     """
-    hour = 0 if form == "day" else clock.hour
-    minute = clock.minute if form == "minute" else 0
+    hour = 0 if precision == "day" else clock.hour
+    minute = clock.minute if precision == "minute" else 0
     return clock.replace(hour=hour, minute=minute, second=0, microsecond=0)

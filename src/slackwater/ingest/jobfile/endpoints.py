@@ -1,7 +1,7 @@
-"""The keys that say what a job reads and where it writes. A plan needs none of them.
+"""The keys of sources and targets, which a run needs and a plan does not.
 
-They are checked with all others when the job is read, so that a mistake in the target is not found after
-an hour of reading. Whether a combination is complete depends on what is to be done, and is checked there.
+They are validated with all others when the job is loaded, so that a mistake in the target does not show up
+after an hour of reading. `slackwater.ingest.extraction` checks whether their combination is complete.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from slackwater.ingest.jobfile.http_keys import HttpKeys
-from slackwater.ingest.jobfile.key_values import AsList, AsObject, Identifier, Part, Secret, Text, whole, word
+from slackwater.ingest.jobfile.key_values import (
+    AsList,
+    AsObject,
+    Identifier,
+    KeyModel,
+    Secret,
+    Text,
+    whole,
+    word,
+)
 
 
-class Column(Part):
-    """A column of a given schema, with its type as Spark writes it."""
+class Column(KeyModel):
+    """A column of ``ms.schema``, with its Spark type."""
 
     name: Text
     type: Text
@@ -28,33 +37,31 @@ class EndpointKeys(HttpKeys):
         None,
         alias="ms.time.column",
         description=(
-            "the column whose time a unit's range selects and replaces; without it a unit is replaced "
-            "as a whole"
+            "the time column: a unit reads and replaces the rows whose time is in its range; without it, a "
+            "unit is replaced as a whole"
         ),
     )
     watermark_column: Text | None = Field(
         None,
         alias="ms.watermark.column",
-        description="the column whose highest value seen becomes the high watermark, at most the planned end",
+        description="the column whose highest value becomes the high watermark, at most the planned end",
     )
     schema_columns: Annotated[tuple[Column, ...] | None, AsList] = Field(
         None,
         alias="ms.schema",
-        description=(
-            'the schema of what is read, a JSON list of `{"name","type"}`; without it, it is inferred'
-        ),
+        description=('the schema of the source, a JSON list of `{"name","type"}`; inferred by default'),
     )
     schema_drift: Annotated[Literal["fail", "add", "ignore"], word("fail", "add", "ignore")] = Field(
         "fail",
         alias="ms.schema.drift",
         description=(
-            "what happens when columns are new, missing or changed: `fail`; `add` new ones and leave missing "
-            "ones empty; or `ignore` new ones and cast changed ones"
+            "the reaction to new, missing or changed columns: `fail`; `add` new columns and leave missing "
+            "ones null; or `ignore` new columns and cast changed ones"
         ),
     )
 
     source_type: Annotated[Literal["sql", "files", "http"] | None, word("sql", "files", "http")] = Field(
-        None, alias="ms.source.type", description="what is read: `sql`, `files` or `http`"
+        None, alias="ms.source.type", description="the type of the source: `sql`, `files` or `http`"
     )
     source_url: Secret | None = Field(
         None,
@@ -67,30 +74,34 @@ class EndpointKeys(HttpKeys):
     source_jdbc_driver: Text | None = Field(
         None,
         alias="ms.source.jdbc.driver",
-        description="the class of the driver for a `jdbc:` address, if that does not announce itself",
+        description="the driver class for a `jdbc:` address, if the driver does not register itself",
     )
     source_jdbc_jars: Annotated[tuple[Text, ...], AsList] = Field(
         (),
         alias="ms.source.jdbc.jars",
-        description="a JSON list of the jar files of the driver, where Spark does not have them already",
+        description="a JSON list of the jar files of the driver, unless they are on the class path of Spark",
     )
     source_jdbc_user: Text | None = Field(
-        None, alias="ms.source.jdbc.user", description="the user of a `jdbc:` address"
+        None, alias="ms.source.jdbc.user", description="the user for a `jdbc:` address"
     )
     source_jdbc_password: Secret | None = Field(
-        None, alias="ms.source.jdbc.password", description="the password of a `jdbc:` address; never shown"
+        None, alias="ms.source.jdbc.password", description="the password for a `jdbc:` address; never shown"
     )
     source_table: Identifier | None = Field(
-        None, alias="ms.source.table", description="the table to read, with its schema if need be"
+        None, alias="ms.source.table", description="the table to read, optionally with its schema"
     )
     source_query: Text | None = Field(
-        None, alias="ms.source.query", description="the query to read instead of a table, with `{{name}}`"
+        None,
+        alias="ms.source.query",
+        description="a query to read instead of a table; may contain `{{name}}`",
     )
     source_partitions: Annotated[int, whole(1, 1000)] = Field(
-        1, alias="ms.source.partitions", description="in how many parts a unit's range is read side by side"
+        1,
+        alias="ms.source.partitions",
+        description="the number of parts of a unit's range that are read in parallel",
     )
     source_path: Text | None = Field(
-        None, alias="ms.source.path", description="the path of the files, with `{{name}}` and `*`"
+        None, alias="ms.source.path", description="the path of the files; may contain `{{name}}` and `*`"
     )
     source_format: Annotated[Literal["parquet", "csv", "json"] | None, word("parquet", "csv", "json")] = (
         Field(
@@ -98,17 +109,19 @@ class EndpointKeys(HttpKeys):
         )
     )
     source_options: Annotated[dict[str, Any], AsObject] = Field(
-        default_factory=dict, alias="ms.source.options", description="a JSON object of options for the reader"
+        default_factory=dict,
+        alias="ms.source.options",
+        description="a JSON object of options for the Spark reader",
     )
     source_files_by: Annotated[Literal["path", "modified"], word("path", "modified")] = Field(
         "path",
         alias="ms.source.files.by",
-        description="by what files belong to a range: the date in their `path`, or when they were `modified`",
+        description="how files are assigned to a range: by the date in their `path`, or when `modified`",
     )
     source_files_pattern: Text | None = Field(
         None,
         alias="ms.source.files.pattern",
-        description="how the date stands in the path, a Java pattern such as `yyyy/MM/dd`",
+        description="the Java pattern of the date in the path, such as `yyyy/MM/dd`",
     )
 
     target_type: Annotated[
@@ -117,13 +130,13 @@ class EndpointKeys(HttpKeys):
     ] = Field(
         None,
         alias="ms.target.type",
-        description="what is written: `parquet`, `json`, `csv`, `sql`, `stream` or `delta`",
+        description="the type of the target: `parquet`, `json`, `csv`, `sql`, `stream` or `delta`",
     )
     target_path: Text | None = Field(
         None,
         alias="ms.target.path",
         description=(
-            "the folder of a `parquet`, `json`, `csv` or `delta` target, or for the events of a new stream"
+            "the folder of a `parquet`, `json`, `csv` or `delta` target, or of the events of a new stream"
         ),
     )
     target_url: Secret | None = Field(
@@ -138,16 +151,16 @@ class EndpointKeys(HttpKeys):
     target_mode: Annotated[Literal["replace", "merge"], word("replace", "merge")] = Field(
         "replace",
         alias="ms.target.mode",
-        description="`replace` the rows of the range, or `merge` rows by `ms.target.key` (only `sql`)",
+        description="`replace` the rows of the range, or `merge` rows by `ms.target.key` (`sql` only)",
     )
     target_key: Annotated[tuple[Text, ...], AsList] = Field(
         (),
         alias="ms.target.key",
         description=(
-            "a JSON list of the columns by which rows are merged, or the one by which events of a stream "
-            "keep their order"
+            "a JSON list of the key columns for `merge`, or the one column that is the routing key of the "
+            "events of a stream"
         ),
     )
     run_concurrency: Annotated[int, whole(1, 1000)] = Field(
-        4, alias="ms.run.concurrency", description="how many units run side by side"
+        4, alias="ms.run.concurrency", description="the number of units that run in parallel"
     )

@@ -1,4 +1,4 @@
-"""The keys of an HTTP source: what is asked, how pages follow each other, and how patient a job is."""
+"""The keys of an HTTP source: requests, pagination, retries and authentication."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from slackwater.ingest.jobfile.key_values import AsObject, Part, Text, whole, word, wrong
+from slackwater.ingest.jobfile.key_values import AsObject, KeyModel, Text, whole, word, wrong
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _NEEDED: Final = {
@@ -19,41 +19,41 @@ _NEEDED: Final = {
 }
 
 
-class Pagination(Part):
-    """How an HTTP API gives its pages: by number, by offset, by a cursor in the answer, or by a link."""
+class Pagination(KeyModel):
+    """The pagination of an HTTP API: by page number, by offset, by a cursor in the response, or by a link."""
 
     type: Annotated[Literal["page", "offset", "cursor", "link"], word("page", "offset", "cursor", "link")]
     parameter: Text | None = None
-    """What takes the page, the offset or the cursor; without it, it is called as the type."""
+    """The name of the page, offset or cursor parameter; by default the type."""
     place: Annotated[Literal["query", "body"], word("query", "body")] = "query"
-    """Where the parameters are: in the query, or in a body of JSON."""
+    """Where the parameters go: into the query, or into a JSON body."""
     size_parameter: Text | None = None
     size: Annotated[int | None, whole(1)] = None
     first: Annotated[int | None, whole(0)] = None
     """The number of the first page (1), or the first offset (0)."""
     cursor: Text | None = None
-    """Where the answer has the next cursor, or the next link: names, with dots between them."""
+    """The dotted path of the next cursor or link in the response."""
     end: Annotated[Literal["empty", "short", "missing"], word("empty", "short", "missing")] = "empty"
-    """The last page: the one before an empty page, a page of less than ``size``, the one before a 404."""
+    """The last page precedes an empty page, has fewer records than ``size``, or precedes a 404."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
         numbered = self.type in ("page", "offset")
         if self.type == "cursor" and self.cursor is None:
-            raise wrong("has no 'cursor'", "say where the answer has the next cursor, such as meta.next")
-        if numbered and self.cursor is not None:
-            raise wrong("'cursor' is not known here", 'leave it out, or write "type": "cursor"')
-        if not numbered and (self.first is not None or self.end != "empty"):
             raise wrong(
-                "'first' and 'end' are not known here", "leave them out: the answer says what is next"
+                "has no 'cursor'", "add the path of the next cursor in the response, such as meta.next"
             )
+        if numbered and self.cursor is not None:
+            raise wrong(f"'cursor' does not apply to {self.type}", 'remove it, or write "type": "cursor"')
+        if not numbered and (self.first is not None or self.end != "empty"):
+            raise wrong(f"'first' and 'end' do not apply to {self.type}", "remove them")
         given = {"parameter", "size", "size_parameter", "place"} & self.model_fields_set
         if self.type == "link" and given:
-            raise wrong(f"{min(given)!r} is not known here", "leave it out: a link is followed as it is")
+            raise wrong(f"{min(given)!r} does not apply to link", "remove it: a link is followed as it is")
         if self.size_parameter is not None and self.size is None:
-            raise wrong("has no 'size'", "say how many records a page has, or leave out 'size_parameter'")
+            raise wrong("has no 'size'", "add the number of records of a page, or remove 'size_parameter'")
         if self.end == "short" and self.size is None:
-            raise wrong("has no 'size'", "say how many records a page has, so that a short one is known")
+            raise wrong("has no 'size'", "add the number of records of a full page")
         return self
 
     @property
@@ -62,18 +62,18 @@ class Pagination(Part):
         return self.parameter or self.type
 
 
-class Retry(Part):
-    """How often a request is tried, and how long it waits in between: twice as long each time."""
+class Retry(KeyModel):
+    """Attempts of a request, and the waits between them, which double each time."""
 
     attempts: Annotated[int, whole(1, 100)] = 5
     wait_seconds: Annotated[int, whole(0, 3600)] = 1
     longest_seconds: Annotated[int, whole(1, 86_400)] = 300
-    """The longest wait; a server that asks for a longer one fails the unit at once."""
+    """The longest wait; a unit fails at once if the server asks for a longer one."""
     statuses: tuple[Annotated[int, whole(400, 599)], ...] = (408, 429, 500, 502, 503, 504)
 
 
-class Authentication(Part):
-    """How a request says who asks; ``{{name}}`` takes a field of the authentication record."""
+class Authentication(KeyModel):
+    """The credentials of a request; ``{{name}}`` is a field of the authentication record."""
 
     method: Annotated[Literal["bearer", "basic", "header", "query"], word(*_NEEDED)]
     token: Text | None = Field(None, repr=False)
@@ -90,32 +90,32 @@ class Authentication(Part):
         if missing:
             raise wrong(f"has no {missing[0]!r}", f"{self.method} needs {' and '.join(needed)}")
         if other := [name for name in given if name not in needed]:
-            raise wrong(f"{other[0]!r} is not known here", f"{self.method} takes {' and '.join(needed)}")
+            raise wrong(f"{other[0]!r} does not apply to {self.method}", f"use only {' and '.join(needed)}")
         if self.method == "header":
             _header_name(str(self.name))
         return self
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts with ``{{name}}`` in them."""
+        """All texts that may contain ``{{name}}``."""
         return tuple(text for text in (self.token, self.user, self.password, self.value) if text)
 
 
 def _header_name(name: str) -> str:
     if not _TOKEN.fullmatch(name):
-        raise wrong(f"{name!r} is not the name of a header", "write letters, digits and -")
+        raise wrong(f"{name!r} is not a valid header name", "use letters, digits and -")
     return name
 
 
 def _query(value: object) -> dict[str, tuple[str, ...]]:
-    """The parameters of a query, each with its values: text, numbers, truth values, or a list of them."""
+    """The parameters of a query, each with its values: text, numbers, booleans, or a list of them."""
 
     def text(item: object) -> str:
         if isinstance(item, str):
             return item
         if item is None or isinstance(item, (dict, list)):
             raise wrong(
-                "has a value that is no text, number or truth value", "write text, or a list of texts"
+                "has a value that is not text, a number or a boolean", "write text, or a list of texts"
             )
         return json.dumps(item)
 
@@ -137,36 +137,36 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-class HttpKeys(Part):
+class HttpKeys(KeyModel):
     """``ms.source.http.*``."""
 
     http_method: Annotated[Literal["get", "post", "put"], word("get", "post", "put")] = Field(
-        "get", alias="ms.source.http.method", description="the method of a request: `get`, `post` or `put`"
+        "get", alias="ms.source.http.method", description="the HTTP method: `get`, `post` or `put`"
     )
     http_headers: Annotated[dict[str, str], AfterValidator(_check_headers), AsObject] = Field(
         default_factory=dict,
         alias="ms.source.http.headers",
         repr=False,
-        description="a JSON object of headers, with `{{name}}`; never shown",
+        description="a JSON object of headers; may contain `{{name}}`; never shown",
     )
     http_query: Annotated[dict[str, tuple[str, ...]], PlainValidator(_query), AsObject] = Field(
         default_factory=dict,
         alias="ms.source.http.query",
         repr=False,
-        description="a JSON object of query parameters beside those of the URL, with `{{name}}`; never shown",
+        description="a JSON object of further query parameters; may contain `{{name}}`; never shown",
     )
     http_body: Annotated[Text | None, BeforeValidator(_body)] = Field(
         None,
         alias="ms.source.http.body",
         repr=False,
-        description="the body of a request, with `{{name}}`: JSON, or a form like `a={{low}}`; never shown",
+        description="the request body, JSON or a form like `a={{low}}`; may contain `{{name}}`; never shown",
     )
     http_authentication: Annotated[Authentication | None, AsObject] = Field(
         None,
         alias="ms.source.http.authentication",
         repr=False,
         description=(
-            'who asks, a JSON object: `{"method": "bearer", "token"}`, '
+            'the credentials, a JSON object: `{"method": "bearer", "token"}`, '
             '`{"method": "basic", "user", "password"}`, '
             '`{"method": "header", "name", "value"}` or `{"method": "query", "name", "value"}`, with '
             "`{{name}}` for fields of the authentication record; never shown"
@@ -175,36 +175,36 @@ class HttpKeys(Part):
     http_format: Annotated[Literal["json", "ndjson", "csv"], word("json", "ndjson", "csv")] = Field(
         "json",
         alias="ms.source.http.format",
-        description="the form of an answer: `json`, `ndjson` (an object a line) or `csv` (with names above)",
+        description="the response format: `json`, `ndjson` (an object per line) or `csv` (with a header)",
     )
     http_records: Text | None = Field(
         None,
         alias="ms.source.http.records",
         description=(
-            "where an answer in JSON has its records: names, with dots between them, or `.` for an answer "
-            "that is one record; with `?` at the end it may be missing; without it, the answer is the list"
+            "the dotted path of the records in a JSON response, or `.` if the response is one record; with "
+            "`?` at the end the path may be missing; by default the response is the list of records"
         ),
     )
     http_pagination: Annotated[Pagination | None, AsObject] = Field(
         None,
         alias="ms.source.http.pagination",
-        description='how pages follow each other, a JSON object `{"type": "page", "parameter": …}`',
+        description='the pagination, a JSON object `{"type": "page", "parameter": …}`',
     )
     http_retry: Annotated[Retry, AsObject] = Field(
         Retry(),
         alias="ms.source.http.retry",
-        description='a JSON object `{"attempts", "wait_seconds", "longest_seconds", "statuses"}`',
+        description='retries, a JSON object `{"attempts", "wait_seconds", "longest_seconds", "statuses"}`',
     )
     http_rate: Annotated[int | None, whole(1)] = Field(
         None,
         alias="ms.source.http.requests.per.minute",
-        description="most requests a minute, of all units together",
+        description="the most requests per minute, of all units together",
     )
     http_timeout: Annotated[int, whole(1, 3600)] = Field(
-        30, alias="ms.source.http.timeout.seconds", description="how long an answer may take"
+        30, alias="ms.source.http.timeout.seconds", description="the timeout of a request"
     )
     http_largest: Annotated[int, whole(1, 1024)] = Field(
         64,
         alias="ms.source.http.answer.megabytes",
-        description="how large an answer may be; a larger one fails the unit",
+        description="the largest response; a unit with a larger one fails",
     )

@@ -1,7 +1,7 @@
-"""A job: its keys, read and checked, and what its secondary inputs hold.
+"""A job: its validated keys and the contents of its secondary inputs.
 
-Reading a job is the one place where files are opened and the environment is looked at; what comes out is
-a value, from which plans are made without asking anybody again.
+Loading a job is the only step that opens files and reads environment variables. The result is a value from
+which plans are made without further input.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from slackwater.ingest.job_errors import InvalidJob, Problem
 from slackwater.ingest.jobfile.job_files import read_job_file
 from slackwater.ingest.jobfile.job_keys import KEYS, Settings
 from slackwater.ingest.jobfile.key_values import json_list, nearest
-from slackwater.ingest.jobfile.references import Secrets, resolve
+from slackwater.ingest.jobfile.references import resolve
 from slackwater.ingest.jobfile.secondary_inputs import Inputs, read_inputs
+from slackwater.ingest.redaction import SHORTEST_SECRET, Secrets
 from slackwater.ingest.units import WHOLE, Unit
 
 _PREFIX: Final = "ms."
 _WATERMARK: Final = "ms.watermark"
 _INPUT: Final = "ms.secondary.input"
-_UNITS_TWICE: Final = ("has units, and ms.watermark has units, too", "keep one of the two")
+_UNITS_TWICE: Final = ("lists units, and so does ms.watermark", "list them in one of the two")
 _LONGEST_VALUE: Final = 200
 _TAGS: Final = ("datetime", "unit")
 _NEVER_SHOWN: Final = {
@@ -34,13 +35,11 @@ _NEVER_SHOWN: Final = {
     "ms.source.http.query", "ms.source.http.authentication", "ms.source.jdbc.password",
 }  # fmt: skip
 _HIDDEN: Final = "'…'"
-_SHORTEST_SECRET: Final = 4
-"""A shorter field of the authentication record says what it is, such as `v1`, not who asks."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job that can be planned. Its representation has no value of a key in it.
+    """A job that can be planned. Its representation does not contain the values of its keys.
 
     >>> parse_job({"ms.backfill": "true"})
     Job(settings=Settings(ms.backfill, ms.job.name), units=1)
@@ -52,7 +51,7 @@ class Job:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units, in their order: listed in the file, or records of secondary inputs, or the one unit."""
+        """The units in order: from the job file or its secondary inputs, otherwise only `WHOLE`."""
         listed = self.settings.listed_units
         found = self.inputs.units if listed is None else listed
         return (WHOLE,) if found is None else found
@@ -70,7 +69,7 @@ class Job:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What ``{{name}}`` can stand for in every unit.
+        """The names that ``{{name}}`` can refer to in every unit.
 
         >>> parse_job({}).names
         ('low', 'high')
@@ -88,10 +87,18 @@ def load_job(
     settings: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Job:
-    """Read a job file, everything it refers to, and its secondary inputs.
+    """Load a job file, its references and its secondary inputs.
 
-    ``settings`` are what the command line gives with ``--set``; they win over keys of the file. Without
-    ``environment``, that of the process is used. All problems are raised together, as `InvalidJob`.
+    Args:
+        path: The job file, as properties or YAML.
+        settings: Values for references and keys, as given with ``--set``; they override keys of the file.
+        environment: The environment variables for ``${env:NAME}``; by default those of the process.
+
+    Returns:
+        The job.
+
+    Raises:
+        InvalidJob: The job has problems; the error contains all of them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -115,13 +122,26 @@ def parse_job(
     settings: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Job:
-    """The same from keys and values; paths of secondary inputs begin at ``folder``.
+    """Make a job from its keys and values.
+
+    Args:
+        keys: Values by key, as text or as YAML would give them.
+        name: The name of the job, unless ``ms.job.name`` sets it.
+        folder: The folder for relative paths of secondary inputs; by default the current one.
+        settings: Values for references and keys; they override ``keys``.
+        environment: The environment variables for ``${env:NAME}``; by default those of the process.
+
+    Returns:
+        The job.
+
+    Raises:
+        InvalidJob: The job has problems; the error contains all of them.
 
     >>> parse_job({"ms.grace.period.days": -1, "ms.backfil": "true"})
     Traceback (most recent call last):
     slackwater.ingest.job_errors.InvalidJob: job has 2 problems:
-      ms.backfil = 'true': is not a known key; did you mean ms.backfill?
-      ms.grace.period.days = -1: is not from 0 to 36500000; write a whole number, from 0 to 36500000
+      ms.backfil = 'true': unknown key; did you mean ms.backfill?
+      ms.grace.period.days = -1: is out of range; write a whole number from 0 to 36500000
     """
     known = os.environ if environment is None else environment
     resolved = resolve(keys, settings or {}, known)
@@ -131,7 +151,7 @@ def parse_job(
     given = {key: value for key, value in resolved.values.items() if key.startswith(_PREFIX)}
     problems += [_unknown(key, value, secrets) for key, value in given.items() if key not in KEYS]
     empty = [key for key, value in given.items() if key in KEYS and _is_empty(value)]
-    problems += [Problem(key, None, "is empty", "write a value, or leave the key out") for key in empty]
+    problems += [Problem(key, None, "is empty", "write a value, or remove the key") for key in empty]
     broken.update(empty)
     usable = {key: value for key, value in given.items() if key in KEYS and key not in broken}
     read, wrong_values = _validated({"ms.job.name": name, **usable}, secrets)
@@ -145,7 +165,7 @@ def parse_job(
     secrets.values.update(
         (f"{{{{{name}}}}}", text)
         for name, text in inputs.authentication.items()
-        if text is not None and len(text) >= _SHORTEST_SECRET
+        if text is not None and len(text) >= SHORTEST_SECRET
     )
     job = Job(read, inputs, secrets)
     if not {problem.key.split("[")[0] for problem in problems} & {_WATERMARK, _INPUT}:
@@ -156,7 +176,7 @@ def parse_job(
 
 
 def _validated(given: Mapping[str, object], secrets: Secrets) -> tuple[Settings, list[Problem]]:
-    """The settings; where values are wrong, those of the other keys, so that these can be looked at, too."""
+    """The settings and all problems; invalid keys are left out, so that the others are checked too."""
     try:
         return Settings.model_validate(given), []
     except ValidationError as error:
@@ -169,7 +189,7 @@ def _validated(given: Mapping[str, object], secrets: Secrets) -> tuple[Settings,
 
 
 def _second_items(value: object, secrets: Secrets) -> Iterator[Problem]:
-    """There is one time axis, and one list of units."""
+    """Problems with a second time axis or a second list of units."""
     try:
         items = json_list(value)
     except PydanticCustomError:
@@ -179,21 +199,21 @@ def _second_items(value: object, secrets: Secrets) -> Iterator[Problem]:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind in _TAGS and kind in seen:
             shown, fix = _shown(_WATERMARK, item, secrets), f"keep one item of type {kind}"
-            yield Problem(f"{_WATERMARK}[{number}]", shown, f"is another item of type {kind}", fix)
+            yield Problem(f"{_WATERMARK}[{number}]", shown, f"is a second item of type {kind}", fix)
         elif kind in _TAGS:
             seen.add(kind)
 
 
 def _unknown_fields(job: Job) -> Iterator[Problem]:
-    """A parameter that stands for a field of the unit stands for it in every unit."""
+    """Problems with parameters that refer to a field that some unit does not have."""
     if not job.units:
         return
     for number, parameter in enumerate(job.settings.parameters):
         if parameter.type == "unit" and parameter.value not in job.fields:
-            fix = f"use one of {', '.join(job.fields)}" if job.fields else "list units that have it"
-            place = f"ms.parameters[{number}].value"
+            fix = f"use one of {', '.join(job.fields)}" if job.fields else "add it to every unit"
+            key = f"ms.parameters[{number}].value"
             yield _masked(
-                Problem(place, repr(parameter.value), "is not a field of every unit", fix), job.secrets
+                Problem(key, repr(parameter.value), "is not a field of every unit", fix), job.secrets
             )
 
 
@@ -202,22 +222,20 @@ def _is_empty(value: object) -> bool:
 
 
 def _unknown(key: str, value: object, secrets: Secrets) -> Problem:
-    return Problem(
-        key, _shown(key, value, secrets), "is not a known key", f"did you mean {nearest(key, KEYS)}?"
-    )
+    return Problem(key, _shown(key, value, secrets), "unknown key", f"did you mean {nearest(key, KEYS)}?")
 
 
 def _problem(detail: ErrorDetails, given: Mapping[str, object], secrets: Secrets) -> Problem:
     key, *path = detail["loc"]
-    if len(path) > 1 and path[1] in _TAGS:  # the kind of an item of ms.watermark is no part of the path
+    if len(path) > 1 and path[1] in _TAGS:  # the type of an item of ms.watermark is not part of the path
         del path[1]
     reason, fix, value = _worded(detail, path, given[str(key)])
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return _masked(Problem(f"{key}{place}", _shown(str(key), value, secrets), reason, fix), secrets)
+    location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return _masked(Problem(f"{key}{location}", _shown(str(key), value, secrets), reason, fix), secrets)
 
 
 def _worded(detail: ErrorDetails, path: list[int | str], whole: object) -> tuple[str, str, object]:
-    """Reason, fix and offending value of a complaint; ``path`` loses a last part that does not exist."""
+    """Reason, fix and value of a validation error; removes a missing last name from ``path``."""
     context: dict[str, Any] = detail.get("ctx", {})
     match detail["type"]:
         case "job":
@@ -226,11 +244,11 @@ def _worded(detail: ErrorDetails, path: list[int | str], whole: object) -> tuple
             name = path.pop()
             return f"has no {name!r}", f"add {name!r}", detail["input"]
         case "extra_forbidden":
-            return "is not known here", "correct its name, or leave it out", detail["input"]
+            return "unknown field", "correct its name, or remove it", detail["input"]
         case "union_tag_not_found":
             return "has no 'type'", 'add "type": "datetime" or "type": "unit"', detail["input"]
         case "union_tag_invalid":
-            return "has an unknown type", 'write "type": "datetime" or "type": "unit"', detail["input"]
+            return "has an unknown 'type'", 'write "type": "datetime" or "type": "unit"', detail["input"]
         case "string_type":
             return "is not text", "write it as text, in quotes", detail["input"]
         case "model_type" | "model_attributes_type" | "dict_type":

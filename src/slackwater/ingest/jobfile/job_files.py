@@ -1,8 +1,7 @@
-"""Job files: Java properties, or YAML with the same flat keys.
+"""Parsers of job files: Java properties, or YAML with the same flat keys.
 
-Nothing in a file is passed over: a key that is written twice is an error instead of the last one winning.
-YAML is read without the guesses of its old version, in which ``NO`` is false, ``010`` is eight and a date
-is no text: what looks like text stays text.
+A duplicate key is an error; the last one does not win silently. YAML is read without the implicit types of
+YAML 1.1, in which ``NO`` is false, ``010`` is eight and a date is not text.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from slackwater.ingest.job_errors import InvalidJob, Problem
 
 _PROPERTIES: Final = (".properties", ".pull", ".job", ".conf")
 _YAML: Final = (".yaml", ".yml")
-_FLAT: Final = "write the keys flat, like ms.work.unit.partition: daily"
+_FLAT: Final = "use flat keys, like ms.work.unit.partition: daily"
 
 
 def read_job_file(path: Path) -> dict[str, object]:
-    r"""The keys of a job file and their values: text from properties, whatever YAML says from YAML.
+    r"""Read the keys and values of a job file: text from properties, typed values from YAML.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -35,14 +34,14 @@ def read_job_file(path: Path) -> dict[str, object]:
     {'ms.backfill': 'false'}
     """
     if path.suffix not in _PROPERTIES + _YAML:
-        fix = f"name it with one of {', '.join(_PROPERTIES + _YAML)}"
-        raise InvalidJob([Problem("file", repr(path.name), "is neither properties nor YAML", fix)])
+        fix = f"rename it to end in one of {', '.join(_PROPERTIES + _YAML)}"
+        raise InvalidJob([Problem("file", repr(path.name), "is neither a properties nor a YAML file", fix)])
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InvalidJob(
-            [Problem("file", repr(path.name), f"cannot be read: {reason}", "give a readable file in UTF-8")]
+            [Problem("file", repr(path.name), f"cannot be read: {reason}", "name a readable file in UTF-8")]
         ) from None
     return _from_yaml(text, path.name) if path.suffix in _YAML else _from_properties(text, path.name)
 
@@ -55,15 +54,15 @@ def _from_properties(text: str, name: str) -> dict[str, object]:
             if isinstance(entry, javaproperties.KeyValue)
         ]
     except javaproperties.InvalidUEscapeError as error:
-        problem = Problem("file", repr(name), str(error), "write \\u and four hexadecimal digits")
+        problem = Problem("file", repr(name), str(error), "write \\u followed by four hexadecimal digits")
         raise InvalidJob([problem], source=name) from None
-    _refuse_twice(Counter(key for key, _ in pairs), name)
+    _reject_duplicates(Counter(key for key, _ in pairs), name)
     return dict(pairs)
 
 
 def _from_yaml(text: str, name: str) -> dict[str, object]:
     try:
-        loaded = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader with fewer guesses
+        loaded = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader with fewer implicit types
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
@@ -72,11 +71,11 @@ def _from_yaml(text: str, name: str) -> dict[str, object]:
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):
-        problem = Problem("file", repr(name), "is not a list of keys with values", _FLAT)
+        problem = Problem("file", repr(name), "is not a mapping of keys to values", _FLAT)
         raise InvalidJob([problem], source=name)
     nested = [str(key) for key, value in loaded.items() if _is_nested(str(key), value)]
     if nested:
-        raise InvalidJob([Problem(key, None, "holds further keys", _FLAT) for key in nested], source=name)
+        raise InvalidJob([Problem(key, None, "contains nested keys", _FLAT) for key in nested], source=name)
     return {str(key): value for key, value in loaded.items()}
 
 
@@ -84,17 +83,17 @@ def _is_nested(key: str, value: object) -> bool:
     return not key.startswith("ms.") and isinstance(value, Mapping)
 
 
-def _refuse_twice(uses: Counter[str], name: str) -> None:
+def _reject_duplicates(uses: Counter[str], name: str) -> None:
     twice = [key for key, count in uses.items() if count > 1]
     if twice:
         raise InvalidJob(
-            [Problem(key, None, f"is written {uses[key]} times", "keep one of them") for key in twice],
+            [Problem(key, None, f"occurs {uses[key]} times", "remove all but one") for key in twice],
             source=name,
         )
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML's safe loader, with the words and numbers of YAML 1.2 and no key written twice."""
+    """The safe loader of PyYAML with the implicit types of YAML 1.2; duplicate keys are errors."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as the base has it
 
@@ -102,7 +101,7 @@ class _PlainLoader(yaml.SafeLoader):
         uses = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
         if twice := [key for key, count in uses.items() if count > 1]:
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {twice[0]!r} is written twice", node.start_mark
+                None, None, f"duplicate key {twice[0]!r}", node.start_mark
             )
         return super().construct_mapping(node, deep)
 

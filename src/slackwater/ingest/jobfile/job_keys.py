@@ -1,7 +1,7 @@
 """The keys of a job file: their types, defaults and meanings, in one model.
 
-Each field is a key (its alias), and the page of keys in the documentation is made from them. A key may look
-at those before it, which is how two keys that exclude each other complain with all other mistakes at once.
+Each field is a key (its alias), and the reference page of keys is generated from them. A validator can read
+the keys before its own, so keys that exclude each other are reported together with all other problems.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slackwater.ingest.jobfile.endpoints import EndpointKeys
 from slackwater.ingest.jobfile.key_values import (
     AsList,
     Days,
-    Part,
+    KeyModel,
     Period,
     Text,
     Truth,
@@ -48,18 +48,18 @@ _UTC: Final = zone("Z")
 # ---- ms.work.unit.partition
 
 
-def _read_partitioning(value: object, place: tzinfo) -> Partitioning:
+def _read_partitioning(value: object, tz: tzinfo) -> Partitioning:
     if isinstance(value, str):
         text = value.strip()
         if text.lower() in KINDS:
             return Partitioning(text.lower())  # type: ignore[arg-type]  # it is one of the words
         if not text.startswith("{"):
-            raise wrong("is not a kind of partition", _PARTITION_FIX)
+            raise wrong("is not a valid partition type", _PARTITION_FIX)
         value = read_json(text, "an object")
     if not isinstance(value, Mapping) or not value:
-        raise wrong("is neither a kind of partition nor an object with sub-ranges", _PARTITION_FIX)
+        raise wrong("is neither a partition type nor an object of sub-ranges", _PARTITION_FIX)
     parts = _read_sub_ranges(value)
-    _refuse_overlaps(parts, place)
+    _reject_overlaps(parts, tz)
     return Partitioning(None, parts)
 
 
@@ -79,9 +79,9 @@ def _read_sub_ranges(value: Mapping[object, object]) -> tuple[SubRange, ...]:
 def _read_sub_range(word: str, bounds: object) -> SubRange:
     kind = word.strip().lower()
     if kind not in KINDS:
-        raise wrong(f"{word!r} is not a kind of partition", _PARTITION_FIX)
+        raise wrong(f"{word!r} is not a valid partition type", _PARTITION_FIX)
     if not isinstance(bounds, list) or len(bounds) != 2 or not all(isinstance(text, str) for text in bounds):
-        raise wrong(f"{word!r} has not two dates", _PARTITION_FIX)
+        raise wrong(f"{word!r} does not have exactly two dates", _PARTITION_FIX)
     start, end = (text.strip() for text in bounds)
     try:
         return SubRange(kind, read_fixed(start), NOW if end == "-" else read_fixed(end))  # type: ignore[arg-type]  # it is one of the words
@@ -89,19 +89,19 @@ def _read_sub_range(word: str, bounds: object) -> SubRange:
         raise wrong(f"{word!r}: {error.value!r} {error.reason}", error.fix or _PARTITION_FIX) from None
 
 
-def _refuse_overlaps(parts: tuple[SubRange, ...], place: tzinfo) -> None:
+def _reject_overlaps(parts: tuple[SubRange, ...], tz: tzinfo) -> None:
     reached, last = None, ""
     spans = [
         (
-            part.start.resolve(0, place),
-            END_OF_TIME if part.end == NOW else part.end.resolve(0, place),
+            part.start.resolve(0, tz),
+            END_OF_TIME if part.end == NOW else part.end.resolve(0, tz),
             part.kind,
         )
         for part in parts
     ]
     for start, end, kind in sorted(span for span in spans if span[0] < span[1]):
         if reached is not None and start < reached:
-            raise wrong(f"the sub-ranges {last} and {kind} overlap", "let one end where the other begins")
+            raise wrong(f"the sub-ranges {last} and {kind} overlap", "end one where the other starts")
         reached, last = end, kind
 
 
@@ -110,20 +110,23 @@ def _refuse_overlaps(parts: tuple[SubRange, ...], place: tzinfo) -> None:
 
 def _read_filters(value: object) -> dict[str, re.Pattern[str]]:
     if not isinstance(value, Mapping):
-        raise wrong("is not an object of fields and expressions", 'write {"state": "done|failed"}')
+        raise wrong(
+            "is not an object",
+            'write an object of fields and regular expressions, like {"state": "done|failed"}',
+        )
     filters = {}
     for name, expression in value.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what may mean something else in a later Python
+                warnings.simplefilter("ignore")  # about syntax that may change in a later Python
                 filters[str(name)] = re.compile(expression)
         except (re.error, TypeError, OverflowError, RecursionError):
-            raise wrong(f"{expression!r} is not a regular expression", "correct it, or escape it") from None
+            raise wrong(f"{expression!r} is not a valid regular expression", "correct or escape it") from None
     return filters
 
 
-class SecondaryInput(Part):
-    """A file whose records are units, or the one record that authenticates every request."""
+class SecondaryInput(KeyModel):
+    """An item of ``ms.secondary.input``: a file of units, or of the record that authenticates requests."""
 
     path: Text
     fields: tuple[Text, ...] = ()
@@ -139,7 +142,7 @@ class SecondaryInput(Part):
 
 
 class Settings(EndpointKeys):
-    """A job's keys, read. Its representation names the keys that are set, and none of their values.
+    """The validated keys of a job. Its representation shows the keys that are set, without their values.
 
     >>> Settings.model_validate({"ms.grace.period.days": "3"})
     Settings(ms.grace.period.days)
@@ -150,7 +153,7 @@ class Settings(EndpointKeys):
     name: Text = Field(
         "job",
         alias="ms.job.name",
-        description="under which name the state is kept",
+        description="the name under which the history is kept",
     )
     timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
         _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
@@ -164,7 +167,9 @@ class Settings(EndpointKeys):
         ),
     )
     grace_days: Days | None = Field(
-        None, alias="ms.grace.period.days", description="whole days of 24 hours that are read again"
+        None,
+        alias="ms.grace.period.days",
+        description="days of 24 hours before the high watermark that are read again",
     )
     grace_period: Period | None = Field(
         None,
@@ -174,7 +179,7 @@ class Settings(EndpointKeys):
     abstinent_days: Days | None = Field(
         None,
         alias="ms.abstinent.period.days",
-        description="whole days of 24 hours in which a unit is left alone after its high watermark",
+        description="days of 24 hours after its high watermark in which a unit is not read",
     )
     abstinent_period: Period | None = Field(
         None, alias="ms.abstinent.period", description="the same as an ISO duration in days and time"
@@ -203,7 +208,7 @@ class Settings(EndpointKeys):
     partial_partition: Truth = Field(
         default=True,
         alias="ms.work.unit.partial.partition",
-        description="keep the incomplete partition at the end",
+        description="also read the incomplete last partition",
     )
     secondary_input: Annotated[tuple[SecondaryInput, ...], AsList] = Field(
         (),
@@ -219,10 +224,10 @@ class Settings(EndpointKeys):
         description="most units planned in one run, oldest first; 0 is 500, −1 is unlimited",
     )
     min_units: Annotated[int, whole(0)] = Field(
-        0, alias="ms.work.unit.min.units", description="with fewer planned units the job fails"
+        0, alias="ms.work.unit.min.units", description="the job fails if fewer units are planned"
     )
     min_records: Annotated[int, whole(0)] = Field(
-        0, alias="ms.work.unit.min.records", description="with fewer records a unit fails"
+        0, alias="ms.work.unit.min.records", description="a unit fails if it has fewer records"
     )
     pacing_seconds: Annotated[int, whole(0, 31_536_000)] = Field(
         0,
@@ -235,7 +240,7 @@ class Settings(EndpointKeys):
     parameters: Annotated[tuple[Parameter, ...], AsList] = Field(
         (),
         alias="ms.parameters",
-        description="a JSON list that says what `{{name}}` in a query, path or URL stands for",
+        description="a JSON list that defines `{{name}}` in a query, path or URL",
     )
 
     @field_validator("partition", mode="plain")
@@ -249,7 +254,7 @@ class Settings(EndpointKeys):
         days = f"{info.field_name}".replace("period", "days")
         if info.data.get(days) is not None:
             key = cls.model_fields[days].alias
-            raise wrong(f"{key} is given, too", "keep one of the two forms")
+            raise wrong(f"{key} is set as well", "set only one of them")
         return value
 
     @field_validator("parameters")
@@ -264,12 +269,10 @@ class Settings(EndpointKeys):
                 and parameter.watermark not in names
                 and "watermark" in info.data
             ):
-                raise wrong(
-                    f"no watermark of type datetime is called {parameter.watermark!r}", f"write {names[0]}"
-                )
+                raise wrong(f"unknown datetime watermark {parameter.watermark!r}", f"use {names[0]}")
         twice = [one.name for one in value if sum(each.name == one.name for each in value) > 1]
         if twice:
-            raise wrong(f"{twice[0]!r} is named twice", "keep one of them")
+            raise wrong(f"has two parameters named {twice[0]!r}", "remove or rename one of them")
         return value
 
     @property
@@ -279,7 +282,7 @@ class Settings(EndpointKeys):
 
     @property
     def listed_units(self) -> tuple[Unit, ...] | None:
-        """The units that the job file lists; None if it lists none."""
+        """The units listed in the job file; None without a unit item."""
         return next((item.units for item in self.watermark if item.type == "unit"), None)
 
     @property
@@ -296,7 +299,7 @@ class Settings(EndpointKeys):
 
     @property
     def most_units(self) -> int | None:
-        """How many units a run may plan; None is all."""
+        """The largest number of units in a run; None means unlimited."""
         return {-1: None, 0: 500}.get(self.parallelism, self.parallelism)
 
     def __repr__(self) -> str:
@@ -315,11 +318,11 @@ _DEFAULTS_IN_WORDS: Final = {
 }
 
 KEYS: Final = {str(field.alias): field for field in Settings.model_fields.values()}
-"""Every key with its field."""
+"""All keys, with the model field of each."""
 
 
 def keys_table() -> str:
-    """The page of keys: a Markdown table of every key, its meaning and its default.
+    """The reference page of keys: a Markdown table of every key, its meaning and its default.
 
     >>> keys_table().splitlines()[0]
     '| key | meaning | default |'

@@ -1,7 +1,7 @@
-"""The kinds of value that keys of a job have: whole numbers, words, truth values, JSON, durations.
+"""Validators for the values of job keys: integers, enumerated words, booleans, JSON and durations.
 
-A properties file has only text, YAML also has numbers and lists. Both spellings of a value are accepted,
-and nothing that merely resembles one: 1.5 is no whole number, and neither is 3L.
+A properties file contains only text, YAML also numbers and lists. Both spellings of a value are accepted, and
+nothing that merely resembles it: 1.5 and 3L are not integers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 Value = TypeVar("Value")
 
 
-class Part(BaseModel):
-    """An object inside a value: frozen, and without fields that nobody reads."""
+class KeyModel(BaseModel):
+    """Base of all models of key values: frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 def wrong(reason: str, fix: str) -> PydanticCustomError:
-    """The error of a validator, with what would be right.
+    """The error of a validator: the reason and the fix.
 
     >>> wrong("is negative", "write 0 or more").context
     {'reason': 'is negative', 'fix': 'write 0 or more'}
@@ -43,7 +43,7 @@ def wrong(reason: str, fix: str) -> PydanticCustomError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that looks most like ``name``; one that only goes on where ``name`` ends comes first.
+    """The known name that is most similar to ``name``; a name that continues ``name`` comes first.
 
     >>> nearest("ms.grace.days", ["ms.backfill", "ms.grace.period.days"])
     'ms.grace.period.days'
@@ -60,7 +60,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
-    """``read`` as a validator: for text only, its complaint turned into one about the key.
+    """A validator that accepts text only and parses it with ``read``; its errors name the key.
 
     >>> reading(len)("abc")
     3
@@ -68,7 +68,7 @@ def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
 
     def validate(value: object) -> Value:
         if not isinstance(value, str):
-            raise wrong(f"is {_kind(value)}", "write it as text, in quotes")
+            raise wrong(f"is {_kind(value)}, not text", "write it as text, in quotes")
         try:
             return read(value.strip())
         except InvalidArgument as error:
@@ -78,18 +78,18 @@ def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
 
 
 def _kind(value: object) -> str:
-    kinds = {bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    kinds = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return "empty" if value is None else kinds.get(type(value), f"of type {type(value).__name__}")
 
 
 def whole(lowest: int, highest: int | None = None) -> PlainValidator:
-    """Validator of a whole number, given as a number or as text.
+    """A validator for an integer, given as a number or as text.
 
     >>> whole(0).func("5")
     5
     """
-    bounds = f"{lowest} or more" if highest is None else f"from {lowest} to {highest}"
-    fix = f"write a whole number, {bounds}"
+    bounds = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
+    fix = f"write a whole number {bounds}"
 
     def validate(value: object) -> int:
         if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) and len(value.strip()) < 20:
@@ -97,14 +97,14 @@ def whole(lowest: int, highest: int | None = None) -> PlainValidator:
         if not isinstance(value, int) or isinstance(value, bool):
             raise wrong("is not a whole number", fix)
         if value < lowest or (highest is not None and value > highest):
-            raise wrong(f"is not {bounds}", fix)
+            raise wrong("is out of range", fix)
         return value
 
     return PlainValidator(validate)
 
 
 def word(*words: str) -> BeforeValidator:
-    """Validator of one of some words, in any case.
+    """A validator for one of a set of words, in any case.
 
     >>> word("form", "partition").func("FORM")
     'form'
@@ -113,7 +113,7 @@ def word(*words: str) -> BeforeValidator:
     def validate(value: object) -> str:
         if isinstance(value, str) and value.strip().lower() in words:
             return value.strip().lower()
-        raise wrong(f"is not one of {', '.join(words)}", f"write one of {', '.join(words)}")
+        raise wrong("is not a valid value", f"use one of {', '.join(words)}")
 
     return BeforeValidator(validate)
 
@@ -123,7 +123,7 @@ def _truth(value: object) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
         return value.strip().lower() == "true"
-    raise wrong("is neither true nor false", "write true or false")
+    raise wrong("is not a boolean", "write true or false")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,19 +131,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgument("name", twice, f"the name {twice!r} is written twice", fix="keep one of them")
+        raise InvalidArgument("name", twice, f"has the name {twice!r} twice", fix="remove one of them")
     return found
 
 
 def read_json(text: str, what: str) -> Any:
-    """JSON from text, in which no name is written twice and every number is one.
+    """Parse JSON; duplicate names, NaN and Infinity are errors.
 
     >>> read_json('{"a": [1]}', "an object")
     {'a': [1]}
     """
 
     def refuse(constant: str) -> None:
-        raise InvalidArgument("number", constant, f"{constant} is no number of JSON", fix="write a number")
+        raise InvalidArgument("number", constant, f"has {constant}, which is not JSON", fix="write a number")
 
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
@@ -155,7 +155,7 @@ def read_json(text: str, what: str) -> Any:
 
 
 def json_list(value: object) -> list[Any]:
-    """A list, or JSON text of one.
+    """A list, or a JSON text that contains one.
 
     >>> json_list("[1]")
     [1]
@@ -167,7 +167,7 @@ def json_list(value: object) -> list[Any]:
 
 
 def json_object(value: object) -> object:
-    """An object, or JSON text of one.
+    """An object, or a JSON text that contains one.
 
     >>> json_object('{"a": 1}')
     {'a': 1}
@@ -196,14 +196,14 @@ def _secret(value: object) -> SecretStr:
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise wrong("is empty", "write a value, or leave it out")
+        raise wrong("is empty", "write a value, or remove it")
     return text
 
 
 def _identifier(text: str) -> str:
     parts = text.split(".")
     if len(parts) > 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
-        raise wrong("is not a name of letters, digits and _", 'write it like "orders" or "sales.orders"')
+        raise wrong("is not a valid table name", 'use letters, digits and _, like "orders" or "sales.orders"')
     return text
 
 

@@ -1,7 +1,8 @@
-"""How ``{{name}}`` in a query, a path or a URL gets its value from the range and the unit.
+"""Parameters: the values of ``{{name}}`` in a query, a path or a URL, from the range and the unit.
 
-``{{low}}``, ``{{high}}`` and the fields of the unit are always there, times as ISO 8601 in UTC. A parameter
-gives one of them another name or another form. Patterns are those of Java, because job files have them.
+``{{low}}``, ``{{high}}`` and the fields of the unit are always defined, times in ISO 8601 and UTC. A
+parameter gives one of them another name or another format. Patterns are Java date patterns, as in DIL job
+files.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, fie
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
-from slackwater.ingest.jobfile.key_values import Part, Text, reading, word, wrong
+from slackwater.ingest.jobfile.key_values import KeyModel, Text, reading, word, wrong
 from slackwater.ingest.units import Unit, value_text
 from slackwater.time import MILLISECOND, SECOND, format_instant, to_datetime
 
@@ -37,14 +38,14 @@ _FIELDS: Final[dict[str, Callable[[datetime], int | str]]] = {
     "Z": lambda at: at.strftime("%z")[:5],
     "X": lambda at: at.strftime("%z")[:5] if at.utcoffset() else "Z",
 }
-"""The letters of a pattern: a number, which is filled up with zeros, or text."""
+"""The values of pattern letters: a number, which is padded with zeros, or text."""
 
 
 def _spelling(value: object) -> object:
     return value.replace("epoc-", "epoch-") if isinstance(value, str) else value
 
 
-class Parameter(Part):
+class Parameter(KeyModel):
     """One entry of ``ms.parameters``.
 
     >>> Parameter.model_validate({"name": "since", "type": "watermark", "value": "low"}).format
@@ -73,9 +74,9 @@ class Parameter(Part):
     def _known_type(cls, value: object) -> object:
         text = value.strip().lower() if isinstance(value, str) else value
         if isinstance(text, str) and text in _PAGES:
-            raise wrong("belongs to pagination", "set ms.source.http.pagination instead")
+            raise wrong("is a pagination type", "set ms.source.http.pagination instead")
         if not isinstance(text, str) or text not in {"watermark", "unit", "list", "primitive"}:
-            raise wrong("is not a type of parameter", "write watermark, unit or list")
+            raise wrong("is not a valid parameter type", "use watermark, unit or list")
         return "list" if text == "primitive" else text
 
     @field_validator("value")
@@ -84,15 +85,15 @@ class Parameter(Part):
         match info.data.get("type"):
             case "watermark":
                 if not isinstance(value, str) or value.strip().lower() not in {"low", "high"}:
-                    raise wrong("is neither low nor high", "write low or high")
+                    raise wrong("is neither low nor high", "use low or high")
                 return value.strip().lower()
             case "unit":
                 if value is not None and not isinstance(value, str):
-                    raise wrong("is not the name of a field of the unit", "write its name")
+                    raise wrong("is not the name of a unit field", "write the name of a field")
                 return value or info.data.get("name")
             case "list":
                 if value is None or isinstance(value, (list, dict)):
-                    raise wrong("is not text, a number or a truth value", "write what {{name}} stands for")
+                    raise wrong("is not text, a number or a boolean", "write the value of {{name}}")
         return value
 
     @field_validator("pattern")
@@ -107,7 +108,7 @@ class Parameter(Part):
 
 
 def format_pattern(pattern: str, at: datetime) -> str:
-    """A time in a Java pattern.
+    """Format a time by a Java date pattern.
 
     >>> from datetime import UTC
     >>> format_pattern("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", datetime(2020, 1, 31, 10, 30, 5, 250_000, UTC))
@@ -118,14 +119,16 @@ def format_pattern(pattern: str, at: datetime) -> str:
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
         if token is None:
-            raise InvalidArgument("pattern", pattern, "has a quote without its pair", fix="write '' for one")
+            raise InvalidArgument(
+                "pattern", pattern, "has an unclosed quote", fix="write '' for a single quote"
+            )
         text, letter = token[0], token[1]
         if letter is None:
             quoted = text.startswith("'")
             written += "'" if text == "''" else text[1:-1].replace("''", "'") if quoted else text
         elif letter not in _FIELDS:
-            fix = f"use the letters {', '.join(_FIELDS)}, and put other text into single quotes"
-            raise InvalidArgument("pattern", pattern, f"the letter {letter!r} is not known here", fix=fix)
+            fix = f"use the letters {', '.join(_FIELDS)}, and put other text in single quotes"
+            raise InvalidArgument("pattern", pattern, f"has an unsupported letter {letter!r}", fix=fix)
         else:
             field = _FIELDS[letter](at)
             if letter == "S":
@@ -139,9 +142,9 @@ def format_pattern(pattern: str, at: datetime) -> str:
 
 
 def parameter_values(
-    parameters: Iterable[Parameter], low: int, high: int, unit: Unit, place: tzinfo
+    parameters: Iterable[Parameter], low: int, high: int, unit: Unit, tz: tzinfo
 ) -> dict[str, str]:
-    """What every name stands for in one work unit.
+    """The value of every name for one work unit.
 
     >>> since = Parameter(name="since", type="watermark", value="low", format="epoch-second")
     >>> from slackwater.ingest.units import unit_of
@@ -153,7 +156,7 @@ def parameter_values(
     for parameter in parameters:
         if parameter.type == "watermark":
             at = low if parameter.value == "low" else high
-            values[parameter.name] = _time_text(parameter, at, parameter.timezone or place)
+            values[parameter.name] = _time_text(parameter, at, parameter.timezone or tz)
         elif parameter.type == "unit":
             values[parameter.name] = fields[parameter.value]
         else:
@@ -161,36 +164,36 @@ def parameter_values(
     return values
 
 
-def _time_text(parameter: Parameter, at: int, place: tzinfo) -> str:
+def _time_text(parameter: Parameter, at: int, tz: tzinfo) -> str:
     if parameter.format == "epoch-second":
         return str(at // SECOND)
     if parameter.format == "epoch-millisecond":
         return str(at // MILLISECOND)
-    return format_pattern(parameter.pattern or "yyyy-MM-dd'T'HH:mm:ssX", to_datetime(at).astimezone(place))
+    return format_pattern(parameter.pattern or "yyyy-MM-dd'T'HH:mm:ssX", to_datetime(at).astimezone(tz))
 
 
 def fill_in(text: str, values: Mapping[str, str], *, quote: Callable[[str], str] = str) -> str:
-    """``text`` with every ``{{name}}`` replaced by its value, written by ``quote``.
+    """Replace every ``{{name}}`` in ``text`` by its value, encoded by ``quote``.
 
     >>> fill_in("day={{ day }}/x", {"day": "2020"})
     'day=2020/x'
     >>> fill_in("{{dya}}", {"day": "2020"})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: name = 'dya': nothing is called so; use one of day, or add it to \
+    slackwater.errors.InvalidArgument: name = 'dya': unknown parameter; use one of day, or add it to \
 ms.parameters
     """
 
     def replace(found: re.Match[str]) -> str:
         if found[1] not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument("name", found[1], "nothing is called so", fix=fix)
+            raise InvalidArgument("name", found[1], "unknown parameter", fix=fix)
         return quote(values[found[1]])
 
     return _NAME.sub(replace, text)
 
 
 def names_in(text: str) -> set[str]:
-    """The names that ``text`` asks for.
+    """The parameter names in ``text``.
 
     >>> names_in("{{low}} and {{low}}")
     {'low'}

@@ -1,7 +1,7 @@
 """Secondary inputs: files whose records are the units of a job, or authenticate its requests.
 
-Parquet, Avro, CSV and JSON lines, told apart by their first bytes, because the name of a file is often
-only a date. All values become text, so that a unit keeps its identity when its file changes its format.
+The format (Parquet, Avro, CSV or JSON lines) is detected from the first bytes, because file names are often
+only dates. All values become text, so a unit keeps its identity when its file changes its format.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PARQUET, _AVRO = b"PAR1", b"Obj\x01"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the secondary inputs hold; ``units`` is None where no input lists units."""
+    """The contents of the secondary inputs; ``units`` is None if no input lists units."""
 
     units: tuple[Unit, ...] | None = None
     authentication: Mapping[str, str | None] = field(default_factory=dict, repr=False)
 
 
 class _Unusable(Exception):
-    """Why an input cannot be used, and what would be right."""
+    """An input that cannot be used, with the reason and the fix."""
 
     def __init__(self, reason: str, fix: str) -> None:
         self.problem = (reason, fix)
@@ -46,7 +46,7 @@ class _Unusable(Exception):
 
 
 def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs, list[Problem]]:
-    """Read all inputs, relative paths from ``folder``, and every problem with them.
+    """Read all inputs, with paths relative to ``folder``, and collect all problems.
 
     >>> read_inputs([], Path())
     (Inputs(units=None), [])
@@ -68,15 +68,15 @@ def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs,
     wants_token = any(item.category == "authentication" for item in inputs)
     if wants_token and len(tokens) != 1 and not unread:
         found = f"{len(tokens)} records" if tokens else "no record"
-        fix = "let paths and filters leave exactly one record"
-        problems.append(Problem(_KEY, None, f"{found} of category authentication", fix))
+        fix = "change paths or filters so that exactly one record remains"
+        problems.append(Problem(_KEY, None, f"has {found} of category authentication", fix))
     activates = any(item.category == "activation" for item in inputs)
     token = tokens[0] if len(tokens) == 1 else {}
     return Inputs(distinct(units) if activates else None, token), problems
 
 
 def _selected(item: SecondaryInput, records: list[Mapping[str, Any]]) -> list[dict[str, str | None]]:
-    """The records that match all filters, with the fields that are asked for."""
+    """The records that match all filters, with the requested fields."""
     known = dict.fromkeys(name for record in records for name in record)
     missing = [name for name in [*item.fields, *item.filters] if name not in known]
     if records and missing:
@@ -89,7 +89,7 @@ def _selected(item: SecondaryInput, records: list[Mapping[str, Any]]) -> list[di
             if all(_matches(record.get(name), pattern) for name, pattern in item.filters.items())
         ]
     except InvalidArgument as error:
-        raise _Unusable(f"has a value that {error.reason}", "name other fields") from None
+        raise _Unusable(f"has a value that {error.reason}", "select other fields") from None
 
 
 def _matches(value: object, pattern: re.Pattern[str]) -> bool:
@@ -98,27 +98,27 @@ def _matches(value: object, pattern: re.Pattern[str]) -> bool:
 
 
 def _records(path: str, folder: Path) -> list[Mapping[str, Any]]:
-    """All records of a file, or of all files in a folder in the order of their names."""
+    """All records of a file, or of all files in a folder in name order."""
     try:
         if "://" in path:
-            store, place = fs.FileSystem.from_uri(path)
+            filesystem, location = fs.FileSystem.from_uri(path)
         else:
-            store, place = fs.LocalFileSystem(), str(folder / path)
-        found = store.get_file_info(place)
+            filesystem, location = fs.LocalFileSystem(), str(folder / path)
+        found = filesystem.get_file_info(location)
         if found.type == fs.FileType.Directory:
-            inside = store.get_file_info(fs.FileSelector(place, recursive=True))
+            inside = filesystem.get_file_info(fs.FileSelector(location, recursive=True))
             files = sorted(info.path for info in inside if info.is_file and info.base_name[0] not in "._")
         elif found.type == fs.FileType.File:
             files = [found.path]
         else:
-            raise _Unusable("does not exist", "give the path of a file, or of a folder of files")
+            raise _Unusable("does not exist", "set it to the path of a file or a folder")
         records: list[Mapping[str, Any]] = []
         for file in files:
-            with store.open_input_stream(file) as stream:
+            with filesystem.open_input_stream(file) as stream:
                 records += _parsed(stream.read(), file)
     except (OSError, ValueError, EOFError, RecursionError, csv.Error, pa.ArrowException) as error:
         detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise _Unusable(f"cannot be read: {detail}", "give Parquet, Avro, CSV or JSON lines") from None
+        raise _Unusable(f"cannot be read: {detail}", "use Parquet, Avro, CSV or JSON lines") from None
     return records
 
 
@@ -133,7 +133,7 @@ def _parsed(data: bytes, file: str) -> Iterable[Mapping[str, Any]]:
         return _from_csv(text)
     if text.strip() and not text.lstrip().startswith("{"):
         raise _Unusable(
-            f"{Path(file).name!r} is in no known format", "give Parquet, Avro, JSON lines, or name it .csv"
+            f"{Path(file).name!r} has an unknown format", "use Parquet, Avro, JSON lines, or a .csv file"
         )
     return [_object(json.loads(line)) for line in text.split("\n") if line.strip()]
 
@@ -141,13 +141,15 @@ def _parsed(data: bytes, file: str) -> Iterable[Mapping[str, Any]]:
 def _from_csv(text: str) -> list[Mapping[str, Any]]:
     header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row] or [[]]
     if len(set(header)) < len(header):
-        raise _Unusable("has two columns of one name", "give every column a name of its own")
+        raise _Unusable("has two columns of the same name", "make column names unique")
     if uneven := [row for row in rows if len(row) != len(header)]:
-        raise _Unusable(f"has a row of {len(uneven[0])} values under {len(header)} names", "correct that row")
+        raise _Unusable(f"has a row of {len(uneven[0])} values for {len(header)} columns", "correct that row")
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _object(record: object) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
-        raise _Unusable(f"has a record that is no object: {str(record)[:40]!r}", "give objects with fields")
+        raise _Unusable(
+            f"has a record that is not an object: {str(record)[:40]!r}", "use objects with fields"
+        )
     return record

@@ -1,4 +1,4 @@
-"""The items of ``ms.watermark``: the time axis of a job, and the units that the job file lists itself."""
+"""The items of ``ms.watermark``: the time axis of a job, and the units listed in the job file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.bounds import Bound, read_bound
-from slackwater.ingest.jobfile.key_values import Part, Text, read_json, reading, wrong
+from slackwater.ingest.jobfile.key_values import KeyModel, Text, read_json, reading, wrong
 from slackwater.ingest.units import Unit, distinct, unit_of
 
 _UNITS_FIX: Final = 'write "a,b", ["a", "b"] or [{"id": "a"}, {"id": "b"}]'
 
 
-class AxisRange(Part):
-    """Where the time axis of a job begins and ends."""
+class AxisRange(KeyModel):
+    """The bounds of the time axis."""
 
     start: Annotated[Bound, PlainValidator(reading(read_bound))] = Field(alias="from")
     end: Annotated[Bound, PlainValidator(reading(lambda text: read_bound(text, open_end=True)))] = Field(
@@ -23,8 +23,8 @@ class AxisRange(Part):
     )
 
 
-class DatetimeWatermark(Part):
-    """The time axis."""
+class DatetimeWatermark(KeyModel):
+    """The time axis of a job."""
 
     name: Text
     type: Literal["datetime"]
@@ -32,17 +32,17 @@ class DatetimeWatermark(Part):
 
     @property
     def start(self) -> Bound:
-        """Where the axis begins."""
+        """The start of the axis."""
         return self.range.start
 
     @property
     def end(self) -> Bound:
-        """Where the axis ends."""
+        """The end of the axis."""
         return self.range.end
 
 
-class UnitWatermark(Part):
-    """Units that the job file lists itself."""
+class UnitWatermark(KeyModel):
+    """The units listed in the job file."""
 
     name: Text
     type: Literal["unit"]
@@ -55,7 +55,7 @@ class UnitWatermark(Part):
 
 
 def read_units(value: object, name: str) -> tuple[Unit, ...]:
-    """The units that ``value`` lists, each once: words become values of ``name``.
+    """Parse a list of units and remove duplicates; plain words become values of the field ``name``.
 
     >>> [unit.key for unit in read_units("a, b,a", "id")]
     ['{"id":"a"}', '{"id":"b"}']
@@ -70,13 +70,13 @@ def read_units(value: object, name: str) -> tuple[Unit, ...]:
     if not isinstance(value, list):
         raise wrong("is not a list of units", _UNITS_FIX)
     if not value:
-        raise wrong("lists no unit", _UNITS_FIX)
+        raise wrong("is an empty list of units", _UNITS_FIX)
     if all(isinstance(item, str) for item in value):
         if not all(item.strip() for item in value):
             raise wrong("has a unit without a name", _UNITS_FIX)
         return distinct(unit_of({name: item}) for item in value)
     if not all(isinstance(item, dict) and item for item in value):
-        raise wrong("does not list only texts, or only objects with fields", _UNITS_FIX)
+        raise wrong("mixes texts, objects or other values", _UNITS_FIX)
     try:
         return distinct(unit_of(item) for item in value)
     except InvalidArgument as error:
@@ -88,4 +88,4 @@ Watermark = Annotated[DatetimeWatermark | UnitWatermark, Field(discriminator="ty
 DEFAULT_AXIS: Final = DatetimeWatermark.model_validate(
     {"name": "system", "type": "datetime", "range": {"from": "2019-01-01", "to": "-"}}
 )
-"""The axis of a job that names none."""
+"""The axis of a job without a datetime item."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from slackwater.errors import InvalidInstant
-from slackwater.ingest.axis.bounds import Ago, Form
+from slackwater.ingest.axis.bounds import Ago, Precision
 from slackwater.ingest.axis.partitions import Omission, partition
 from slackwater.ingest.job_errors import InvalidJob, Problem, TooFewUnits
 from slackwater.ingest.jobfile.job import Job
@@ -182,7 +182,7 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
             settings.timezone,
             now=now,
             partial=settings.partial_partition,
-            clock=settings.axis.start.clock(now, settings.timezone, _forced_form(job)),
+            clock=settings.axis.start.clock(now, settings.timezone, _forced_precision(job)),
         )
     except InvalidInstant as error:
         raise _outside_calendar(error) from None
@@ -281,13 +281,13 @@ class _Selection:
 
 def _axis(job: Job, now: int) -> tuple[int, int]:
     axis, timezone = job.settings.axis, job.settings.timezone
-    form = _forced_form(job)
+    precision = _forced_precision(job)
     try:
-        start = axis.start.resolve(now, timezone, form)
+        start = axis.start.resolve(now, timezone, precision)
     except InvalidInstant as error:
         raise _outside_calendar(error, f"{_item(job)}.range.from") from None
     try:
-        return start, axis.end.resolve(now, timezone, form)
+        return start, axis.end.resolve(now, timezone, precision)
     except InvalidInstant as error:
         raise _outside_calendar(error, f"{_item(job)}.range.to") from None
 
@@ -298,7 +298,7 @@ def _item(job: Job) -> str:
     return next((f"{_KEY}[{number}]" for number, item in enumerate(items) if item.type == "datetime"), _KEY)
 
 
-def _forced_form(job: Job) -> Form | None:
+def _forced_precision(job: Job) -> Precision | None:
     """The unit to which now is floored regardless of the text; None if the form of the text decides."""
     coarse = job.settings.partition.kind in {"weekly", "monthly", "yearly"}
     return None if job.settings.rounding == "form" or coarse else "minute"

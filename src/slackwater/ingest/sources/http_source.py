@@ -1,8 +1,8 @@
-"""Reading a unit over HTTP in the tasks of Spark: first all answers, then their columns.
+"""HTTP source: Spark tasks send the requests of a unit, then the column types follow from all records.
 
-The tasks ask, and keep every record as a line of JSON on their disks; only then are the types of the columns
-known, from all records of the unit. A request that fails is told as a row instead of an error: Spark would
-run the task again, and ask a server again that has already refused, and its log would have the error in it.
+Tasks persist every record as a line of JSON on disk, because the types are known only after the last record
+of the unit. A failed request is reported as a row instead of an exception. On an exception Spark would run
+the task again, repeat a request that the server has rejected, and log the error.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.ingest.jobfile.endpoints import Column
-from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, HttpFailure, RequestFailed
-from slackwater.ingest.sources.http.record_reader import HttpReading, Part
+from slackwater.ingest.sources.http.http_errors import (
+    HttpError,
+    InvalidPagination,
+    InvalidResponse,
+    RequestFailed,
+)
+from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
 from slackwater.ingest.sources.http.record_types import Seen, join, type_of
 
 _KEPT: Final = "low long, high long, record string, told string"
 _KEPT_SCHEMA: Final = pa.schema(
     [("low", pa.int64()), ("high", pa.int64()), ("record", pa.string()), ("told", pa.string())]
 )
-_FAILURES: Final[dict[str, Callable[[str], HttpFailure]]] = {
-    "RequestFailed": RequestFailed, "BadAnswer": BadAnswer, "BadPages": BadPages,
-}  # fmt: skip
+_FAILURES: Final[dict[str, Callable[[str], HttpError]]] = {
+    kind.__name__: kind for kind in (RequestFailed, InvalidResponse, InvalidPagination)
+}
 _NESTED: Final = (types.ArrayType, types.MapType, types.StructType)
 
 
 def _asking(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does: it gets the numbers of parts, and gives their records, and what it found."""
+    """The function of a task: from indexes of requests to their records and a summary row."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name in ("httpx", "httpcore"):  # they log whole URLs, with what is secret in them
+        for name in ("httpx", "httpcore"):  # they log whole URLs, secrets included
             logging.getLogger(name).setLevel(logging.WARNING)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -46,21 +51,21 @@ def _asking(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return work
 
 
-def _answers(reading: HttpReading, part: Part) -> Iterator[pa.RecordBatch]:
+def _answers(reading: HttpReading, part: RangeRequest) -> Iterator[pa.RecordBatch]:
     seen: Seen = {}
     rows = 0
     try:
         for page in reading.read(part, seen):
             rows += len(page)
             yield _kept(part, [*page])
-    except HttpFailure as failure:
+    except HttpError as failure:
         message = reading.secrets.mask(failure.message)
         yield _kept(part, [None], {"failure": type(failure).__name__, "message": message})
     else:
         yield _kept(part, [None], {"rows": rows, "seen": {name: sorted(seen[name]) for name in seen}})
 
 
-def _kept(part: Part, records: list[str | None], told: Any = None) -> pa.RecordBatch:
+def _kept(part: RangeRequest, records: list[str | None], told: Any = None) -> pa.RecordBatch:
     texts = [None if told is None else json.dumps(told)] * len(records)
     columns = [[part.low] * len(records), [part.high] * len(records), records, texts]
     arrays = [pa.array(each, kind) for each, kind in zip(columns, _KEPT_SCHEMA.types, strict=True)]
@@ -74,9 +79,10 @@ def read_http(
     time_column: str | None,
     afterwards: ExitStack,
 ) -> DataFrame | None:
-    """A frame of what an API answers, asked now; None if that is nothing. What is kept goes ``afterwards``.
+    """Send the requests now and return their records as a DataFrame; None if there are none.
 
-    With ``columns`` those are taken, nested ones in their type and all others as text, ready to be cast.
+    The persisted records are released by ``afterwards``. With ``columns`` only those are read, nested ones in
+    their type and all others as text, ready to be cast.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -93,14 +99,14 @@ def read_http(
     told = [json.loads(row.told) for row in staged.where("record IS NULL").select("told").collect()]
     for one in told:
         if "failure" in one:
-            raise _FAILURES.get(one["failure"], HttpFailure)(one["message"])
+            raise _FAILURES.get(one["failure"], HttpError)(one["message"])
     if not sum(one["rows"] for one in told):
         return None
     seen: Seen = {}
     for one in told:
         seen = join(seen, one["seen"])
     schema = _inferred(seen) if columns is None else _given(columns)
-    # Should an executor be lost, its part is asked for again, and may fail this time.
+    # If an executor is lost, its requests are sent again, and may fail this time.
     broken = F.get_json_object("told", "$.failure").isNotNull()
     whole = F.when(broken, F.raise_error(F.col("told"))).otherwise(F.col("record").isNotNull())
     parsed = F.from_json("record", schema, {"mode": "FAILFAST"}).alias("record")
@@ -108,26 +114,30 @@ def read_http(
     if len(reading.parts) > 1 and time_column in schema.names:
         at = F.unix_micros(F.col("record").getField(str(time_column)).cast("timestamp"))
         frame = frame.where((at >= F.col("low")) & (at < F.col("high")))
-    # a column of nothing but nulls goes into a column of any type, so it keeps none
+    # a column that is all null fits a target column of any type, so it gets none here
     bare = {name for name, kinds in seen.items() if not kinds} if columns is None else set()
     fields = [F.lit(None) if name in bare else F.col("record").getField(name) for name in schema.names]
     return frame.select(*(field.alias(name) for field, name in zip(fields, schema.names, strict=True)))
 
 
 def _inferred(seen: Seen) -> types.StructType:
-    fix = "choose columns with ms.schema"
+    fix = "select columns with ms.schema"
     if not seen:
-        raise BadAnswer(
-            "the records have no fields; let ms.source.http.records lead to records that have some"
+        raise InvalidResponse(
+            "the records have no fields; set ms.source.http.records to the path of records with fields"
         )
     for name in seen:
         if not name or "`" in name:
-            raise BadAnswer(f"the records have a field called {name!r}, which is no column; {fix}")
+            raise InvalidResponse(
+                f"the records have a field {name!r}, which is not a valid column name; {fix}"
+            )
     lower: dict[str, str] = {}
     for name in seen:
         other = lower.setdefault(name.lower(), name)
         if other != name:
-            raise BadAnswer(f"the records have fields called {other!r} and {name!r}, the same column; {fix}")
+            raise InvalidResponse(
+                f"the records have fields {other!r} and {name!r}, the same column in Spark; {fix}"
+            )
     schema = types.StructType()
     for name, kinds in seen.items():
         schema = schema.add(name, types.DataType.fromDDL(type_of(kinds)))

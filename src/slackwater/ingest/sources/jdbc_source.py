@@ -7,9 +7,8 @@ parameters, so values are written into the text by rule, and those that cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,8 +18,10 @@ from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.job_keys import Settings
 from slackwater.ingest.jobfile.parameters import parameter_values
 from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.ingest.redaction import hide
 from slackwater.ingest.sources.queries import posix_zone
 from slackwater.ingest.sources.sql_literals import Literal, plain_name, range_conditions, render
+from slackwater.ingest.tracebacks import java_causes
 
 PREFIX: Final = "jdbc:"
 _FETCHED_ROWS: Final = 10_000
@@ -71,9 +72,9 @@ def read_jdbc(spark: SparkSession, reading: JdbcReading) -> DataFrame:
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> read_jdbc(spark, JdbcReading("jdbc:nobody:shop", "orders", (), {}))
     Traceback (most recent call last):
-    slackwater.ingest.sources.jdbc_source.SourceRefused: no driver for ms.source.url was found; \
-name its class in ms.source.jdbc.driver and its files in ms.source.jdbc.jars, or \
-put them on Spark's class path
+    slackwater.ingest.sources.jdbc_source.SourceRefused: no JDBC driver found for ms.source.url; \
+set its class in ms.source.jdbc.driver and its jar files in ms.source.jdbc.jars, or add them to the class \
+path of Spark
     """
     try:
         if reading.conditions:
@@ -82,7 +83,7 @@ put them on Spark's class path
             )
         return spark.read.jdbc(reading.url, reading.table, properties=reading.options)
     except Exception as error:  # of Py4J, or of Spark
-        raise SourceRefused(_said(error, reading)) from None
+        raise SourceRefused(_driver_message(error, reading)) from None
 
 
 def jdbc_problems(job: Job) -> list[Problem]:
@@ -149,24 +150,14 @@ def _options(settings: Settings) -> dict[str, str]:
     return options | {name: value for name, value in given.items() if value is not None}
 
 
-def _said(error: Exception, reading: JdbcReading) -> str:
-    """What the database said, without the trace, the address and the password."""
-    chain = list(_chain(error)) or [str(error)]
-    of_the_driver = [text for text in chain if "SQL" in text.split(":")[0]]
-    line = [*(of_the_driver or chain)[0].strip().splitlines(), type(error).__name__][0]
+def _driver_message(error: Exception, reading: JdbcReading) -> str:
+    """The message of the database or its driver, without the trace, the address and the password."""
+    causes = list(java_causes(error)) or [str(error)]
+    of_driver = [text for text in causes if "SQL" in text.split(":")[0]]
+    line = [*(of_driver or causes)[0].strip().splitlines(), type(error).__name__][0]
     if _NO_DRIVER.search(line):
         return (
-            "no driver for ms.source.url was found; name its class in ms.source.jdbc.driver and its files in "
-            "ms.source.jdbc.jars, or put them on Spark's class path"
+            "no JDBC driver found for ms.source.url; set its class in ms.source.jdbc.driver and its jar "
+            "files in ms.source.jdbc.jars, or add them to the class path of Spark"
         )
-    for secret in (reading.url, reading.options.get("password")):
-        line = line.replace(secret, "…") if secret else line
-    return line
-
-
-def _chain(error: Exception) -> Iterator[str]:
-    """What was thrown in the JVM, and what that was caused by; nothing where the JVM is elsewhere."""
-    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while thrown is not None:
-        yield str(thrown.toString())
-        thrown = thrown.getCause()
+    return hide(line, (reading.url, reading.options.get("password")))

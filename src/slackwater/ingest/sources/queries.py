@@ -148,7 +148,7 @@ leave the quotes out
             continue
         if name not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument("ms.source.query", name, "nothing is called so", fix=fix)
+            raise InvalidArgument("ms.source.query", name, "unknown parameter", fix=fix)
         pieces.append(query[end : found.start()])
         parameters.append(values[name])
         end = found.end()

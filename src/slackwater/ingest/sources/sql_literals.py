@@ -83,7 +83,7 @@ comment; write it outside of them
             return piece
         if name not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument(_QUERY, name, "nothing is called so", fix=fix)
+            raise InvalidArgument(_QUERY, name, "unknown parameter", fix=fix)
         return literal(values[name], place)
 
     rest = _PIECE.sub("", query)

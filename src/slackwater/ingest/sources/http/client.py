@@ -1,8 +1,8 @@
-"""Sending a request until a whole answer is there: pace, patience, and where to stop.
+"""An HTTP client with rate limit, retries with exponential backoff, timeouts and size limits.
 
-What can pass is tried again: too many requests, trouble of the server, time-outs, broken connections and
-broken answers, each time after a longer wait, or after the one that the server asks for. What cannot pass
-fails at once. Clock, sleep and chance are given, so that tests need not wait.
+Temporary errors are retried: too many requests, server errors, timeouts, lost connections and truncated
+responses. The wait doubles each time, or is what the Retry-After header says. Permanent errors fail at once.
+Clock, sleep and randomness are parameters, so tests do not wait.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from typing import Final, Self, TypeVar
 
 import httpx
 
-from slackwater.ingest.jobfile.references import Secrets
-from slackwater.ingest.sources.http.http_errors import BadAnswer, BadPages, BrokenAnswer, RequestFailed
+from slackwater.ingest.redaction import Secrets
+from slackwater.ingest.sources.http.http_errors import (
+    InvalidPagination,
+    InvalidResponse,
+    RequestFailed,
+    UnreadableResponse,
+)
 from slackwater.ingest.sources.http.requests import Request, credentials_of
 from slackwater.time import SECOND, instant
 from slackwater.time import now as wall_clock
@@ -35,9 +40,9 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HOPELESS: Final = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _FIXES: Final = {
     401: "check the credentials, ms.source.http.authentication",
-    403: "check the credentials, and what they are allowed to see",
+    403: "check the credentials and their permissions",
     404: "check ms.source.url",
-    413: "ask for smaller pages",
+    413: "request smaller pages",
     429: "lower ms.source.http.requests.per.minute",
 }
 
@@ -46,7 +51,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient a client is: attempts, waits, pace, and how much of an answer it takes."""
+    """Retries, timeouts, rate limit and the largest response of a client."""
 
     attempts: int = 5
     wait_seconds: float = 1
@@ -54,13 +59,13 @@ class Policy:
     statuses: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
     timeout_seconds: float = 30
     interval_seconds: float = 0
-    """Between the starts of two requests."""
+    """Least time between the starts of two requests."""
     largest_megabytes: int = 64
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A whole answer."""
+class Response:
+    """A complete HTTP response."""
 
     status: int
     headers: httpx.Headers = field(repr=False)
@@ -69,7 +74,7 @@ class Answer:
 
 
 class Client:
-    """Sends requests, one after the other.
+    """Sends requests one at a time.
 
     >>> from http.server import BaseHTTPRequestHandler, HTTPServer
     >>> from threading import Thread
@@ -113,8 +118,8 @@ class Client:
     ) -> None:
         self._http.__exit__(kind, error, trace)
 
-    def send(self, request: Request, read: Callable[[Answer], Result]) -> Result:
-        """What ``read`` makes of the answer; if it finds a broken one, that is an attempt like any other."""
+    def send(self, request: Request, read: Callable[[Response], Result]) -> Result:
+        """Send a request and return ``read(response)``; a response that ``read`` cannot parse is retried."""
         secrets = Secrets({**credentials_of(request), **self._secrets.values})
         last = self._policy.attempts
         for attempt in range(1, last + 1):
@@ -125,30 +130,32 @@ class Client:
                 if answer.status < 300:
                     return read(answer)
                 status = answer.status
-                trouble = f"answered {_named(answer, secrets)}"
+                trouble = f"returned {_status_text(answer, secrets)}"
                 if status not in self._policy.statuses:
                     fix = _FIXES.get(status, "correct the request")
                     raise RequestFailed(secrets.mask(f"{request.shown} {trouble}; {fix}"), status)
                 asked_for = self._asked_for(answer)
-            except BadAnswer as error:
-                raise BadAnswer(secrets.mask(f"{request.shown}: {error.message}")) from None
-            except BrokenAnswer as error:
-                trouble = f"gave {error.message}"
+            except InvalidResponse as error:
+                raise InvalidResponse(secrets.mask(f"{request.shown}: {error.message}")) from None
+            except UnreadableResponse as error:
+                trouble = f"returned {error.message}"
             except _HOPELESS as error:
-                raise RequestFailed(secrets.mask(f"{request.shown} cannot be sent: {error}")) from None
+                raise RequestFailed(
+                    secrets.mask(f"{request.shown} cannot be sent: {error}; check ms.source.url")
+                ) from None
             except httpx.HTTPError as error:
-                trouble = f"failed: {_worded(error, self._policy)}"
-            fix = _FIXES.get(status or 0, "run the job again: what failed is planned again")
+                trouble = f"failed: {_error_text(error, self._policy)}"
+            fix = _FIXES.get(status or 0, "run the job again: failed units are planned again")
             if attempt == last:
-                tried = "" if last == 1 else f", {last} times"
+                tried = "" if last == 1 else f" ({last} attempts)"
                 raise RequestFailed(secrets.mask(f"{request.shown} {trouble}{tried}; {fix}"), status)
             if asked_for > self._policy.longest_seconds:
-                reason = f"{trouble}, and asks to wait for {asked_for:.0f} seconds; {fix}"
+                reason = f"{trouble} and asks for a wait of {asked_for:.0f} seconds; {fix}"
                 raise RequestFailed(secrets.mask(f"{request.shown} {reason}"), status)
             self._sleep(max(asked_for, self._back_off(attempt)))
-        raise AssertionError("a client has at least one attempt")
+        raise AssertionError("a policy has at least one attempt")
 
-    def _exchange(self, request: Request, secrets: Secrets) -> Answer:
+    def _exchange(self, request: Request, secrets: Secrets) -> Response:
         for _ in range(_MOST_REDIRECTS):
             answer = self._once(request)
             if answer.status not in _REDIRECTS:
@@ -157,7 +164,7 @@ class Client:
         reason = f"was redirected {_MOST_REDIRECTS} times; check ms.source.url"
         raise RequestFailed(secrets.mask(f"{request.shown} {reason}"))
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, request: Request) -> Response:
         now = self._clock()
         if now < self._next_start:
             self._sleep(self._next_start - now)
@@ -167,12 +174,12 @@ class Client:
         with self._http.stream(
             request.method, request.url, headers=dict(request.headers), content=content
         ) as response:
-            return Answer(
+            return Response(
                 response.status_code, response.headers, self._body(response), response.charset_encoding
             )
 
     def _body(self, response: httpx.Response) -> bytes:
-        """The body, unless it takes too long as a whole (httpx looks at each piece), or grows too large."""
+        """Read the body within the size limit and one timeout for all of it; httpx limits each chunk."""
         deadline = self._clock() + self._policy.timeout_seconds
         largest = self._policy.largest_megabytes
         unpacked = _Unpacking(response.headers.get("content-encoding", ""))
@@ -180,45 +187,45 @@ class Client:
         for piece in response.iter_raw():
             body += unpacked.more(piece, largest * _MEGABYTE + 1 - len(body))
             if len(body) > largest * _MEGABYTE:
-                raise BadAnswer(
-                    f"the answer is larger than {largest} megabytes; ask for smaller pages, "
+                raise InvalidResponse(
+                    f"the response is larger than {largest} megabytes; request smaller pages, "
                     f"or raise ms.source.http.answer.megabytes"
                 )
             if self._clock() > deadline:
-                raise httpx.ReadTimeout("the answer came too slowly")
+                raise httpx.ReadTimeout("the response took too long")
         unpacked.end()
         return bytes(body)
 
-    def _redirected(self, request: Request, answer: Answer, secrets: Secrets) -> Request:
+    def _redirected(self, request: Request, answer: Response, secrets: Secrets) -> Request:
         link = answer.headers.get("location", "")
         try:
             near = bool(link) and request.is_near(link)
         except httpx.InvalidURL:
             near = False
         if not near:
-            raise BadPages(
+            raise InvalidPagination(
                 secrets.mask(
                     f"{request.shown} is redirected to another server, to which credentials are not sent; "
-                    f"write the address of that server into ms.source.url, if it is the right one"
+                    f"if that server is the right one, set ms.source.url to its address"
                 )
             )
         if request.method != "GET" and answer.status not in (307, 308):
             raise RequestFailed(
                 secrets.mask(
-                    f"{request.shown} is redirected with {answer.status}, which would make a GET of it; "
-                    f"write the address it is redirected to into ms.source.url"
+                    f"{request.shown} is redirected with {answer.status}, which would turn it into a GET; "
+                    f"set ms.source.url to the address it is redirected to"
                 ),
                 answer.status,
             )
         return request.at(link)
 
     def _back_off(self, attempt: int) -> float:
-        """Twice as long each time, and half of it by chance, so that many clients do not come at once."""
+        """The wait after an attempt: exponential backoff, half of it random to spread clients."""
         wait = min(self._policy.wait_seconds * 2.0 ** (attempt - 1), self._policy.longest_seconds)
         return wait * (0.5 + self._chance() / 2)
 
-    def _asked_for(self, answer: Answer) -> float:
-        """How long the server asks to wait: Retry-After in seconds, or as a date."""
+    def _asked_for(self, answer: Response) -> float:
+        """The wait that the Retry-After header asks for, given in seconds or as a date; 0 without it."""
         text = answer.headers.get("retry-after", "").strip()
         if text.isdecimal():
             return float(text)
@@ -230,16 +237,18 @@ class Client:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Whom to believe; reading all certificates takes longer than many a request."""
+    """The trusted certificates, loaded once because loading takes longer than many requests."""
     return httpx.create_ssl_context()
 
 
 class _Unpacking:
-    """Unpacks a body as it comes, no more of it than is wanted, and notices if its end is missing."""
+    """Decompresses a body chunk by chunk up to a limit, and detects a truncated one."""
 
     def __init__(self, encoding: str) -> None:
         if encoding.lower() not in ("", "identity", "gzip", "x-gzip"):
-            raise BadAnswer(f"the answer is packed as {encoding!r}, and gzip was asked for")
+            raise InvalidResponse(
+                f"the response has Content-Encoding {encoding!r}; only gzip and identity are supported"
+            )
         self._packed = zlib.decompressobj(_GZIP) if "gzip" in encoding.lower() else None
         self._begun = False
 
@@ -250,15 +259,15 @@ class _Unpacking:
         try:
             return self._packed.decompress(piece, most)
         except zlib.error as error:
-            raise BrokenAnswer(f"an answer that is not gzip: {error}") from None
+            raise UnreadableResponse(f"a response that is not gzip: {error}") from None
 
     def end(self) -> None:
         if self._begun and self._packed is not None and not self._packed.eof:
-            raise BrokenAnswer("an answer whose end is missing")
+            raise UnreadableResponse("a truncated response")
 
 
-def _named(answer: Answer, secrets: Secrets) -> str:
-    """The status and the start of the body, which is cut after secrets are gone: no half of one stays."""
+def _status_text(answer: Response, secrets: Secrets) -> str:
+    """The status and the start of the body, redacted before it is cut so that no part of a secret is left."""
     phrase = httpx.codes.get_reason_phrase(answer.status)
     start = secrets.mask(answer.body[:_LOOKED_AT].decode(errors="replace"))
     text = " ".join("".join(each if each.isprintable() else " " for each in start).split())
@@ -266,9 +275,9 @@ def _named(answer: Answer, secrets: Secrets) -> str:
     return f"{answer.status} {phrase}".strip() + shown
 
 
-def _worded(error: httpx.HTTPError, policy: Policy) -> str:
+def _error_text(error: httpx.HTTPError, policy: Policy) -> str:
     if isinstance(error, httpx.TimeoutException):
-        return f"no answer within {policy.timeout_seconds:g} seconds"
+        return f"no response within {policy.timeout_seconds:g} seconds"
     return f"{error}".lower() or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""From the keys of a job to what is asked of an HTTP API, with everything that is wrong with them at once."""
+"""The HTTP requests of a job, built from its keys, and all problems with those keys."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from itertools import pairwise
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import Problem
 from slackwater.ingest.jobfile.job import Job
+from slackwater.ingest.jobfile.job_secrets import http_secrets
 from slackwater.ingest.jobfile.parameters import parameter_values
-from slackwater.ingest.jobfile.references import Secrets
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.sources.http.client import Policy
-from slackwater.ingest.sources.http.record_reader import HttpReading, Part
+from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
 from slackwater.ingest.sources.http.requests import Template
-from slackwater.ingest.sources.http.responses import Form
+from slackwater.ingest.sources.http.responses import ResponseFormat
 
 _MINUTE = 60
 _OPTIONS = {"delimiter"}
 
 
 def template_of(job: Job) -> Template:
-    """The request of a job, before a unit's values are in it.
+    """The request template of a job.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> template_of(parse_job({"ms.source.url": "https://api.example.com/orders"}))
@@ -39,7 +39,7 @@ def template_of(job: Job) -> Template:
 
 
 def reading_of(job: Job, work: WorkUnit, low: int) -> HttpReading:
-    """What is asked for one unit, in ``ms.source.partitions`` parts of its range.
+    """The requests of one unit, for ``ms.source.partitions`` parts of its range.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> from slackwater.ingest.units import WHOLE
@@ -52,23 +52,23 @@ def reading_of(job: Job, work: WorkUnit, low: int) -> HttpReading:
     count = settings.source_partitions
     cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
     parts = tuple(
-        Part(template.filled(_values(job, work, start, end)), start, end)
+        RangeRequest(template.filled(_values(job, work, start, end)), start, end)
         for start, end in pairwise(cuts)
         if start < end
     )
-    form = Form(
+    form = ResponseFormat(
         settings.http_format, settings.http_records, str(settings.source_options.get("delimiter", ","))
     )
-    return HttpReading(parts, form, settings.http_pagination, _policy(job), _secrets(job))
+    return HttpReading(parts, form, settings.http_pagination, _policy(job), http_secrets(job))
 
 
 def http_problems(job: Job) -> list[Problem]:
-    """What keeps a job from being read over HTTP, apart from a missing URL.
+    """All problems that prevent a job from being read over HTTP, except for a missing URL.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> job = parse_job({"ms.source.url": "https://api.example.com/{{custommer}}"})
     >>> print(*http_problems(job))
-    ms.source.url = 'custommer': nothing is called so; use one of low, high, or add it to ms.parameters
+    ms.source.url = 'custommer': unknown parameter; use one of low, high, or add it to ms.parameters
     """
     settings = job.settings
     template = template_of(job)
@@ -84,23 +84,23 @@ def http_problems(job: Job) -> list[Problem]:
         known = dict.fromkeys([*token, *job.names])
         fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
         problems += [
-            Problem(key, repr(name), "nothing is called so", fix)
+            Problem(key, repr(name), "unknown parameter", fix)
             for key, names in asked.items()
             for name in sorted(names - known.keys())
         ]
     used = set().union(*asked.values())
     if token and not used & token.keys():
-        reason = "nothing of the authentication record is used"
+        reason = "no field of the authentication record is used"
         fix = f"write ms.source.http.authentication, with {{{{{min(token)}}}}}"
         problems.append(Problem("ms.secondary.input", None, reason, fix))
     fields = {name for unit in job.units for name, _ in unit.values}
     if both := sorted(fields & token.keys()):
-        reason = "is a field of the units and of the authentication record"
+        reason = "is a field of both the units and the authentication record"
         problems.append(Problem("ms.secondary.input", repr(both[0]), reason, "rename one of them"))
     derived = {one.name for one in settings.parameters if one.type == "unit"}
     if fields and not used & (fields | derived):
-        fix = f"write {{{{{min(fields)}}}}} into it, or into the query"
-        problems.append(Problem("ms.source.url", None, "does not tell units apart", fix))
+        fix = f"add {{{{{min(fields)}}}}} to it, or to ms.source.http.query"
+        problems.append(Problem("ms.source.url", None, "is the same for all units", fix))
     return problems + _form_problems(job)
 
 
@@ -109,26 +109,26 @@ def _form_problems(job: Job) -> list[Problem]:
     form, pagination = settings.http_format, settings.http_pagination
     problems = []
     if form != "json" and settings.http_records is not None:
-        reason, fix = f"{form} has records and nothing else", "leave it out"
+        reason, fix = f"does not apply to {form}, which contains only records", "remove it"
         problems.append(Problem("ms.source.http.records", repr(settings.http_records), reason, fix))
     if form != "json" and pagination is not None and pagination.cursor is not None:
-        reason, fix = f"an answer in {form} has no cursor", "use page, offset, or a link in the header"
+        reason, fix = f"a response in {form} has no cursor", "use page, offset, or a link in the header"
         problems.append(Problem("ms.source.http.pagination", None, reason, fix))
     if pagination is not None and pagination.place == "body" and template_of(job).body_kind != "json":
-        reason, fix = "needs a body of JSON for its parameters", "write ms.source.http.body, such as {}"
+        reason, fix = "needs a JSON body for its parameters", "set ms.source.http.body, for example to {}"
         problems.append(Problem("ms.source.http.pagination", None, reason, fix))
     if settings.source_partitions > 1 and settings.time_column is None:
-        reason = "needs a time column, by which the range is divided"
+        reason = "needs a time column to divide the range"
         shown = str(settings.source_partitions)
         problems.append(Problem("ms.source.partitions", shown, reason, "set ms.time.column"))
     known = _OPTIONS if form == "csv" else set()
     problems += [
-        Problem("ms.source.options", repr(name), "is not known here", "leave it out")
+        Problem("ms.source.options", repr(name), f"is not an option for {form}", "remove it")
         for name in sorted(settings.source_options.keys() - known)
     ]
     delimiter = str(settings.source_options.get("delimiter", ","))
     if form == "csv" and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        reason, fix = "is no delimiter", 'write one character, such as {"delimiter": ";"}'
+        reason, fix = "is not a valid delimiter", 'use one character, such as {"delimiter": ";"}'
         problems.append(Problem("ms.source.options", repr(delimiter), reason, fix))
     return problems
 
@@ -140,7 +140,7 @@ def _values(job: Job, work: WorkUnit, low: int, high: int) -> dict[str, str]:
 
 
 def _policy(job: Job) -> Policy:
-    """The patience of one part: the pace of the job, divided by how many parts are read side by side."""
+    """The policy of one request: its share of the rate limit among all concurrent requests of the job."""
     settings = job.settings
     retry = settings.http_retry
     units = settings.run_concurrency
@@ -156,10 +156,3 @@ def _policy(job: Job) -> Policy:
         interval * units * settings.source_partitions,
         settings.http_largest,
     )
-
-
-def _secrets(job: Job) -> Secrets:
-    """What must not be shown: the secrets of the job, and what is written into its keys to authenticate."""
-    who = job.settings.http_authentication
-    written = [] if who is None else [text for text in who.texts if "{{" not in text]
-    return Secrets({**{f"(secret {n})": text for n, text in enumerate(written)}, **job.secrets.values})

@@ -1,4 +1,4 @@
-"""The pages of a unit, one after the other, until there are no more; never the same one for ever."""
+"""Pagination: the pages of a unit in order until the last one, and detection of endless pages."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 import httpx
 
 from slackwater.ingest.jobfile.http_keys import Pagination
-from slackwater.ingest.sources.http.client import Answer
-from slackwater.ingest.sources.http.http_errors import BadPages, RequestFailed
+from slackwater.ingest.sources.http.client import Response
+from slackwater.ingest.sources.http.http_errors import InvalidPagination, RequestFailed
 from slackwater.ingest.sources.http.requests import Request
 from slackwater.ingest.sources.http.responses import Page, at_path, encoded
 
-Send = Callable[[Request], tuple[Answer, Page]]
+Send = Callable[[Request], tuple[Response, Page]]
 
 
 def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Page]:
-    """All pages that a request begins.
+    """Fetch all pages, beginning with that of ``request``.
 
     >>> held = {None: ([1, 2], "b"), "b": ([3], None)}
     >>> def send(request):
     ...     records, cursor = held[httpx.URL(request.url).params.get("cursor")]
     ...     document = {"next": cursor}
-    ...     return Answer(200, httpx.Headers(), b""), Page([{"value": each} for each in records], document)
+    ...     return Response(200, httpx.Headers(), b""), Page([{"value": each} for each in records], document)
     >>> rule = Pagination(type="cursor", cursor="next")
     >>> [page.records for page in pages(send, Request("GET", "http://h/"), rule)]
     [[{'value': 1}, {'value': 2}], [{'value': 3}]]
@@ -57,14 +57,14 @@ def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]
         if not page.records:
             return
         if rule.end == "short" and len(counts) == 1 and counts[0] < (rule.size or 0):
-            raise BadPages(
-                f"{request.shown}: the first page has {counts[0]} records, fewer than the size {rule.size}, "
-                f"and yet another follows; set the size in ms.source.http.pagination to what a page can have"
+            raise InvalidPagination(
+                f"{request.shown}: the first page has {counts[0]} records, fewer than 'size' = {rule.size}, "
+                f"but another page follows; set 'size' in ms.source.http.pagination to the real page size"
             )
         content = _digest(page)
         if content == before:
-            raise BadPages(
-                f"{request.shown} gives the same page for {rule.name} = {position} as for the one before; "
+            raise InvalidPagination(
+                f"{request.shown} returned the same page for {rule.name} = {position} as before; "
                 f"check 'parameter' in ms.source.http.pagination"
             )
         yield page
@@ -101,28 +101,30 @@ def _by_link(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
             near = isinstance(link, str) and request.is_near(link)
             following = request.at(str(link))
         except httpx.InvalidURL as error:
-            raise BadPages(f"{request.shown} gives a next link that is none: {error}") from None
+            raise InvalidPagination(
+                f"{request.shown} returned a next link that is not a URL: {error}; check the API"
+            ) from None
         if not near:
-            raise BadPages(
-                f"{request.shown} gives a next link to another server, to which credentials are not sent; "
-                f"write the address of that server into ms.source.url, if it is the right one"
+            raise InvalidPagination(
+                f"{request.shown} returned a next link to another server, to which credentials are not sent; "
+                f"if that server is the right one, set ms.source.url to its address"
             )
         seen.add(following.url, "link")
         request = following
 
 
 def _next(page: Page, rule: Pagination) -> str | int | None:
-    """What comes next, as the answer says; None at the end."""
+    """The next cursor or link in a response; None at the end."""
     found, value = at_path(page.document, str(rule.cursor))
     if not found or value is None or value is False or value == "":
         return None
     if isinstance(value, (dict, list)):
-        fix = "let 'cursor' in ms.source.http.pagination lead to text"
-        raise BadPages(f"the answer has no cursor at {rule.cursor!r} but something nested; {fix}")
+        fix = "set 'cursor' in ms.source.http.pagination to the path of a text or a number"
+        raise InvalidPagination(f"the response has a nested value at {rule.cursor!r}, not a cursor; {fix}")
     return value if isinstance(value, (str, int)) else str(value)
 
 
-def _in_header(answer: Answer) -> str | None:
+def _in_header(answer: Response) -> str | None:
     links = httpx.Response(answer.status, headers={"link": answer.headers.get("link", "")}).links
     following = [link for link in links.values() if "next" in link.get("rel", "").lower().split()]
     return following[0].get("url") if following else None
@@ -137,15 +139,15 @@ def _digest(page: Page) -> bytes:
 
 @dataclass
 class _Seen:
-    """What came next so far; what comes twice would come for ever."""
+    """The cursors or links so far; a repeated one would repeat the pages endlessly."""
 
     request: Request
     values: set[str] = field(default_factory=set)
 
     def add(self, value: str, what: str) -> None:
         if value in self.values:
-            raise BadPages(
-                f"{self.request.shown} gives a {what} that it gave before, so its pages would never end; "
-                f"check ms.source.http.pagination, or tell the owner of the API"
+            raise InvalidPagination(
+                f"{self.request.shown} returned the same {what} twice, so its pages would never end; "
+                f"check ms.source.http.pagination, or report it to the owner of the API"
             )
         self.values.add(value)

@@ -1,4 +1,4 @@
-"""Reading a unit over HTTP: its requests, and the lines of JSON that their pages become."""
+"""The reader of a unit over HTTP: its requests, and their pages as lines of JSON."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from slackwater.ingest.jobfile.http_keys import Pagination
-from slackwater.ingest.jobfile.references import Secrets
-from slackwater.ingest.sources.http.client import Answer, Client, Policy
+from slackwater.ingest.redaction import Secrets
+from slackwater.ingest.sources.http.client import Client, Policy, Response
 from slackwater.ingest.sources.http.pages import pages
 from slackwater.ingest.sources.http.record_types import Seen, look_at
 from slackwater.ingest.sources.http.requests import Request
-from slackwater.ingest.sources.http.responses import Form, Page, encoded
+from slackwater.ingest.sources.http.responses import Page, ResponseFormat, encoded
 
 _NO_CONTENT = 204
 
 
 @dataclass(frozen=True)
-class Part:
-    """A request, and the range that it asks for."""
+class RangeRequest:
+    """A request and the time range that it reads."""
 
     request: Request
     low: int
@@ -27,21 +27,21 @@ class Part:
 
 @dataclass(frozen=True)
 class HttpReading:
-    """What is asked of which API, and how; no secret is part of the representation."""
+    """The requests of a unit and how they are sent; the representation contains no secrets."""
 
-    parts: tuple[Part, ...]
-    form: Form = field(default_factory=Form)
+    parts: tuple[RangeRequest, ...]
+    form: ResponseFormat = field(default_factory=ResponseFormat)
     pagination: Pagination | None = None
     policy: Policy = field(default_factory=Policy)
     secrets: Secrets = field(default_factory=Secrets, repr=False)
 
     def read(
-        self, part: Part, seen: Seen, client: Callable[[Policy, Secrets], Client] = Client
+        self, part: RangeRequest, seen: Seen, client: Callable[[Policy, Secrets], Client] = Client
     ) -> Iterator[list[str]]:
-        """The records of a part, a list a page, each a line of JSON; ``seen`` learns what they hold."""
+        """The records of a request as lines of JSON, one list per page; ``seen`` collects their kinds."""
         with client(self.policy, self.secrets) as http:
 
-            def both(answer: Answer) -> tuple[Answer, Page]:
+            def both(answer: Response) -> tuple[Response, Page]:
                 if answer.status == _NO_CONTENT:
                     return answer, Page([])
                 return answer, self.form.parse(answer.body, answer.charset)

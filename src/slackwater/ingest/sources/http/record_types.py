@@ -1,7 +1,7 @@
-"""Types of columns, from all values of a unit: a column has the narrowest type that loses nothing.
+"""Column types inferred from all values of a unit: the narrowest type that loses nothing.
 
-What was seen in a column is a set of words; two sets are joined by union, so pages may be looked at in any
-order and on any machine. The type follows from the whole set:
+The kinds of values in a column form a set. Sets are merged by union, so pages can be processed in any order
+and on any machine. The type follows from the whole set:
 
 | seen, apart from nulls | type |
 |---|---|
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 Seen = dict[str, set[str]]
-"""The columns in the order in which they were first seen, each with the kinds of its values."""
+"""The columns in the order in which they first occurred, each with the kinds of its values."""
 
 _EXACT_IN_DOUBLE: Final = 2**53
 _LONG: Final = 2**63
@@ -27,7 +27,7 @@ _DECIMAL: Final = 10**38
 
 
 def kind_of(value: Any) -> str | None:
-    """The word for a value; None for null, which says nothing.
+    """The kind of a value; None for null, which has none.
 
     >>> [kind_of(value) for value in (True, 1, 2**60, 2**70, 10**40, 0.5, "a", [1], None)]
     ['boolean', 'small', 'long', 'decimal', 'huge', 'double', 'text', 'nested', None]
@@ -52,7 +52,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def look_at(seen: Seen, records: Iterable[Mapping[str, Any]]) -> None:
-    """Add what records hold to what was seen.
+    """Add the kinds of the values in records to ``seen``.
 
     >>> seen: Seen = {}
     >>> look_at(seen, [{"id": 1}, {"id": None, "name": "a"}])
@@ -68,7 +68,7 @@ def look_at(seen: Seen, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def join(first: Seen, second: Mapping[str, Iterable[str]]) -> Seen:
-    """What was seen in two places.
+    """Merge the kinds seen in two sets of records.
 
     >>> {name: sorted(kinds) for name, kinds in join({"a": {"small"}}, {"a": ["text"], "b": []}).items()}
     {'a': ['small', 'text'], 'b': []}
@@ -80,7 +80,7 @@ def join(first: Seen, second: Mapping[str, Iterable[str]]) -> Seen:
 
 
 def type_of(kinds: set[str]) -> str:
-    """The type of a column, as Spark calls it.
+    """The Spark type of a column with values of these kinds.
 
     >>> (
     ...     type_of({"small", "double"}),

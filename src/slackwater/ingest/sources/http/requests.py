@@ -1,7 +1,7 @@
-"""A request of a unit, from what the job says and the unit's values, none of which can leave its place.
+"""HTTP requests of a unit, built from templates so that no value can change the structure of a request.
 
-Values are percent-encoded in a URL and in a form, escaped in JSON, and refused in a header where they would
-end it. So a unit called ``a&admin=true`` asks for exactly that.
+Values are percent-encoded in a URL and in a form, escaped in JSON, and rejected in a header that they would
+terminate. A unit named ``a&admin=true`` therefore requests exactly that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import httpx
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.jobfile.http_keys import Authentication
 from slackwater.ingest.jobfile.parameters import fill_in, names_in
+from slackwater.ingest.redaction import SHORTEST_SECRET
 
 _ADDRESS: Final = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _JSON_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\{\{\s*([^{}]*?)\s*\}\}', re.DOTALL)
@@ -26,7 +27,6 @@ _JSON_WORD: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|tru
 _IN_HOST: Final = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 _IN_HEADER: Final = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
 _TELLING: Final = re.compile(r"auth|token|key|secret|password|signature|cookie", re.IGNORECASE)
-_SHORTEST_SECRET: Final = 4
 _BODY: Final = "ms.source.http.body"
 _URL: Final = "ms.source.url"
 _URL_FIX: Final = "write it like https://api.example.com/v1/orders?since={{low}}"
@@ -34,7 +34,7 @@ _URL_FIX: Final = "write it like https://api.example.com/v1/orders?since={{low}}
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent; only method, host and path of it are ever shown.
+    """An HTTP request; messages show only its method, host and path.
 
     >>> Request("GET", "https://api.example.com/orders?key=abc")
     Request(GET https://api.example.com/orders)
@@ -45,17 +45,17 @@ class Request:
     headers: tuple[tuple[str, str], ...] = ()
     body: str | None = None
     always: tuple[tuple[str, str], ...] = ()
-    """Parameters of the query that every request has, that of a next link as well."""
+    """Query parameters of every request, including those to a next link."""
 
     @property
     def shown(self) -> str:
-        """The request without anything that may be secret."""
+        """The request without anything that may be a secret."""
         url = httpx.URL(self.url)
         port = "" if url.port is None else f":{url.port}"
         return f"{self.method} {url.scheme}://{url.host}{port}{url.path}"
 
     def with_parameters(self, place: str, values: Mapping[str, str | int]) -> Request:
-        """The request with parameters set, in its query or in its body.
+        """A copy of the request with parameters set, in its query or in its JSON body.
 
         >>> Request("GET", "http://h/?page=1&a=b").with_parameters("query", {"page": 2}).url
         'http://h/?a=b&page=2'
@@ -74,7 +74,7 @@ class Request:
         return replace(self, body=json.dumps(document, ensure_ascii=False))
 
     def at(self, link: str) -> Request:
-        """The same request at another URL, which may be relative.
+        """A copy of the request for another URL, which may be relative.
 
         >>> Request("GET", "http://h/orders?page=1", always=(("key", "k"),)).at("?page=2").url
         'http://h/orders?page=2&key=k'
@@ -83,7 +83,7 @@ class Request:
         return replace(self, url=_merged(url, self.always))
 
     def is_near(self, link: str) -> bool:
-        """Whether a link leads to the same server, so that credentials may be sent there.
+        """Whether a link points to the same server, so that credentials may be sent there.
 
         >>> (
         ...     Request("GET", "https://h/a").is_near("https://h:443/b"),
@@ -101,7 +101,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Template:
-    """A request with ``{{name}}`` in it.
+    """A request with ``{{name}}`` parameters.
 
     >>> asked = Template("get", "https://api.example.com/{{id}}?since={{low}}", query={"id": ("{{id}}",)})
     >>> asked.filled({"low": "2020-01-01T00:00:00Z", "id": "a&b/c"}).url
@@ -116,7 +116,7 @@ class Template:
     authentication: Authentication | None = field(default=None, repr=False)
 
     def names(self) -> dict[str, set[str]]:
-        """The names that are asked for, by the key that asks."""
+        """The parameter names that are used, by job key."""
         texts: dict[str, Iterable[str]] = {
             _URL: [self.url],
             "ms.source.http.headers": self.headers.values(),
@@ -128,14 +128,14 @@ class Template:
 
     @property
     def body_kind(self) -> str:
-        """``json``, ``form`` or ``other``: by the header Content-Type, or else by how it begins."""
+        """``json``, ``form`` or ``other``, from the Content-Type header or from how the body begins."""
         declared = next((text for name, text in self.headers.items() if name.lower() == "content-type"), "")
         if "json" in declared.lower() or (not declared and (self.body or "").lstrip()[:1] in ("{", "[")):
             return "json"
         return "form" if not declared or "form-urlencoded" in declared.lower() else "other"
 
     def check(self) -> None:
-        """Refuse what no values could make a request of."""
+        """Raise `InvalidArgument` if the template cannot give a valid request."""
         found = _ADDRESS.fullmatch(self.url)
         if found is None or not found[2].rpartition("@")[2]:
             raise InvalidArgument(_URL, "…", "is not the address of an HTTP API", fix=_URL_FIX)
@@ -146,14 +146,14 @@ class Template:
                 json.loads(fill_json(self.body, dict.fromkeys(names_in(self.body), "0")))
             except ValueError:
                 raise InvalidArgument(
-                    _BODY, "…", "is not JSON", fix="correct it, or set Content-Type"
+                    _BODY, "…", "is not JSON", fix="correct it, or set the Content-Type header"
                 ) from None
         elif self.body_kind == "other" and names_in(self.body):
-            fix = "write JSON or a form, or leave {{name}} out"
-            raise InvalidArgument(_BODY, "…", "a value could break out of a body of this type", fix=fix)
+            fix = "use JSON or a form, or remove {{name}}"
+            raise InvalidArgument(_BODY, "…", "values cannot be escaped in a body of this type", fix=fix)
 
     def filled(self, values: Mapping[str, str]) -> Request:
-        """The request of one unit."""
+        """The request for one unit."""
         url, user = _fill_address(self.url, values)
         headers = {name: _in_header(name, fill_in(text, values)) for name, text in self.headers.items()}
         if self.body is not None and not _has(headers, "content-type"):
@@ -199,13 +199,13 @@ class Template:
 
 
 def fill_json(text: str, values: Mapping[str, str]) -> str:
-    r"""JSON with every name replaced: in quotes by escaped text, elsewhere by a number or a word of JSON.
+    r"""Fill in a JSON template: inside quotes by escaped text, elsewhere by a number, true, false or null.
 
     >>> fill_json('{"id": "{{id}}", "n": {{n}}}', {"id": '"', "n": "7"})
     '{"id": "\\"", "n": 7}'
     >>> fill_json('{"n": {{n}}}', {"n": '1, "admin": true'})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: ms.source.http.body = 'n': is not quoted, and no number; write "{{n}}"
+    slackwater.errors.InvalidArgument: ms.source.http.body = 'n': is neither quoted nor a number; write ...
     """
 
     def piece(found: re.Match[str]) -> str:
@@ -213,7 +213,7 @@ def fill_json(text: str, values: Mapping[str, str]) -> str:
             return fill_in(found[0], values, quote=lambda value: json.dumps(value, ensure_ascii=False)[1:-1])
         value = fill_in(found[0], values)
         if not _JSON_WORD.fullmatch(value):
-            reason, fix = "is not quoted, and no number", f'write "{{{{{found[1]}}}}}"'
+            reason, fix = "is neither quoted nor a number", f'write "{{{{{found[1]}}}}}"'
             raise InvalidArgument(_BODY, found[1], reason, fix=fix)
         return value
 
@@ -221,7 +221,7 @@ def fill_json(text: str, values: Mapping[str, str]) -> str:
 
 
 def credentials_of(request: Request) -> dict[str, str]:
-    """What in a request tells who asks, by a name to show in its place.
+    """The credentials in a request, by the name to show in their place.
 
     >>> credentials_of(Request("GET", "http://h/?key=abcd&page=1", (("X-Token", "efgh"),)))
     {'(X-Token)': 'efgh', '(key)': 'abcd'}
@@ -236,11 +236,11 @@ def credentials_of(request: Request) -> dict[str, str]:
     for name, value in pairs:
         if unquote(name) in always or _TELLING.search(name):
             found[f"({unquote(name)})"] = unquote_plus(value)
-    return {name: value for name, value in found.items() if len(value) >= _SHORTEST_SECRET}
+    return {name: value for name, value in found.items() if len(value) >= SHORTEST_SECRET}
 
 
 def _fill_address(template: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """The URL with its values, and the account that was written into it."""
+    """The URL with its values filled in, and the account in it."""
     found = _ADDRESS.fullmatch(template)
     if found is None:
         raise InvalidArgument(_URL, "…", "is not the address of an HTTP API", fix=_URL_FIX)
@@ -258,7 +258,7 @@ def _segment(part: str, values: Mapping[str, str]) -> str:
     segment = fill_in(part, values, quote=_encoded)
     if segment in (".", "..") and part != segment:
         raise InvalidArgument(
-            _URL, part, f"stands for {segment!r}, which leads elsewhere", fix="rename the unit"
+            _URL, part, f"becomes {segment!r}, which changes the path", fix="rename the unit"
         )
     return segment
 
@@ -269,14 +269,16 @@ def _encoded(value: str) -> str:
 
 def _in_host(value: str) -> str:
     if not _IN_HOST.fullmatch(value):
-        raise InvalidArgument(_URL, value, "cannot be part of a host", fix="use letters, digits and -")
+        raise InvalidArgument(_URL, value, "is not valid in a host name", fix="use letters, digits and -")
     return value
 
 
 def _in_header(name: str, value: str) -> str:
     if not _IN_HEADER.fullmatch(value):
         fix = "use printable ASCII characters"
-        raise InvalidArgument("ms.source.http.headers", name, "has a value that no header can have", fix=fix)
+        raise InvalidArgument(
+            "ms.source.http.headers", name, "has a value that is not valid in a header", fix=fix
+        )
     return value
 
 
@@ -285,7 +287,7 @@ def _basic(account: str) -> str:
 
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:
-    """Set a header, however it was spelt before."""
+    """Set a header, replacing it in any capitalization."""
     for each in [each for each in headers if each.lower() == name.lower()]:
         del headers[each]
     headers[name] = value
@@ -296,7 +298,7 @@ def _has(headers: Mapping[str, str], name: str) -> bool:
 
 
 def _merged(url: str, parameters: Iterable[tuple[str, str]]) -> str:
-    """A URL with parameters of its query set; what it has besides stays as it is written."""
+    """A URL with query parameters set; the rest of its query stays as it is."""
     added = list(parameters)
     if not added:
         return url

@@ -1,4 +1,4 @@
-"""From the bytes of an answer to its records: JSON, JSON lines or CSV, each record an object."""
+"""Response parsing: the records in a response in JSON, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slackwater.ingest.sources.http.http_errors import BadAnswer, BrokenAnswer
+from slackwater.ingest.sources.http.http_errors import InvalidResponse, UnreadableResponse
 
 WHOLE: Final = "."
-"""The path of an answer that is itself the record, or the list of records."""
+"""The path of a response that is itself the record, or the list of records."""
 _OPTIONAL: Final = "?"
-"""At the end of a path: where there is nothing, there are no records."""
+"""At the end of a path: a missing path means no records."""
 VALUE: Final = "value"
-"""The column of records that are no objects."""
+"""The column of records that are not objects."""
 _SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
-class Form:
-    """What an answer looks like."""
+class ResponseFormat:
+    """The format of a response, and the path of its records."""
 
     format: str = "json"
     path: str | None = None
     delimiter: str = ","
 
     def parse(self, data: bytes, charset: str | None) -> Page:
-        """The records of an answer, and for JSON the whole of it, where a cursor may be.
+        """Parse a response into its records; in JSON, keep the whole document for its cursor.
 
-        >>> Form(path="data.items").parse(b'{"data": {"items": [{"id": 1}, 7]}}', None).records
+        >>> ResponseFormat(path="data.items").parse(b'{"data": {"items": [{"id": 1}, 7]}}', None).records
         [{'id': 1}, {'value': 7}]
         """
         text = _decoded(data, charset)
@@ -42,7 +42,7 @@ class Form:
         if self.format == "ndjson":
             return Page([_record(_json(line)) for line in text.split("\n") if line.strip()])
         if not text.strip():
-            raise BrokenAnswer("an empty answer, which is not JSON")
+            raise UnreadableResponse("an empty response, which is not JSON")
         document = _json(text)
         return Page(self._found(document), document)
 
@@ -51,9 +51,9 @@ class Form:
             if isinstance(document, list):
                 return [_record(item) for item in document]
             if self.path is None:
-                raise BadAnswer(
-                    f"the answer is {_kind(document)}, not a list of records; set ms.source.http.records "
-                    f"to where the list is{_names(document)}, or to . for one record"
+                raise InvalidResponse(
+                    f"the response is {_kind(document)}, not a list of records; set ms.source.http.records "
+                    f"to the path of the list{_names(document)}, or to . for a single record"
                 )
             return [_record(document)]
         path, optional = self.path.removesuffix(_OPTIONAL), self.path.endswith(_OPTIONAL)
@@ -61,9 +61,9 @@ class Form:
         if not found and optional:
             return []
         if not found:
-            raise BadAnswer(
-                f"the answer has nothing at {path!r}; set ms.source.http.records to where the "
-                f"records are{_names(there)}"
+            raise InvalidResponse(
+                f"the response has nothing at {path!r}; set ms.source.http.records to the path of the "
+                f"records{_names(there)}"
             )
         if there is None:
             return []
@@ -72,14 +72,14 @@ class Form:
 
 @dataclass(frozen=True)
 class Page:
-    """The records of an answer; ``document`` is all of an answer in JSON."""
+    """The records of a response; ``document`` is the whole response in JSON."""
 
     records: list[Mapping[str, Any]]
     document: Any = None
 
 
 def at_path(document: Any, path: str) -> tuple[bool, Any]:
-    """What is at a path of names; a name may have dots in it. If there is nothing, how far the path leads.
+    """Look up a dotted path, whose names may contain dots; if it is missing, return how far it leads.
 
     >>> at_path({"a": [{"b.c": 1}]}, "a.0.b.c")
     (True, 1)
@@ -100,7 +100,7 @@ def at_path(document: Any, path: str) -> tuple[bool, Any]:
 
 
 def encoded(record: Mapping[str, Any]) -> str:
-    r"""A record as one line of JSON; half a character, which no text can have, is replaced.
+    r"""Encode a record as one line of JSON; replace lone surrogates, which UTF-8 cannot encode.
 
     >>> encoded({"name": "Ä\ud800"})
     '{"name":"Ä�"}'
@@ -115,11 +115,13 @@ def _decoded(data: bytes, charset: str | None) -> str:
     try:
         name = codecs.lookup(charset or "utf-8").name
     except LookupError:
-        raise BadAnswer(f"the answer is in {charset!r}, which is no known encoding") from None
+        raise InvalidResponse(f"the response has an unknown charset {charset!r}; check the API") from None
     try:
         return data.decode("utf-8-sig" if name == "utf-8" else name)
     except UnicodeDecodeError as error:
-        raise BrokenAnswer(f"an answer that is not {name}: {error.reason} at byte {error.start}") from None
+        raise UnreadableResponse(
+            f"a response that is not {name}: {error.reason} at byte {error.start}"
+        ) from None
 
 
 def _json(text: str) -> Any:
@@ -128,19 +130,19 @@ def _json(text: str) -> Any:
         return value if math.isfinite(value) else digits
 
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     try:
         return json.loads(text, parse_float=number, parse_int=_whole, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BrokenAnswer(f"an answer that is not JSON: {detail}") from None
+        raise UnreadableResponse(f"a response that is not JSON: {detail}") from None
 
 
 def _whole(digits: str) -> int | str:
     try:
         return int(digits)
-    except ValueError:  # more digits than Python reads
+    except ValueError:  # more digits than Python parses
         return digits
 
 
@@ -153,11 +155,13 @@ def _from_csv(text: str, delimiter: str) -> list[Mapping[str, Any]]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         header, *lines = [row for row in rows if row] or [[]]
     except csv.Error as error:
-        raise BrokenAnswer(f"an answer that is not CSV: {error}") from None
+        raise UnreadableResponse(f"a response that is not CSV: {error}") from None
     if len(set(header)) < len(header):
-        raise BadAnswer("the answer has two columns of one name; let the API give every column its own")
+        raise InvalidResponse("the response has two columns of the same name; column names must be unique")
     if uneven := [row for row in lines if len(row) != len(header)]:
-        raise BrokenAnswer(f"an answer with a row of {len(uneven[0])} values under {len(header)} names")
+        raise UnreadableResponse(
+            f"a response with a row of {len(uneven[0])} values for {len(header)} columns"
+        )
     return [{name: value or None for name, value in zip(header, row, strict=True)} for row in lines]
 
 
@@ -169,4 +173,4 @@ def _names(value: Any) -> str:
     if not isinstance(value, Mapping) or not value:
         return ""
     listed = [name for name, item in value.items() if isinstance(item, list)] or list(value)
-    return f" (there are {', '.join(map(repr, listed[:_SHOWN]))})"
+    return f" (available: {', '.join(map(repr, listed[:_SHOWN]))})"

@@ -1,4 +1,4 @@
-"""What is told of the error of a unit: its innermost cause, and no secret that the job file has in it."""
+"""The recorded error of a unit: its innermost cause, without the secrets of the job file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from slackwater.ingest import parse_job
 from slackwater.ingest.job_errors import TooFewRecords
 from slackwater.ingest.ledger.run_ledger import outcomes_of
-from slackwater.ingest.runner import run_job, told
+from slackwater.ingest.runner import error_text, run_job
 from slackwater.metadata.store import open_store
 
 WORKER = """
@@ -58,12 +58,12 @@ Caused by: org.apache.spark.api.python.PythonException: {WORKER}
         ("", "OSError: "),
     ],
 )  # fmt: skip
-def test_the_innermost_cause_is_told(text: str, said: str) -> None:
-    assert told(OSError(text), parse_job({})) == said
+def test_the_innermost_cause_is_recorded(text: str, said: str) -> None:
+    assert error_text(OSError(text), parse_job({})) == said
 
 
-def test_our_own_errors_are_told_as_they_are() -> None:
-    assert told(TooFewRecords(1, 2), parse_job({})) == f"TooFewRecords: {TooFewRecords(1, 2)}"
+def test_errors_of_slackwater_are_recorded_as_they_are() -> None:
+    assert error_text(TooFewRecords(1, 2), parse_job({})) == f"TooFewRecords: {TooFewRecords(1, 2)}"
 
 
 ACCOUNT = {"method": "basic", "user": "shop-77", "password": "hunter-22"}
@@ -82,7 +82,7 @@ BOTH = base64.b64encode(b"shop-77:hunter-22").decode()
         ({"url": "postgresql://app:hunter-22@db/shop"}, ["hunter-22"]),
     ],
 )
-def test_what_the_job_file_says_in_secret_is_neither_reported_nor_kept(
+def test_secrets_of_the_job_file_are_neither_reported_nor_recorded(
     tmp_path: Path, keys: dict[str, Any], secrets: list[str]
 ) -> None:
     job = parse_job({f"ms.source.{name}": value for name, value in keys.items()})
@@ -100,6 +100,6 @@ def test_what_the_job_file_says_in_secret_is_neither_reported_nor_kept(
     assert [secret for secret in secrets if secret.encode() in written] == []
 
 
-def test_no_half_of_a_secret_is_left_where_a_long_text_ends() -> None:
+def test_no_part_of_a_secret_is_left_where_a_long_text_is_cut() -> None:
     job = parse_job({"ms.source.jdbc.password": "hunter-22"})
-    assert "hunt" not in told(ValueError("x" * 1980 + " hunter-22"), job)
+    assert "hunt" not in error_text(ValueError("x" * 1980 + " hunter-22"), job)

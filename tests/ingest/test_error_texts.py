@@ -1,4 +1,4 @@
-"""Errors of workers and of the JVM as they really come, and a secret that a server repeats in a value."""
+"""Errors of Python workers and of the JVM as Spark raises them, and a secret that a server repeats."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def in_the_jvm(spark: SparkSession) -> None:
         (in_the_jvm, "FileNotFoundException: /no/such/file (No such file or directory)"),
     ],
 )
-def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path, failing: Any, said: str) -> None:
+def test_the_innermost_cause_is_recorded(
+    spark: SparkSession, tmp_path: Path, failing: Any, said: str
+) -> None:
     def extract(*_: object) -> Any:
         failing(spark)
 
@@ -63,7 +65,7 @@ def test_the_innermost_cause_is_told(spark: SparkSession, tmp_path: Path, failin
     assert str(outcome.error).startswith(said)
 
 
-def test_a_secret_that_a_server_repeats_in_a_value_is_nowhere(tmp_path: Path) -> None:
+def test_a_secret_that_a_server_repeats_is_redacted_everywhere(tmp_path: Path) -> None:
     with serving([{"id": SECRET, "at": "2020-01-01T12:00:00Z"}]) as api:
         keys = {
             "ms.watermark": [AXIS],
