@@ -151,10 +151,11 @@ def history(
     settings: Set = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many runs.")] = 20,
     run_id: Annotated[
-        str | None, typer.Option("--run", metavar="ID", help="List the units of this run instead.")
+        str | None, typer.Option("--run", metavar="ID", help="Instead of runs, list the units of this run.")
     ] = None,
     owed: Annotated[
-        bool, typer.Option("--owed", help="List the failed reads that the next run will repeat instead.")
+        bool,
+        typer.Option("--owed", help="Instead of runs, list the failed reads that the next run will repeat."),
     ] = False,
     prune: Annotated[
         str | None,

@@ -92,7 +92,10 @@ def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
 
 @app.command()
 def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """Show the columns, position, watermark and segments of a stream; --json adds settings and writers."""
+    """Show the columns, head and tail, watermark and segments of a stream.
+
+    JSON output also contains its settings and writers.
+    """
     with open_streams(store) as streams:
         stream = streams.get(name)
         details = description.describe_stream(stream)
@@ -124,7 +127,7 @@ def scale(
     """Split or merge the segments of a stream."""
     if sum(option is not None for option in (segments, split, merge)) != 1:
         fix = "give exactly one of --segments, --split and --merge"
-        raise InvalidArgument("scale", name, "cannot be scaled without exactly one target", fix=fix)
+        raise InvalidArgument("stream", name, "needs one scaling option", fix=fix)
     if into < 2:
         raise InvalidArgument("into", into, "must be at least 2", fix="give 2 or more")
     with open_streams(store) as streams:
