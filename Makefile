@@ -1,9 +1,9 @@
-# The one front door. Every target makes what it needs by itself; `make help` lists them.
+# The entry point for all development tasks. Every target sets up what it needs; `make help` lists them.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 PYTHON_OF_VENV := .venv/bin/python
-# One thread for the kernels: tests and benchmarks measure one core, as one Spark task has it.
+# One Polars thread: tests and benchmarks run on one core, like one Spark task.
 POLARS_MAX_THREADS ?= 1
 export POLARS_MAX_THREADS
 # How long `make soak` searches.
@@ -18,35 +18,35 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
 		printf '  make %-8s %s\n' "$$target" "$$text"; done
 
-demo: environment ## a pipeline on Spark, watched while it runs: how far are we, and who holds it back
+demo: environment ## run a pipeline on Spark and show its progress live
 	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m slackwater.demo
 
-test: environment ## every rule, Spark, PostgreSQL and streams, in at most 8 minutes on two cores
+test: environment ## run all tests but the long ones, in at most 8 minutes on two cores
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not proof" $(ARGS)
 
-proof: environment ## the long tests: processes killed again and again, deep searches
+proof: environment ## run the long tests: processes killed repeatedly, deep searches
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m proof $(ARGS)
 	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile deep tests/property
 
-soak: environment ## search with new seeds: make soak MINUTES=30
+soak: environment ## search for counterexamples with new seeds: make soak MINUTES=30
 	@$(PYTHON_OF_VENV) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
-check: environment ## the tests without Spark, with shorter searches, in under a minute
+check: environment ## run the tests that need no Spark, in under a minute
 	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not chaos and not proof" $(ARGS)
 
-lint: environment ## style, formatting and types
+lint: environment ## check style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .
 	@$(PYTHON_OF_VENV) -m ruff format --check .
 	@$(PYTHON_OF_VENV) -m mypy
 
-format: environment ## lay the code out and sort its imports
+format: environment ## format the code and sort imports
 	@$(PYTHON_OF_VENV) -m ruff check --fix .
 	@$(PYTHON_OF_VENV) -m ruff format .
 
-bench: environment ## the benchmarks: results checked, then timed
+bench: environment ## run the benchmarks: check the results, then time them
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m benchmarks $(ARGS)
 
-docs: environment ## the documentation as a site, in site/
+docs: environment ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON_OF_VENV) -m mkdocs build --quiet --strict
 	@echo "open site/index.html"
 
@@ -54,7 +54,7 @@ lock: environment ## pin the newest versions that pyproject.toml allows, with th
 	@$(PYTHON_OF_VENV) -m uv pip compile --quiet --upgrade --universal --all-extras --generate-hashes \
 		--no-header --no-emit-index-url --output-file requirements.lock pyproject.toml
 
-clean: ## remove what the other targets made
+clean: ## remove everything that the other targets created
 	rm -rf .venv .venv.making demo-output site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

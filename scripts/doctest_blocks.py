@@ -1,7 +1,6 @@
-"""Examples of docstrings as code blocks in the reference.
+"""A griffe extension that renders the examples of docstrings as code blocks in the reference.
 
-The docstrings are written for readers of the code: an example follows its sentence, without a
-heading or a fence around it. Markdown would read its ``>>>`` as a quotation.
+Examples in docstrings have no fence, for readers of the code. Markdown would render ``>>>`` as a quotation.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    r"""The text with a fence around each example; an example ends at a blank line, as in doctest.
+    r"""Put a fence around each example; an example ends at a blank line, as in doctest.
 
     >>> fenced("Adds.\n\n>>> 1 + 1\n2\n\nThat is all.")
     'Adds.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nThat is all.'
@@ -24,9 +23,9 @@ def fenced(text: str) -> str:
 
 
 class DoctestBlocks(griffe.Extension):
-    """Fences the examples of every docstring that is read."""
+    """Puts a fence around the examples of every docstring."""
 
     def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **kwargs: Any) -> None:
-        """Once an object and all that is in it has been read."""
+        """Rewrite the docstring of a loaded object."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Prints the home of a Java that Spark can run on, and installs one if there is none.
+# Prints the JAVA_HOME of a Java that Spark can run on; installs one if there is none.
 #
-# Used as JAVA_HOME="$(scripts/java.sh)". Looks at JAVA_HOME, then at the PATH, then where systems put
-# their Javas; a Java that is too old is passed over. Only then is a package manager asked.
+# Used as JAVA_HOME="$(scripts/java.sh)". Searches JAVA_HOME, the PATH and the usual system folders; a Java
+# that is too old is skipped. If none is found, the package manager installs one.
 set -eu
 . "$(dirname "$0")/packages.sh"
 
 OLDEST=17
-JAVA_PLACES=${JAVA_PLACES:-"/usr/lib/jvm/* /usr/java/* /Library/Java/JavaVirtualMachines/*/Contents/Home"}
+JAVA_FOLDERS=${JAVA_FOLDERS:-"/usr/lib/jvm/* /usr/java/* /Library/Java/JavaVirtualMachines/*/Contents/Home"}
 
-# home_of JAVA: the home of this java executable if it is new enough, else nothing.
+# home_of JAVA: print the home of this java executable if it is new enough, else nothing.
 home_of() {
     settings=$("$1" -XshowSettings:properties -version 2>&1 </dev/null) || return 0
     version=$(printf '%s\n' "$settings" | sed -n 's/^ *java\.specification\.version = //p')
@@ -22,7 +22,7 @@ home_of() {
     if [ "$number" -ge "$OLDEST" ]; then
         printf '%s\n' "$home"
     else
-        say "passing over Java $version in $home: Spark needs $OLDEST or newer"
+        say "skipping Java $version in $home: Spark needs $OLDEST or newer"
     fi
 }
 
@@ -32,12 +32,12 @@ find_home() {
         home=$(home_of "$java")
         [ -z "$home" ] || { printf '%s\n' "$home"; return; }
     done
-    # Homebrew leaves its Javas where nothing else looks
+    # Homebrew installs Java into a folder of its own
     brewed=$(if command -v brew >/dev/null 2>&1; then printf '%s/opt/openjdk*' "$(brew --prefix)"; fi)
-    # shellcheck disable=SC2086  # the places are patterns
-    for place in $JAVA_PLACES $brewed; do
-        [ -x "$place/bin/java" ] || continue
-        home=$(home_of "$place/bin/java")
+    # shellcheck disable=SC2086  # the folders are patterns
+    for folder in $JAVA_FOLDERS $brewed; do
+        [ -x "$folder/bin/java" ] || continue
+        home=$(home_of "$folder/bin/java")
         [ -z "$home" ] || { printf '%s\n' "$home"; return; }
     done
 }
@@ -56,14 +56,14 @@ packages_of() {
 home=$(find_home)
 if [ -z "$home" ]; then
     manager=$(package_manager)
-    [ -n "$manager" ] || fail "No Java $OLDEST or newer, and no package manager that could install it." \
+    [ -n "$manager" ] || fail "No Java $OLDEST or newer found, and no package manager to install it." \
         "Install a JRE $OLDEST or newer and set JAVA_HOME to its folder, then run this again."
     # shellcheck disable=SC2046  # a list of names
-    install_first_of "$manager" $(packages_of "$manager") || fail "No Java $OLDEST or newer, and $manager" \
+    install_first_of "$manager" $(packages_of "$manager") || fail "No Java $OLDEST or newer found, and $manager" \
         "could not install one (its messages are above). As root, install one of:" \
         "$(packages_of "$manager"); or set JAVA_HOME to a JRE $OLDEST or newer. Then run this again."
     home=$(find_home)
-    [ -n "$home" ] || fail "$manager installed a Java, but none that is $OLDEST or newer was found:" \
+    [ -n "$home" ] || fail "$manager installed Java, but no Java $OLDEST or newer was found:" \
         "set JAVA_HOME to the folder of one, then run this again."
 fi
 printf '%s\n' "$home"

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# Installing a system package with whichever package manager this machine has; sourced by the others.
+# Functions that install system packages with the package manager of the machine; sourced by the other scripts.
 #
-# Messages go to standard error: what a script prints on standard output is its answer.
+# Messages go to standard error; standard output of a script is its result.
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
 
-# The package manager of this machine, or nothing.
+# Print the package manager of this machine, or nothing.
 package_manager() {
     for manager in apt-get dnf yum apk zypper pacman brew; do
         if command -v "$manager" >/dev/null 2>&1; then
@@ -16,7 +16,7 @@ package_manager() {
     done
 }
 
-# Runs a command as root: directly, or through sudo, which may ask only where a person can answer.
+# Run a command as root: directly, or through sudo, which may prompt only in a terminal.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -30,7 +30,7 @@ as_root() {
     fi
 }
 
-# install_package MANAGER NAME: non-interactive, quiet unless it fails.
+# install_package MANAGER NAME: install without prompts, quiet unless it fails.
 install_package() {
     case $1 in
         apt-get) as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$2" ;;
@@ -42,7 +42,7 @@ install_package() {
     esac </dev/null >&2
 }
 
-# The index of packages, where the manager does not fetch it by itself.
+# refresh_packages MANAGER: update the package index, if the manager does not do so by itself.
 refresh_packages() {
     case $1 in
         apt-get) as_root apt-get update -q ;;
@@ -50,7 +50,7 @@ refresh_packages() {
     esac </dev/null >&2
 }
 
-# install_first_of MANAGER NAME...: the first of these packages that can be installed.
+# install_first_of MANAGER NAME...: install the first of these packages that can be installed.
 install_first_of() {
     manager=$1
     shift

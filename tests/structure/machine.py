@@ -1,7 +1,7 @@
-"""A machine made of a folder: its PATH holds only what a test puts there.
+"""A simulated machine in a folder: its PATH contains only what a test puts there.
 
-The scripts run for real, in real processes; only the programs they would call to change the
-machine (package managers, sudo, interpreters) are stand-ins that write down how they were called.
+The scripts run in real processes. Only the programs that would change the machine (package managers, sudo,
+interpreters) are stubs that log how they were called.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 SCRIPTS: Final = Path(__file__).parents[2] / "scripts"
 TOOLS: Final = ("cat", "chmod", "cksum", "dirname", "env", "ln", "mkdir", "readlink", "rm", "sed", "sleep")
-"""What every machine has, and what the scripts may rely on."""
+"""Programs that exist on every machine and that the scripts may use."""
 
 
 @dataclass
 class Machine:
-    """A PATH, a log of what was called, and the variables of the environment."""
+    """A PATH, a log of calls to stubs, and environment variables."""
 
     folder: Path
     user: int = 0
@@ -32,13 +32,13 @@ class Machine:
         self.log.touch()
         for tool in TOOLS:
             found = shutil.which(tool)
-            assert found, f"this machine has no {tool}"
+            assert found, f"{tool} is not installed"
             (self.path / tool).symlink_to(found)
         self.program("id", f"echo {self.user}", logged=False)
-        self.variables.setdefault("JAVA_PLACES", str(self.folder / "jvm" / "*"))
+        self.variables.setdefault("JAVA_FOLDERS", str(self.folder / "jvm" / "*"))
 
     def program(self, name: str, body: str, *, logged: bool = True) -> Path:
-        """Puts an executable on the PATH (or anywhere below the folder) that runs ``body``."""
+        """Create an executable that runs ``body``, on the PATH or at a path below the folder."""
         path = self.path / name if "/" not in name else self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         note = f'echo "{path.name} $*" >>"{self.log}"\n' if logged else ""
@@ -46,15 +46,15 @@ class Machine:
         path.chmod(0o755)
         return path
 
-    def java(self, place: str, version: str) -> Path:
-        """A Java of this version in ``place``; the home it claims."""
-        home = self.folder / place
+    def java(self, folder: str, version: str) -> Path:
+        """Create a Java of this version in ``folder``; return its home."""
+        home = self.folder / folder
         text = f"    java.home = {home}\n    java.specification.version = {version}\n    java.vendor = Any\n"
-        self.program(f"{place}/bin/java", f"cat >&2 <<'END'\nProperty settings:\n{text}END", logged=False)
+        self.program(f"{folder}/bin/java", f"cat >&2 <<'END'\nProperty settings:\n{text}END", logged=False)
         return home
 
     def run(self, script: Path) -> subprocess.CompletedProcess[str]:
-        """Runs the script with this machine's PATH and variables only, and without standard input."""
+        """Run the script with only the PATH and variables of this machine, without standard input."""
         return subprocess.run(
             ["/bin/sh", str(script)],
             env={"PATH": str(self.path), "HOME": str(self.folder), **self.variables},
@@ -66,9 +66,9 @@ class Machine:
         )
 
     def called(self) -> list[str]:
-        """The calls of logged stand-ins, in order."""
+        """The logged calls to stubs, in order."""
         return self.log.read_text(encoding="utf-8").splitlines()
 
     def link(self, name: str, target: Path) -> None:
-        """Puts an existing program on the PATH."""
+        """Put an existing program on the PATH."""
         (self.path / name).symlink_to(target)

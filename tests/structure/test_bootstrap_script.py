@@ -1,4 +1,4 @@
-"""`scripts/bootstrap.sh` makes `.venv` as the lock says: whole or not at all, once, from any Python 3.11+."""
+"""`scripts/bootstrap.sh` creates `.venv` from the lock: completely, once, with any Python from 3.11 on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.structure.machine import SCRIPTS, Machine
 
 
 class Checkout(Machine):
-    """A machine with a checkout that holds what the script reads."""
+    """A machine with a checkout that contains the files that the script reads."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -27,7 +27,7 @@ class Checkout(Machine):
         (self.root / name).write_text(text, encoding="utf-8")
 
     def python(self, name: str, version: tuple[int, int], *, venv: bool = True) -> None:
-        """An interpreter of this version; without ``venv`` it needs a package to make environments."""
+        """Create an interpreter of this version; without ``venv`` it lacks the venv module."""
         fails = 'case "$*" in *"$FAILS"*) [ -z "$FAILS" ] || exit 1 ;; esac'
         inside = f'echo "venv-python $*" >>"{self.log}"; {fails}'
         can = "true" if venv else f'[ -e "{self.folder}/venv-installed" ]'
@@ -71,12 +71,12 @@ def test_the_lock_is_installed_with_hashes_and_the_package_without_the_network(c
 
 def test_a_second_run_does_nothing(checkout: Checkout) -> None:
     checkout.bootstrap()
-    (checkout.path / "python3.11").unlink()  # it is not even asked for
+    (checkout.path / "python3.11").unlink()  # it is not even looked up
     done = checkout.bootstrap()
     assert (done.returncode, done.stdout, done.stderr, checkout.called()) == (0, "", "", [])
 
 
-def test_a_changed_lock_makes_everything_anew(checkout: Checkout) -> None:
+def test_a_changed_lock_recreates_the_environment(checkout: Checkout) -> None:
     checkout.bootstrap()
     checkout.write("requirements.lock", "polars==2")
     (checkout.root / ".venv" / "leftover").touch()
@@ -85,7 +85,7 @@ def test_a_changed_lock_makes_everything_anew(checkout: Checkout) -> None:
     assert not (checkout.root / ".venv" / "leftover").exists()
 
 
-def test_changed_metadata_installs_only_the_package_again(checkout: Checkout) -> None:
+def test_changed_metadata_reinstalls_only_the_package(checkout: Checkout) -> None:
     checkout.bootstrap()
     checkout.write("pyproject.toml", "[project]\nversion = 2")
     checkout.bootstrap()
@@ -93,7 +93,7 @@ def test_changed_metadata_installs_only_the_package_again(checkout: Checkout) ->
 
 
 @pytest.mark.parametrize("step", ["requirements.lock", "--editable"])
-def test_an_environment_that_was_not_finished_is_finished_next_time(checkout: Checkout, step: str) -> None:
+def test_an_interrupted_installation_is_completed_by_the_next_run(checkout: Checkout, step: str) -> None:
     checkout.variables["FAILS"] = step
     assert checkout.bootstrap().returncode != 0
     assert not (checkout.root / ".venv.making").is_symlink()
@@ -104,7 +104,7 @@ def test_an_environment_that_was_not_finished_is_finished_next_time(checkout: Ch
     assert checkout.called() == []
 
 
-def test_an_environment_somebody_else_made_is_made_anew(checkout: Checkout) -> None:
+def test_an_environment_without_a_stamp_is_recreated(checkout: Checkout) -> None:
     (checkout.root / ".venv" / "bin").mkdir(parents=True)
     (checkout.root / ".venv" / "leftover").touch()
     checkout.bootstrap()
@@ -112,14 +112,14 @@ def test_an_environment_somebody_else_made_is_made_anew(checkout: Checkout) -> N
     assert not (checkout.root / ".venv" / "leftover").exists()
 
 
-def test_a_moved_checkout_is_made_anew(checkout: Checkout) -> None:
+def test_the_environment_of_a_moved_checkout_is_recreated(checkout: Checkout) -> None:
     checkout.bootstrap()
     checkout.root = checkout.root.rename(checkout.folder / "elsewhere")
     checkout.bootstrap()
     assert checkout.made_by() == ["python3.11"]
 
 
-def test_a_python_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "m")
     checkout.python("python3", (3, 9))
     checkout.python("python", (3, 13))
@@ -134,7 +134,7 @@ def test_the_named_python_comes_first(checkout: Checkout) -> None:
     assert checkout.made_by() == ["python3.12"]
 
 
-def test_without_any_python_it_says_so(tmp_path: Path) -> None:
+def test_without_any_python_the_error_names_the_fix(tmp_path: Path) -> None:
     done = Checkout(tmp_path / "m").bootstrap()
     assert done.returncode == 1
     assert "No Python 3.11 or newer on the PATH" in done.stderr
@@ -149,7 +149,7 @@ def test_the_missing_venv_module_of_debian_is_installed(tmp_path: Path) -> None:
     assert checkout.made_by() == ["python3"]
 
 
-def test_where_it_cannot_be_installed_the_package_is_named(tmp_path: Path) -> None:
+def test_if_venv_cannot_be_installed_the_error_names_the_package(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "m")
     checkout.python("python3", (3, 12), venv=False)
     done = checkout.bootstrap()
@@ -157,7 +157,7 @@ def test_where_it_cannot_be_installed_the_package_is_named(tmp_path: Path) -> No
     assert "install python3.12-venv, or set PYTHON" in done.stderr
 
 
-def test_the_lock_of_a_process_that_is_gone_is_taken_over(checkout: Checkout) -> None:
+def test_the_lock_of_a_dead_process_is_removed(checkout: Checkout) -> None:
     gone = subprocess.Popen(["/bin/sh", "-c", "exit"])
     gone.wait()
     (checkout.root / ".venv.making").symlink_to(str(gone.pid))
@@ -170,7 +170,7 @@ def start(checkout: Checkout) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["/bin/sh", script], env={"PATH": str(checkout.path), **checkout.variables})
 
 
-def test_of_two_at_once_one_does_the_work(checkout: Checkout) -> None:
+def test_if_two_run_at_once_one_does_the_work(checkout: Checkout) -> None:
     both = [start(checkout), start(checkout)]
     assert [one.wait(timeout=30) for one in both] == [0, 0]
     assert (checkout.made_by(), checkout.installs()) == (["python3.11"], ["requirements.lock", "."])

@@ -1,4 +1,4 @@
-"""`scripts/java.sh` finds a Java that Spark can run on, or installs one, or says what to do."""
+"""`scripts/java.sh` finds a Java that Spark can run on, installs one, or explains what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTALLS = {
 
 
 def manager(machine: Machine, name: str, offers: dict[str, str]) -> None:
-    """A package manager that has these packages, each a Java of some version."""
+    """A package manager that offers these packages, each with a Java of some version."""
     place = machine.folder / "brew/opt/openjdk@17" if name == "brew" else machine.folder / "jvm/installed"
     cases = ""
     for package, version in offers.items():
@@ -56,10 +56,10 @@ def test_an_old_java_home_gives_way_to_a_newer_java_on_the_path(tmp_path: Path, 
     machine.link("java", home / "bin/java")
     done = machine.run(JAVA)
     assert done.stdout == f"{home}\n"
-    assert f"passing over Java {version}" in done.stderr
+    assert f"skipping Java {version}" in done.stderr
 
 
-def test_a_java_that_is_not_on_the_path_is_found_where_systems_put_them(tmp_path: Path) -> None:
+def test_a_java_in_a_system_folder_is_found(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "m")
     machine.java("jvm/java-11", "11")
     home = machine.java("jvm/java-25", "25")
@@ -69,7 +69,7 @@ def test_a_java_that_is_not_on_the_path_is_found_where_systems_put_them(tmp_path
 
 
 @pytest.mark.parametrize("broken", ["exit 1", "echo 'no Java runtime present' >&2", "echo 'java.home = x'"])
-def test_a_java_that_does_not_run_is_none(tmp_path: Path, broken: str) -> None:
+def test_a_java_that_does_not_run_is_skipped(tmp_path: Path, broken: str) -> None:
     machine = Machine(tmp_path / "m")
     machine.program("java", broken, logged=False)
     manager(machine, "apt-get", {"openjdk-17-jre-headless": "17"})
@@ -77,7 +77,7 @@ def test_a_java_that_does_not_run_is_none(tmp_path: Path, broken: str) -> None:
 
 
 @pytest.mark.parametrize("name", INSTALLS)
-def test_each_package_manager_is_asked_in_its_own_way(tmp_path: Path, name: str) -> None:
+def test_each_package_manager_has_its_own_command(tmp_path: Path, name: str) -> None:
     machine = Machine(tmp_path / "m")
     package = INSTALLS[name].split()[-1]
     manager(machine, name, {package: "17"})
@@ -86,7 +86,7 @@ def test_each_package_manager_is_asked_in_its_own_way(tmp_path: Path, name: str)
     assert installs(machine) == [INSTALLS[name]]
 
 
-def test_the_next_package_is_tried_where_the_first_is_not_offered(tmp_path: Path) -> None:
+def test_the_next_package_is_tried_if_the_first_is_not_available(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "m")
     manager(machine, "apt-get", {"openjdk-21-jre-headless": "21"})
     assert machine.run(JAVA).stdout == f"{tmp_path}/m/shelf/openjdk-21-jre-headless\n"
@@ -97,7 +97,7 @@ def test_the_next_package_is_tried_where_the_first_is_not_offered(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", INSTALLS)
-def test_who_is_not_root_goes_through_sudo_except_with_brew(tmp_path: Path, name: str) -> None:
+def test_other_users_install_with_sudo_except_with_brew(tmp_path: Path, name: str) -> None:
     machine = Machine(tmp_path / "m", user=1000)
     manager(machine, name, {INSTALLS[name].split()[-1]: "17"})
     machine.program("sudo", 'shift; exec "$@"')
@@ -111,7 +111,7 @@ def test_who_is_not_root_goes_through_sudo_except_with_brew(tmp_path: Path, name
         assert asked[-1] == f"sudo -n {quiet}{INSTALLS[name]}"
 
 
-def test_without_root_and_sudo_it_says_which_packages_to_install(tmp_path: Path) -> None:
+def test_without_root_and_sudo_the_error_names_the_packages(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "m", user=1000)
     manager(machine, "dnf", {"java-17-openjdk-headless": "17"})
     done = machine.run(JAVA)
@@ -120,15 +120,15 @@ def test_without_root_and_sudo_it_says_which_packages_to_install(tmp_path: Path)
     assert "As root, install one of: java-17-openjdk-headless" in done.stderr
 
 
-def test_without_a_package_manager_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_package_manager_the_error_names_the_fix(tmp_path: Path) -> None:
     done = Machine(tmp_path / "m").run(JAVA)
     assert (done.returncode, done.stdout) == (1, "")
     assert "Install a JRE 17 or newer and set JAVA_HOME" in done.stderr
 
 
-def test_a_package_that_brings_too_old_a_java_is_an_error(tmp_path: Path) -> None:
+def test_a_package_with_a_java_that_is_too_old_is_an_error(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "m")
     manager(machine, "apt-get", {"default-jre-headless": "11"})
     done = machine.run(JAVA)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "none that is 17 or newer was found" in done.stderr
+    assert "no Java 17 or newer was found" in done.stderr

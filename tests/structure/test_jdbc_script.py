@@ -1,4 +1,4 @@
-"""`scripts/jdbc.sh` finds the JDBC driver of PostgreSQL, or installs it, or says what to do."""
+"""`scripts/jdbc.sh` finds the PostgreSQL JDBC driver, installs it, or explains what to do."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ JDBC = SCRIPTS / "jdbc.sh"
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "m")
-    machine.variables["JDBC_PLACES"] = f"{machine.folder}/java/a.jar {machine.folder}/java/b.jar"
+    machine.variables["JDBC_FILES"] = f"{machine.folder}/java/a.jar {machine.folder}/java/b.jar"
     return machine
 
 
-def test_a_driver_that_is_there_is_found(machine: Machine) -> None:
+def test_an_installed_driver_is_found(machine: Machine) -> None:
     machine.program("java/b.jar", "")
     assert machine.run(JDBC).stdout == f"{machine.folder}/java/b.jar\n"
 
 
-def test_it_is_installed_if_there_is_none(machine: Machine) -> None:
+def test_it_is_installed_if_it_is_missing(machine: Machine) -> None:
     place = machine.folder / "java"
     install = f'mkdir -p "{place}" && cat >"{place}/a.jar" </dev/null'
     machine.program("apt-get", f"case $1 in install) {install} ;; esac")
@@ -32,7 +32,7 @@ def test_it_is_installed_if_there_is_none(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("has_manager", [True, False])
-def test_otherwise_it_says_what_to_do(machine: Machine, has_manager: bool) -> None:
+def test_otherwise_the_error_names_the_fix(machine: Machine, has_manager: bool) -> None:
     if has_manager:
         machine.program("apt-get", "exit 100")
     done = machine.run(JDBC)

@@ -1,4 +1,4 @@
-"""`scripts/postgres.sh` finds the programs of a PostgreSQL server, or installs them, or says what to do."""
+"""`scripts/postgres.sh` finds the programs of a PostgreSQL server, installs them, or explains what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSTGRES = SCRIPTS / "postgres.sh"
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "m")
-    machine.variables["POSTGRES_PLACES"] = str(machine.folder / "postgresql/*/bin")
+    machine.variables["POSTGRES_FOLDERS"] = str(machine.folder / "postgresql/*/bin")
     return machine
 
 
@@ -24,13 +24,13 @@ def test_initdb_on_the_path_comes_first(machine: Machine) -> None:
     assert machine.run(POSTGRES).stdout == f"{machine.folder / 'mine/bin'}\n"
 
 
-def test_the_newest_of_those_that_are_there(machine: Machine) -> None:
+def test_the_newest_installed_version_is_used(machine: Machine) -> None:
     for version in ("13", "15"):
         machine.program(f"postgresql/{version}/bin/initdb", "")
     assert machine.run(POSTGRES).stdout == f"{machine.folder / 'postgresql/15/bin'}\n"
 
 
-def test_it_is_installed_if_there_is_none(machine: Machine) -> None:
+def test_it_is_installed_if_it_is_missing(machine: Machine) -> None:
     place = machine.folder / "postgresql/15/bin"
     program = place / "initdb"
     install = f'mkdir -p "{place}" && cat >"{program}" </dev/null && chmod +x "{program}"'
@@ -40,7 +40,7 @@ def test_it_is_installed_if_there_is_none(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("has_manager", [True, False])
-def test_otherwise_it_says_what_to_do(machine: Machine, has_manager: bool) -> None:
+def test_otherwise_the_error_names_the_fix(machine: Machine, has_manager: bool) -> None:
     if has_manager:
         machine.program("apt-get", "exit 100")
     done = machine.run(POSTGRES)
