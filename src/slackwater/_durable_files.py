@@ -1,4 +1,4 @@
-"""What processes that share a disk owe each other."""
+"""Fsync and file-lock helpers."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def synchronise(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, would survive a crash of the machine.
+def fsync_path(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk, so that they survive a crash of the machine.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     synchronise(Path(folder))
+    ...     fsync_path(Path(folder))
     """
-    opened = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Wait until no other process is here, and keep others out; the end of the process ends it, too.
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is created; the end of the process releases it, too.
 
     >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, alone(Path(folder, "lock")):
+    >>> with TemporaryDirectory() as folder, file_lock(Path(folder, "lock")):
     ...     Path(folder, "lock").exists()
     True
     """
-    opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(opened)
+        os.close(descriptor)

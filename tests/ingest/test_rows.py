@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.ingest.sources.extracted_rows import Parts, Rows
-from slackwater.ingest.targets.replacement import ship
+from slackwater.ingest.targets.replacement import stage_rows
 from slackwater.ingest.targets.staging import write_parquet
 from slackwater.time import DAY
 
@@ -40,25 +40,23 @@ def rows(spark: SparkSession) -> Rows:
     return Rows.of(parts.frame(spark).withColumn("way", F.lit("by Spark")), parts)
 
 
-def shipped(rows: Rows, folder: Path) -> list[dict[str, Any]]:
-    def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
+def staged_rows(rows: Rows, folder: Path) -> list[dict[str, Any]]:
+    def stage(batches: Iterator[pa.RecordBatch], name: str) -> tuple[int, bytes | None]:
         first = next(batches)
-        write_parquet(folder / place, first, batches)
+        write_parquet(folder / name, first, batches)
         return 0, None
 
-    told = ship(rows, put_aside, "at", "UTC")
-    assert {one.highest for one in told} == {DAY}
-    tables = [pq.read_table(folder / one.place) for one in told]
-    assert sum(one.rows for one in told) == sum(table.num_rows for table in tables)
+    staged = stage_rows(rows, stage, "at", "UTC")
+    assert {task.highest for task in staged} == {DAY}
+    tables = [pq.read_table(folder / task.name) for task in staged]
+    assert sum(task.rows for task in staged) == sum(table.num_rows for table in tables)
     return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["id"]))
 
 
-def test_what_spark_does_not_change_is_read_by_the_tasks_that_put_it_aside(
-    rows: Rows, tmp_path: Path
-) -> None:
+def test_what_spark_does_not_change_is_read_by_the_tasks_that_stage_it(rows: Rows, tmp_path: Path) -> None:
     marked = rows.marked({"site": "o'7", "none": None, "low": 0}).without(["pair"])
     wanted = {"late": pa.int16(), **dict(reversed(list(marked.columns.items())))}
-    found = shipped(marked.fitted(wanted), tmp_path)
+    found = staged_rows(marked.fitted(wanted), tmp_path)
     assert [(row["id"], row["way"]) for row in found] == [(number, "read by the task") for number in range(3)]
     assert list(found[0]) == ["late", "low", "none", "site", "a.b", "price", "at", "way", "id"]
     assert {name: found[0][name] for name in ("late", "low", "none", "site", "a.b")} == {
@@ -73,7 +71,7 @@ def test_what_has_another_type_goes_by_way_of_spark(
     rows: Rows, tmp_path: Path, wanted: dict[str, pa.DataType]
 ) -> None:
     marked = rows.marked({"site": "7"})
-    found = shipped(marked.fitted({**marked.columns, **wanted}), tmp_path)
+    found = staged_rows(marked.fitted({**marked.columns, **wanted}), tmp_path)
     assert [(str(row["id"]), row["way"]) for row in found] == [
         (str(number), "by Spark") for number in range(3)
     ]
@@ -127,6 +125,6 @@ def test_both_ways_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
     both = [Rows.of_parts(spark, parts), Rows.of(parts.frame(spark))]
     marks: dict[str, str | int | None] = {"site": None, "way": "given", "low": 5}
     ways = [one.marked(marks) for one in both]
-    found = [shipped(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]
+    found = [staged_rows(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]
     assert found[0] == found[1]
     assert found[0][0]["way"] == "given"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 DAYS = [f"2020-01-0{day}T01:00:00Z" for day in range(10)]
 
 
-def place_of(target: str, folder: Path) -> dict[str, Any]:
+def target_keys(target: str, folder: Path) -> dict[str, Any]:
     if target == "sql":
         return {"target_type": "sql", "target_url": f"sqlite:///{folder}/copied.db", "target_table": "copied"}
     return {"target_type": target, "target_path": str(folder / "copied")}
@@ -62,7 +62,7 @@ def listed(spark: SparkSession, target: str, folder: Path) -> list[tuple[int, di
 def test_columns_that_are_new_missing_or_changed(spark: SparkSession, tmp_path: Path, target: str) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
-    keys = from_orders(source, **place_of(target, tmp_path))
+    keys = from_orders(source, **target_keys(target, tmp_path))
     assert run(spark, tmp_path, DAYS[2], keys).succeeded
     execute(source, "ALTER TABLE orders ADD COLUMN note TEXT DEFAULT 'n'")
     execute(source, "ALTER TABLE orders DROP COLUMN name")
@@ -102,7 +102,9 @@ def test_slices_are_replaced_in_the_timezone_of_the_job(
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)  # its times name no zone, so they are on the clocks of the job
-    keys = from_orders(source, **place_of(target, tmp_path), timezone="America/New_York", grace_period_days=1)
+    keys = from_orders(
+        source, **target_keys(target, tmp_path), timezone="America/New_York", grace_period_days=1
+    )
     for day, count in ((3, 10), (4, 15)):
         assert run(spark, tmp_path, f"2020-01-0{day}T12:00:00Z", keys).succeeded
         assert [row[0] for row in listed(spark, target, tmp_path)] == list(range(count))
@@ -208,7 +210,7 @@ def test_units_are_written_apart_into_delta(spark: SparkSession, tmp_path: Path)
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     units = [AXIS, {"name": "name", "type": "unit", "units": ["o'1", "o'2", "none"]}]
-    keys = from_orders(source, **place_of("delta", tmp_path), watermark=units)
+    keys = from_orders(source, **target_keys("delta", tmp_path), watermark=units)
     del keys["ms.source.table"]
     keys["ms.source.query"] = "SELECT id FROM orders WHERE name = {{name}}"
     for _ in range(2):  # without a time column a partition of a unit is replaced as a whole
@@ -223,7 +225,9 @@ def test_a_row_without_a_time_gives_way_to_one_with_a_time(spark: SparkSession, 
     execute(url, "CREATE TABLE copied (id BIGINT, at TEXT, name TEXT)")
     execute(url, "INSERT INTO copied VALUES (0, NULL, 'old'), (99, NULL, 'stays')")
     merging = {"target_mode": "merge", "target_key": ["id"]}
-    assert run(spark, tmp_path, DAYS[2], from_orders(url, **place_of("sql", tmp_path), **merging)).succeeded
+    assert run(
+        spark, tmp_path, DAYS[2], from_orders(url, **target_keys("sql", tmp_path), **merging)
+    ).succeeded
     rows = rows_of(spark, "sql", tmp_path)
     assert (rows[0]["name"], rows[99]["name"], len(rows)) == ("o'0", "stays", 6)
 
@@ -251,7 +255,7 @@ def test_spark_reads_back_what_a_unit_is_called(spark: SparkSession, tmp_path: P
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     names = ["é", "日本", "a/b=c%41 d", "x#\"'*?:\\{[]^", "plain"]
-    keys = from_orders(source, **place_of("parquet", tmp_path))
+    keys = from_orders(source, **target_keys("parquet", tmp_path))
     keys["ms.watermark"] = [AXIS, {"name": "site", "type": "unit", "units": names}]
     keys["ms.source.query"] = "SELECT id, at FROM orders WHERE {{site}} = {{site}} AND at >= {{low}}"
     del keys["ms.source.table"]
@@ -266,7 +270,7 @@ def test_several_jobs_may_write_to_one_folder_at_the_same_time(spark: SparkSessi
 
     def job(number: int) -> Report:
         axis = {**AXIS, "range": {"from": f"2020-01-0{number}", "to": f"2020-01-0{number + 1}"}}
-        keys = from_orders(source, **place_of("parquet", tmp_path), job_name=f"job{number}")
+        keys = from_orders(source, **target_keys("parquet", tmp_path), job_name=f"job{number}")
         hourly = {"ms.watermark": [axis], "ms.work.unit.partition": "hourly"}
         (tmp_path / str(number)).mkdir()
         return run(spark, tmp_path / str(number), DAYS[9], {**keys, **hourly})
@@ -280,22 +284,23 @@ def test_several_jobs_may_write_to_one_folder_at_the_same_time(spark: SparkSessi
 def test_rows_that_somebody_removed_are_missed(spark: SparkSession, tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
-    keys = from_orders(source, **place_of("parquet", tmp_path))
+    keys = from_orders(source, **target_keys("parquet", tmp_path))
     assert run(spark, tmp_path, DAYS[2], keys).succeeded
     shutil.rmtree(tmp_path / "copied" / "_versions")
     (failed,) = run(spark, tmp_path, DAYS[3], keys).outcomes
-    assert "which is gone; remove it, and set ms.backfill" in str(failed.error)
+    assert "which does not exist; remove the link and set ms.backfill" in str(failed.error)
 
 
 @pytest.mark.parametrize(
-    ("column", "said"), [("nope", "is not read; there are id, at, name"), ("id", "holds no times: int64")]
+    ("column", "said"),
+    [("nope", "column not found in the source; available: id, at, name"), ("id", "holds no times: int64")],
 )
 def test_a_watermark_column_that_tells_no_time_is_named(
     spark: SparkSession, tmp_path: Path, column: str, said: str
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
-    keys = from_orders(source, **place_of("parquet", tmp_path), watermark_column=column)
+    keys = from_orders(source, **target_keys("parquet", tmp_path), watermark_column=column)
     (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
     assert f"ms.watermark.column = '{column}': {said}" in str(failed.error)
 
@@ -308,7 +313,7 @@ def test_a_column_of_the_schema_that_is_not_read_is_named(spark: SparkSession, t
         {"name": "at", "type": "timestamp"},
         {"name": "a`b", "type": "int"},
     ]
-    keys = from_orders(source, **place_of("parquet", tmp_path), schema=schema)
+    keys = from_orders(source, **target_keys("parquet", tmp_path), schema=schema)
     (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
     assert "ms.schema = 'a`b': is not read; there are id, at, name" in str(failed.error)
 
@@ -318,7 +323,7 @@ def test_a_column_that_is_called_almost_like_a_field_of_the_units_is_not_lost(
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
-    keys = from_orders(source, **place_of("parquet", tmp_path))
+    keys = from_orders(source, **target_keys("parquet", tmp_path))
     keys["ms.watermark"] = [AXIS, {"name": "Name", "type": "unit", "units": "a"}]
     keys["ms.source.query"] = "SELECT * FROM orders WHERE {{Name}} = 'a' AND at >= {{low}}"
     del keys["ms.source.table"]
@@ -334,7 +339,7 @@ def test_a_unit_that_fails_has_not_changed_the_columns_and_a_long_text_is_kept(
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     add(source, [(99, START + HOUR, "x" * 200_000)])
-    keys = from_orders(source, **place_of("csv", tmp_path), grace_period="PT5H")
+    keys = from_orders(source, **target_keys("csv", tmp_path), grace_period="PT5H")
     assert run(spark, tmp_path, DAYS[2], keys).succeeded
     kept = tmp_path / "copied" / "rows"
     (file,) = kept.glob("*.csv")

@@ -39,7 +39,7 @@ from slackwater.ingest.sources.queries import (
     zone_name,
 )
 from slackwater.ingest.targets.delta_target import DeltaTarget
-from slackwater.ingest.targets.folder_target import DirectoryTarget
+from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.replacement import Approve, Slice, Target, Written
 from slackwater.ingest.targets.schema_drift import column
 from slackwater.ingest.targets.stream_target import StreamTarget
@@ -229,12 +229,11 @@ class Extraction:
             folder = local_folder(str(settings.target_path)) or Path()
             if settings.target_type == "delta":
                 return DeltaTarget(folder, **shared)
-            return DirectoryTarget(folder, str(settings.target_type), **shared)
+            return FolderTarget(folder, str(settings.target_type), **shared)
         assert settings.target_url is not None  # noqa: S101 - it was checked
         url = database(settings.target_url.get_secret_value())
-        address, backend = adbc_address(url), url.get_backend_name()
         key = settings.target_key if settings.target_mode == "merge" else ()
-        return TableTarget(address, backend, str(settings.target_table), key=key, **shared)
+        return TableTarget(url, str(settings.target_table), key=key, **shared)
 
     def _made_stream(self) -> StreamTarget:
         settings = self._settings

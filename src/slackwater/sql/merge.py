@@ -54,9 +54,9 @@ def latest_rows(
     ranking = sql.select(*(rows.c[name] for name in columns), rank.label("slackwater_row"))
     if where is not None:
         ranking = ranking.where(where)
-    ranked = ranking.subquery("ranked")
+    ranked = ranking.subquery("slackwater_ranked")
     first = sql.select(*(ranked.c[name] for name in columns)).where(ranked.c.slackwater_row == 1)
-    return first.subquery("latest")
+    return first.subquery("slackwater_latest")
 
 
 def delete_matching(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from slackwater.ingest.sources.arrow_types import INSTANTS
-from slackwater.ingest.targets.column_types import taken
+from slackwater.ingest.targets.column_types import accepted_type
 from slackwater.ingest.targets.schema_drift import SchemaDrift, fit, holds
 
 DECIMAL = pa.decimal128(9, 2)
@@ -45,25 +45,25 @@ def test_each_policy_and_each_kind_of_difference() -> None:
         fit(found, known, "add")  # nothing that was kept so far is made something else
     del found["changed"]
     added = fit(found, known, "add")
-    assert added.whole == {**known, "new": pa.bool_()}
+    assert added.all_columns == {**known, "new": pa.bool_()}
     assert (added.new, added.missing, added.cast) == (("new",), ("gone", "changed"), ("id",))
     found["changed"] = pa.string()
     ignored = fit(found, known, "ignore")
-    assert (ignored.whole, ignored.new, ignored.missing) == (known, (), ("gone",))
+    assert (ignored.all_columns, ignored.new, ignored.missing) == (known, (), ("gone",))
     assert ignored.cast == ("id", "changed")
     assert list(ignored.written) == ["id", "changed"]
 
 
 def test_columns_that_were_made_by_hand_take_what_they_can_hold() -> None:
     for declared in ("text", "character varying(9)", "character(9)", "uuid", "jsonb", "inet"):
-        assert taken(declared, pa.string(), "postgresql") == pa.string()
+        assert accepted_type(declared, pa.string(), "postgresql") == pa.string()
     for declared in ("smallint", "integer", "bigint", "numeric", "numeric(9,0)"):
-        assert taken(declared, pa.int64(), "postgresql") == pa.int64()
-    assert taken("numeric(9,2)", DECIMAL, "postgresql") == DECIMAL
-    assert taken("numeric(9,1)", DECIMAL, "postgresql") == pa.decimal128(9, 1)
-    assert taken("timestamp(3) with time zone", INSTANTS, "postgresql") == INSTANTS
-    assert taken("double precision", DECIMAL, "postgresql") == pa.float64()
+        assert accepted_type(declared, pa.int64(), "postgresql") == pa.int64()
+    assert accepted_type("numeric(9,2)", DECIMAL, "postgresql") == DECIMAL
+    assert accepted_type("numeric(9,1)", DECIMAL, "postgresql") == pa.decimal128(9, 1)
+    assert accepted_type("timestamp(3) with time zone", INSTANTS, "postgresql") == INSTANTS
+    assert accepted_type("double precision", DECIMAL, "postgresql") == pa.float64()
     for declared in ("", "NUMERIC", "DATETIME", "VARCHAR(20)"):
-        assert taken(declared, INSTANTS, "sqlite") == INSTANTS
-    assert taken("BIGINT", pa.bool_(), "sqlite") == pa.bool_()
-    assert taken("REAL", pa.string(), "sqlite") == pa.float64()
+        assert accepted_type(declared, INSTANTS, "sqlite") == INSTANTS
+    assert accepted_type("BIGINT", pa.bool_(), "sqlite") == pa.bool_()
+    assert accepted_type("REAL", pa.string(), "sqlite") == pa.float64()

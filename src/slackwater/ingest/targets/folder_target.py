@@ -1,9 +1,9 @@
-"""A folder of Parquet, JSON or CSV files as a target, of which a slice is replaced in one step.
+"""A folder of Parquet, JSON or CSV files as a target; a slice is replaced in one step.
 
-What a reader sees of a unit is a link to a folder that never changes. A slice is replaced by making the
-next such folder: files without a row of the slice are linked into it, those with some are written again
-without them, the new files join them, and then the link is set anew, which is one step for everybody. A
-process that dies before leaves folders that nobody looks into, and the next run removes them.
+Readers see each unit as a symbolic link to a folder that never changes, called a version. Replacing a slice
+creates the next version: files without rows of the slice are hard-linked into it, files with some are
+rewritten without them, and the new files are moved in; then the link is replaced atomically. A process that
+is killed before that leaves folders that no link refers to, and the next run removes them.
 """
 
 from __future__ import annotations
@@ -14,179 +14,185 @@ import json
 import os
 import re
 import shutil
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater._durable_files import alone, synchronise
+from slackwater._durable_files import file_lock, fsync_path
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants, within
-from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.targets.replacement import Approve, Slice, Told, Written, ship
+from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Columns, Fit, fit
-from slackwater.ingest.targets.staging import Aside, write_parquet
+from slackwater.ingest.targets.staging import remove_staging_folders, staging_folder, write_parquet
 from slackwater.time import instant
 
 _VERSIONS: Final = "_versions"
 _LOCK: Final = "_lock"
-"""Several jobs may write to one folder; they take turns."""
-_ASIDE: Final = "_aside"
+"""The file that serializes the jobs that write to one folder."""
+_STAGING: Final = "_aside"
 _COLUMNS: Final = "_columns"
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_NULL_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS: Final = "rows"
-_LONGEST_TEXT: Final = (1 << 31) - 1
-_NOT_IN_PATHS: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+_MAX_FIELD_SIZE: Final = (1 << 31) - 1
+_ESCAPED_IN_PATHS: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
 @dataclass(frozen=True)
-class DirectoryTarget:
-    """Which folder is written, in which format, and by what its rows are known."""
+class FolderTarget(ReplacingTarget[Path]):
+    """A folder, its file format, and the columns that identify its rows."""
 
     folder: Path
     format: str
-    time_column: str | None
-    watermark_column: str | None
-    zone: str
-    drift: str = "fail"
-    job: str = "job"
-    _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
-    _aside: Aside = field(default_factory=Aside, repr=False, compare=False)
 
-    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
-        """Put rows, or none, in place of a slice."""
-        while True:
-            with self._aside.folder(self.folder / _ASIDE, self.job) as aside:
-                told: list[Told] = []
-                fitting = Fit({})
-                if rows is not None:
-                    shaped = rows.without(where.unit.as_dict())
-                    fitting = fit(shaped.columns, _columns_of(self.folder), self.drift)
-                    chosen = shaped.fitted(fitting.whole)
-                    told = ship(chosen, self._putting_aside(aside, where), self.watermark_column, self.zone)
-                written = Written.of(told, fitting.told)
-                approve(written)
-                with self._turn, alone(self.folder / _LOCK):
-                    known = _columns_of(self.folder)
-                    # where nothing was read, the types of its columns may be unknown
-                    again = fit(fitting.whole, known, self.drift) if told else Fit(known or {})
-                    if not again.cast and not again.missing:
-                        self._swap(where, aside, told, again.whole)
-                        return written
-                # another unit has made columns in the meantime, to which these rows do not fit
+    # ---- the steps of a replacement
 
-    def _swap(self, where: Slice, aside: Path, told: list[Told], columns: Columns) -> None:
-        old = self._shown(where)
-        home = self.folder / _VERSIONS / hashlib.sha256(where.unit.key.encode()).hexdigest()[:32]
-        version = home / uuid.uuid4().hex
-        version.mkdir(parents=True)
-        _write_columns(version, columns, aside)
-        self._keep_others(old, version, where, columns)
-        for one in told:
-            name = f"{_stem(where)}-{one.place}.{self.format}"
-            (aside / name).rename(version / name)
-        _write_columns(self.folder, columns, aside)
-        _set_link(self._seen(where), version, aside)
-        for folder in home.iterdir():  # the one before stays: somebody may still read it
-            if folder not in (old, version):
-                shutil.rmtree(folder)
+    def remove_leftovers(self) -> None:
+        """Remove the staging folders of a killed run."""
+        remove_staging_folders(self.folder / _STAGING, self.job)
 
-    def _shown(self, where: Slice) -> Path | None:
-        seen = self._seen(where)
-        if not seen.is_symlink():
-            return None
-        if not seen.exists():
-            reason, fix = f"links to {seen.readlink()}, which is gone", "remove it, and set ms.backfill"
-            raise InvalidArgument("ms.target.path", str(seen), reason, fix=fix)
-        return seen.resolve()
+    def shape(self, rows: Rows, slice_: Slice) -> Rows:
+        """Drop the fields of the unit, which are in the name of its folder."""
+        return rows.without(slice_.unit.as_dict())
 
-    def _seen(self, where: Slice) -> Path:
-        """The folder that a reader sees: named after the unit, as Spark names partitions."""
-        parts = [
-            f"{_in_path(name)}={_NO_VALUE if value is None else _in_path(value)}"
-            for name, value in where.unit.as_dict().items()
-        ]
-        return self.folder.joinpath(*parts or [_ROWS])
+    def staging_area(self) -> AbstractContextManager[Path]:
+        """Provide a new staging folder."""
+        return staging_folder(self.folder / _STAGING, self.job)
 
-    def _putting_aside(self, aside: Path, where: Slice) -> Any:
-        write, suffix, stem = _WRITERS[self.format], self.format, _stem(where)
+    def target_columns(self, found: Columns) -> Columns | None:
+        """Read the columns that all units of the folder share."""
+        return _read_columns(self.folder)
 
-        def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
+    def stage_task(self, area: Path, slice_: Slice) -> StageTask:
+        """Write the rows of a task to one file."""
+        write, suffix, stem = _WRITERS[self.format], self.format, _stem(slice_)
+
+        def stage(batches: Batches, name: str) -> tuple[int, bytes | None]:
             first = next(batches, None)
             if first is None:
                 return 0, None
-            path = aside / f"{stem}-{place}.{suffix}"
+            path = area / f"{stem}-{name}.{suffix}"
             write(path, first, batches)
-            synchronise(path)  # here, because it may be another machine than the one that swaps it in
+            fsync_path(path)  # by the task, because the driver may be another machine
             return path.stat().st_size, None
 
-        return put_aside
+        return stage
 
-    def _keep_others(self, old: Path | None, version: Path, where: Slice, columns: Columns) -> None:
-        """The rows that are not of the slice, from what was seen so far, with all columns."""
+    def swap(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+        """Create the next version of the unit, and set the link to it."""
+        with file_lock(self.folder / _LOCK):
+            known = _read_columns(self.folder)
+            fitting = fit(columns, known, self.drift) if staged else Fit(dict(known or {}))
+            if fitting.cast or fitting.missing:
+                return False
+            self._set_version(area, staged, fitting.all_columns, slice_)
+            return True
+
+    # ---- versions
+
+    def _set_version(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> None:
+        old = self._current_version(slice_)
+        versions = self.folder / _VERSIONS / hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
+        version = versions / uuid.uuid4().hex
+        version.mkdir(parents=True)
+        _write_columns(version, columns, area)
+        self._keep_other_rows(old, version, slice_, columns)
+        for task in staged:
+            name = f"{_stem(slice_)}-{task.name}.{self.format}"
+            (area / name).rename(version / name)
+        _write_columns(self.folder, columns, area)
+        _set_link(self._link(slice_), version, area)
+        for folder in versions.iterdir():  # the previous version stays, for readers that have it open
+            if folder not in (old, version):
+                shutil.rmtree(folder)
+
+    def _current_version(self, slice_: Slice) -> Path | None:
+        link = self._link(slice_)
+        if not link.is_symlink():
+            return None
+        if not link.exists():
+            reason = f"links to {link.readlink()}, which does not exist"
+            fix = "remove the link and set ms.backfill to read the unit again"
+            raise InvalidArgument("ms.target.path", str(link), reason, fix=fix)
+        return link.resolve()
+
+    def _link(self, slice_: Slice) -> Path:
+        """The path that readers see: named after the unit, as Spark names partitions."""
+        names = [
+            f"{_escaped(name)}={_NULL_VALUE if value is None else _escaped(value)}"
+            for name, value in slice_.unit.as_dict().items()
+        ]
+        return self.folder.joinpath(*names or [_ROWS])
+
+    def _keep_other_rows(self, old: Path | None, version: Path, slice_: Slice, columns: Columns) -> None:
+        """Carry over the rows of the old version that are not in the slice, with all columns."""
         if old is None:
             return
-        same = _columns_of(old) == dict(columns) or self.format == "json"
+        same_columns = _read_columns(old) == dict(columns) or self.format == "json"
+        copy = _COPIERS[self.format]
         for file in sorted(path for path in old.iterdir() if not path.name.startswith("_")):
             start, low, high = (int(text) for text in file.stem.split("_")[:3])
-            apart = (
-                start != where.start if self.time_column is None else high <= where.low or low >= where.high
-            )
-            if apart and same:
+            if self.time_column is None:
+                disjoint = start != slice_.start
+            else:
+                disjoint = high <= slice_.low or low >= slice_.high
+            if disjoint and same_columns:
                 os.link(file, version / file.name)
-            elif apart:
-                _KEEPERS[self.format](file, version / file.name, None, where, columns)
-            elif self.time_column is not None and not (where.low <= low and high <= where.high):
+            elif disjoint:
+                copy(file, version / file.name, None, slice_, columns)
+            elif self.time_column is not None and not (slice_.low <= low and high <= slice_.high):
                 target = version / f"{start}_{low}_{high}_-{uuid.uuid4().hex}.{self.format}"
-                _KEEPERS[self.format](file, target, self.time_column, where, columns)
+                copy(file, target, self.time_column, slice_, columns)
 
 
-def _in_path(text: str) -> str:
-    """A part of the name of a folder, as Spark writes and reads it."""
-    return _NOT_IN_PATHS.sub(lambda found: f"%{ord(found[0]):02X}", text)
+def _escaped(text: str) -> str:
+    """Escape a part of a folder name as Spark does."""
+    return _ESCAPED_IN_PATHS.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def _stem(where: Slice) -> str:
-    """Which slice a file was written for, in its name."""
-    return f"{where.start}_{where.low}_{where.high}_"
+def _stem(slice_: Slice) -> str:
+    """The start of a file name: the slice that the file was written for."""
+    return f"{slice_.start}_{slice_.low}_{slice_.high}_"
 
 
-def _columns_of(folder: Path) -> dict[str, pa.DataType] | None:
-    """The columns of all units of a target, or of a version of one; None if there are none yet."""
+def _read_columns(folder: Path) -> dict[str, pa.DataType] | None:
+    """Read the columns of a target, or of one version of a unit; None if there are none yet."""
     path = folder / _COLUMNS
     if not path.exists():
         return None
-    return {one.name: one.type for one in pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))}
+    return {field.name: field.type for field in pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))}
 
 
-def _write_columns(folder: Path, columns: Columns, aside: Path) -> None:
-    if columns and _columns_of(folder) != dict(columns):
-        fresh = aside / uuid.uuid4().hex
+def _write_columns(folder: Path, columns: Columns, area: Path) -> None:
+    if columns and _read_columns(folder) != dict(columns):
+        fresh = area / uuid.uuid4().hex
         fresh.write_bytes(pa.schema(list(columns.items())).serialize().to_pybytes())
         fresh.replace(folder / _COLUMNS)
 
 
-def _set_link(seen: Path, version: Path, aside: Path) -> None:
-    seen.parent.mkdir(parents=True, exist_ok=True)
+def _set_link(link: Path, version: Path, area: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
     for path in [*version.iterdir(), version]:
-        synchronise(path)
-    fresh = aside / uuid.uuid4().hex
-    fresh.symlink_to(os.path.relpath(version, seen.parent), target_is_directory=True)
-    fresh.replace(seen)
+        fsync_path(path)
+    fresh = area / uuid.uuid4().hex
+    fresh.symlink_to(os.path.relpath(version, link.parent), target_is_directory=True)
+    fresh.replace(link)
 
 
-# ---- the formats
+# ---- file formats
 
 
 def _write_json(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
     with path.open("w", encoding="utf-8") as file:
-        for batch in (first, *more):
+        for batch in chain([first], more):
             for row in batch.to_pylist():
                 file.write(json.dumps(row, ensure_ascii=False, default=_text) + "\n")
 
@@ -195,7 +201,7 @@ def _write_csv(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(first.schema.names)
-        for batch in (first, *more):
+        for batch in chain([first], more):
             for row in batch.to_pylist():
                 writer.writerow(["" if value is None else _text(value) for value in row.values()])
 
@@ -208,18 +214,18 @@ def _text(value: Any) -> str:
     return json.dumps(value, default=_text) if isinstance(value, (dict, list)) else str(value)
 
 
-def _keep_parquet(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
+def _copy_parquet(old: Path, new: Path, time_column: str | None, slice_: Slice, columns: Columns) -> None:
     schema = pa.schema(list(columns.items()))
 
     def kept(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         for batch in file.iter_batches():
             if time_column is not None:
                 times = instants(batch.column(time_column), "UTC", time_column).cast(INSTANTS)
-                batch = batch.filter(pa.compute.invert(within(times, where.low, where.high)))
-            has = set(batch.schema.names)
+                batch = batch.filter(pa.compute.invert(within(times, slice_.low, slice_.high)))
+            present = set(batch.schema.names)
             arrays = [
-                batch.column(one.name) if one.name in has else pa.nulls(batch.num_rows, one.type)
-                for one in schema
+                batch.column(field.name) if field.name in present else pa.nulls(batch.num_rows, field.type)
+                for field in schema
             ]
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -229,16 +235,16 @@ def _keep_parquet(old: Path, new: Path, time_column: str | None, where: Slice, c
         write_parquet(new, next(batches, pa.RecordBatch.from_pylist([], schema)), batches)
 
 
-def _keep_json(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
-    """A column that a line does not have is null already."""
+def _copy_json(old: Path, new: Path, time_column: str | None, slice_: Slice, columns: Columns) -> None:
+    """Copy lines; a column that is not in a line reads as null."""
     with old.open(encoding="utf-8") as source, new.open("w", encoding="utf-8") as target:
         for line in source:
-            if time_column is None or not where.low <= instant(json.loads(line)[time_column]) < where.high:
+            if time_column is None or not slice_.low <= instant(json.loads(line)[time_column]) < slice_.high:
                 target.write(line)
 
 
-def _keep_csv(old: Path, new: Path, time_column: str | None, where: Slice, columns: Columns) -> None:
-    csv.field_size_limit(_LONGEST_TEXT)
+def _copy_csv(old: Path, new: Path, time_column: str | None, slice_: Slice, columns: Columns) -> None:
+    csv.field_size_limit(_MAX_FIELD_SIZE)
     with (
         old.open(encoding="utf-8", newline="") as source,
         new.open("w", encoding="utf-8", newline="") as target,
@@ -246,7 +252,7 @@ def _keep_csv(old: Path, new: Path, time_column: str | None, where: Slice, colum
         writer = csv.DictWriter(target, list(columns), restval="")
         writer.writeheader()
         for row in csv.DictReader(source):
-            if time_column is None or not where.low <= instant(row[time_column]) < where.high:
+            if time_column is None or not slice_.low <= instant(row[time_column]) < slice_.high:
                 writer.writerow(row)
 
 
@@ -255,8 +261,8 @@ _WRITERS: Final[dict[str, Callable[[Path, pa.RecordBatch, Iterator[pa.RecordBatc
     "json": _write_json,
     "csv": _write_csv,
 }
-_KEEPERS: Final[dict[str, Callable[[Path, Path, str | None, Slice, Columns], None]]] = {
-    "parquet": _keep_parquet,
-    "json": _keep_json,
-    "csv": _keep_csv,
+_COPIERS: Final[dict[str, Callable[[Path, Path, str | None, Slice, Columns], None]]] = {
+    "parquet": _copy_parquet,
+    "json": _copy_json,
+    "csv": _copy_csv,
 }

@@ -1,15 +1,20 @@
-"""What every target shares: which rows are replaced, and what the tasks tell about those they wrote.
+"""How a target replaces a slice: fit, stage, approve, swap.
 
-Tasks put rows aside where nobody looks, and say where; the driver then swaps them in, in one step. A task
-that is run again puts its rows elsewhere, and only the place that Spark accepted is used.
+Tasks write their rows to a staging area that readers do not see and report what they wrote; the driver then
+swaps the staged rows in, in one step. A task that Spark retries stages its rows under another name, and only
+the names that Spark accepted are used. `ReplacingTarget` owns the order of these steps, the retry and the
+clean-up; each target supplies the steps.
 """
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,33 +23,48 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
+from slackwater.ingest.targets.schema_drift import Columns, Fit, fit
 from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"
-"""The column that tells partitions apart where no time column does."""
-_COLUMN: Final = "ms.watermark.column"
-_TOLD: Final = pa.schema(
+"""The column that identifies the partition of a row in a target without a time column."""
+_WATERMARK_COLUMN: Final = "ms.watermark.column"
+_STAGED_SCHEMA: Final = pa.schema(
     [
-        ("place", pa.string()), ("rows", pa.int64()), ("size", pa.int64()),
+        ("name", pa.string()), ("rows", pa.int64()), ("size", pa.int64()),
         ("highest", pa.int64()), ("payload", pa.binary()),
     ]
 )  # fmt: skip
-_TOLD_AS_TEXT: Final = "place string, rows long, size long, highest long, payload binary"
+_STAGED_DDL: Final = "name string, rows long, size long, highest long, payload binary"
+
+StagingArea = TypeVar("StagingArea")
 
 
 class Slice(NamedTuple):
-    """The rows of one unit that are replaced: ``[low, high)`` by the time column, or all of the partition."""
+    """The rows of one unit that are replaced: ``[low, high)`` by the time column, or the whole partition."""
 
     unit: Unit
     start: int
     low: int
     high: int
 
+    def identity(self, time_column: str | None) -> dict[str, str | None]:
+        """The columns, apart from the time, that identify the rows of a unit in a table of all units.
 
-class Told(NamedTuple):
-    """What a task put aside: where, how much, and the highest value of the watermark column."""
+        >>> from slackwater.ingest.units import unit_of
+        >>> Slice(unit_of({"site": 7}), 0, 0, 10).identity(None)
+        {'site': '7', 'slackwater_partition': '1970-01-01 00:00:00'}
+        """
+        columns = self.unit.as_dict()
+        if time_column is None:
+            columns[PARTITION] = str(time_value(self.start, "sqlite"))
+        return columns
 
-    place: str
+
+class StagedRows(NamedTuple):
+    """What one task staged: under which name, how much, and the highest value of the watermark column."""
+
+    name: str
     rows: int
     size: int
     highest: int | None
@@ -55,7 +75,7 @@ class Told(NamedTuple):
 class Written:
     """What replaced a slice.
 
-    >>> Written.of([Told("a", 2, 10, 5, None), Told("b", 0, 0, None, None)])
+    >>> Written.of([StagedRows("a", 2, 10, 5, None), StagedRows("b", 0, 0, None, None)])
     Written(rows=2, bytes=10, highest=5, drift=None, without_time=None)
     """
 
@@ -63,63 +83,136 @@ class Written:
     bytes: int
     highest: int | None
     drift: str | None = None
-    """How the columns that were read differ from those of the target."""
+    """How the columns of the source differ from those of the target."""
     without_time: int | None = None
-    """Rows that were read and have no time; None where the source picks rows by it."""
+    """Rows of the source without a time; None where the source selects rows by time."""
 
     @classmethod
-    def of(cls, told: Iterable[Told], drift: str | None = None) -> Written:
-        """The sum of what tasks told."""
-        parts = list(told)
+    def of(cls, staged: Iterable[StagedRows], drift: str | None = None) -> Written:
+        """Add up what the tasks staged."""
+        parts = list(staged)
         highest = max((part.highest for part in parts if part.highest is not None), default=None)
         return cls(sum(part.rows for part in parts), sum(part.size for part in parts), highest, drift)
 
 
 class Approve(Protocol):
-    """Called when everything is put aside, before it is swapped in; an error leaves the target as it is."""
+    """Called when all rows are staged, before they are swapped in; an error leaves the target unchanged."""
 
     def __call__(self, amount: Written, number: int | None = None) -> None:
-        """May this be swapped in? A target that appends says under which number."""
+        """Approve the swap, or raise; a target that appends passes the number of its commit."""
 
 
-PutAside = Callable[[Batches, str], tuple[int, bytes | None]]
-"""What a task does with its rows, under a name of its own: how many bytes, and a payload to bring along."""
+StageTask = Callable[[Batches, str], tuple[int, bytes | None]]
+"""Stages the rows of one task under a unique name; returns the size in bytes and a payload for the driver."""
 
 
 class Target(Protocol):
-    """Where rows go."""
+    """Where the rows of a job are written."""
 
-    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
-        """Put rows, or none, in place of a slice."""
-
-
-def marks_of(where: Slice, time_column: str | None) -> dict[str, str | None]:
-    """The columns by which rows of a unit are known in a table of all units, apart from their time.
-
-    >>> from slackwater.ingest.units import unit_of
-    >>> marks_of(Slice(unit_of({"site": 7}), 0, 0, 10), None)
-    {'site': '7', 'slackwater_partition': '1970-01-01 00:00:00'}
-    """
-    marks = where.unit.as_dict()
-    if time_column is None:
-        marks[PARTITION] = str(time_value(where.start, "sqlite"))
-    return marks
+    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+        """Replace a slice by rows; None means that the source has no files or rows for it."""
 
 
-def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: str) -> list[Told]:
-    """Let every task put its rows aside, and gather what they tell; tasks without rows tell nothing.
+class _Shared:
+    """What the threads of a run share: the lock of the swap, and whether leftovers have been removed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.leftovers_removed = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacingTarget(ABC, Generic[StagingArea]):
+    """A target whose slices are replaced; the subclass supplies the steps, this class their order."""
+
+    time_column: str | None
+    watermark_column: str | None
+    zone: str
+    drift: str = "fail"
+    job: str = "job"
+    _shared: _Shared = field(default_factory=_Shared, repr=False, compare=False)
+
+    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+        """Replace a slice by rows, or by nothing.
+
+        Fit the columns to those of the target, stage the rows, ask for approval, and swap the staged rows in.
+        If another unit changed the columns of the target in the meantime, start again with those columns.
+        """
+        with self._shared.lock:
+            if not self._shared.leftovers_removed:
+                self.remove_leftovers()
+                self._shared.leftovers_removed = True
+        shaped = None if rows is None else self.shape(rows, slice_)
+        while True:
+            with self.staging_area() as area:
+                staged, columns, drift = self._stage(shaped, area, slice_)
+                written = Written.of(staged, drift)
+                approve(written)
+                with self._shared.lock:
+                    if self.swap(area, staged, columns, slice_):
+                        return written
+
+    def _stage(
+        self, rows: Rows | None, area: StagingArea, slice_: Slice
+    ) -> tuple[list[StagedRows], Columns, str | None]:
+        if rows is None:
+            return [], {}, None
+        fitting = fit(rows.columns, self.target_columns(rows.columns), self.drift)
+        columns = self.staged_columns(fitting)
+        task = self.stage_task(area, slice_)
+        staged = stage_rows(rows.fitted(columns), task, self.watermark_column, self.zone)
+        if not staged:  # without rows, the source may not know the types of its columns
+            return [], {}, None
+        return staged, columns, fitting.difference
+
+    # ---- the steps
+
+    @abstractmethod
+    def remove_leftovers(self) -> None:
+        """Remove what a killed run of this job left in the staging area; a job has one run at a time."""
+
+    @abstractmethod
+    def shape(self, rows: Rows, slice_: Slice) -> Rows:
+        """Add or drop columns as the target stores them."""
+
+    @abstractmethod
+    def staging_area(self) -> AbstractContextManager[StagingArea]:
+        """Provide a new staging area, which is removed at the end."""
+
+    @abstractmethod
+    def target_columns(self, found: Columns) -> Columns | None:
+        """Look up the columns of the target; None if it does not exist yet."""
+
+    def staged_columns(self, fitting: Fit) -> Columns:
+        """Choose the columns to stage: all of the target's, also those that the source does not have."""
+        return fitting.all_columns
+
+    @abstractmethod
+    def stage_task(self, area: StagingArea, slice_: Slice) -> StageTask:
+        """Make the function that stages the rows of a task; it is sent to the executors."""
+
+    @abstractmethod
+    def swap(self, area: StagingArea, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+        """Replace the slice by the staged rows; False if they no longer fit the columns of the target.
+
+        Without staged rows ``columns`` is empty, and the slice is emptied.
+        """
+
+
+def stage_rows(rows: Rows, task: StageTask, watermark_column: str | None, zone: str) -> list[StagedRows]:
+    """Let every Spark task stage its rows, and collect the reports of those that had rows.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> def put_aside(batches, place):
+    >>> def stage(batches, name):
     ...     return sum(batch.num_rows for batch in batches) * 8, None
-    >>> sum(one.rows for one in ship(Rows.of(spark.range(5)), put_aside, None, "UTC"))
+    >>> sum(staged.rows for staged in stage_rows(Rows.of(spark.range(5)), stage, None, "UTC"))
     5
     """
     if watermark_column is not None and watermark_column not in rows.columns:
-        known = ", ".join(rows.columns)
-        raise InvalidArgument(_COLUMN, watermark_column, "is not read", fix=f"there are {known}")
-    told_schema, told_text = _TOLD, _TOLD_AS_TEXT
+        fix = f"available: {', '.join(rows.columns)}"
+        raise InvalidArgument(_WATERMARK_COLUMN, watermark_column, "column not found in the source", fix=fix)
+    schema, ddl = _STAGED_SCHEMA, _STAGED_DDL
     frame, rows_of = rows.in_tasks()
 
     def work(batches: Batches) -> Batches:
@@ -131,24 +224,24 @@ def ship(rows: Rows, put_aside: PutAside, watermark_column: str | None, zone: st
                 if batch.num_rows:
                     count += batch.num_rows
                     if watermark_column is not None:
-                        newest = _newest(batch, watermark_column, zone)
+                        newest = _highest(batch, watermark_column, zone)
                         highest = max((each for each in (highest, newest) if each is not None), default=None)
                     yield batch
 
-        place = uuid.uuid4().hex
-        size, payload = put_aside(counted(), place)
+        name = uuid.uuid4().hex
+        size, payload = task(counted(), name)
         if count:
-            told = [[place], [count], [size], [highest], [payload]]
-            columns = [pa.array(each, kind) for each, kind in zip(told, told_schema.types, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=told_schema)
+            report = [[name], [count], [size], [highest], [payload]]
+            columns = [pa.array(each, kind) for each, kind in zip(report, schema.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return [Told(*row) for row in frame.mapInArrow(work, told_text).collect()]
+    return [StagedRows(*row) for row in frame.mapInArrow(work, ddl).collect()]
 
 
-def _newest(batch: pa.RecordBatch, column: str, zone: str) -> int | None:
+def _highest(batch: pa.RecordBatch, column: str, zone: str) -> int | None:
     try:
-        seen = instants(batch.column(column), zone, column)
+        times = instants(batch.column(column), zone, column)
     except InvalidArgument as error:
-        raise InvalidArgument(_COLUMN, column, error.reason, fix=error.fix) from None
-    newest: int | None = pc.max(seen).cast(INSTANTS).cast(pa.int64()).as_py()
-    return newest
+        raise InvalidArgument(_WATERMARK_COLUMN, column, error.reason, fix=error.fix) from None
+    highest: int | None = pc.max(times).cast(INSTANTS).cast(pa.int64()).as_py()
+    return highest

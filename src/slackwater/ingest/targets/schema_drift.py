@@ -1,7 +1,7 @@
-"""Schema drift: what becomes of columns that were read, beside the columns that a target has.
+"""Schema drift: how the columns of a source are fitted to the columns of a target.
 
-Types are compared by what they can hold, not by what they are called: a whole number that is read in 32 bits
-goes where 64 are kept. What does not fit is told with every column in it, before a row is read.
+Types are compared by the values that they can hold, not by their names: a 32-bit integer fits a 64-bit
+column. Columns that do not fit are rejected before a row is read, and the error names all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -24,46 +24,47 @@ _EXACT_BITS: Final = {16: 8, 32: 16, 64: 32}
 _FIX: Final = "alter the target, select other columns, or set ms.schema.drift to add or ignore"
 
 Columns = Mapping[str, pa.DataType]
-"""The columns of a source or a target, by name, in their order."""
+"""The columns of a source or target by name, in order."""
 
 
 class SchemaDrift(SlackwaterError):
-    """The columns that were read are not those of the target, and `ms.schema.drift` does not allow it."""
+    """The columns of the source do not match those of the target, and `ms.schema.drift` does not allow it."""
 
     def __init__(self, new: list[str], missing: list[str], changed: list[str], fix: str = _FIX) -> None:
         self.new = new
         self.missing = missing
         self.changed = changed
-        super().__init__(f"the columns are not those of the target ({_said(new, missing, changed)}); {fix}")
+        difference = _describe(new, missing, changed)
+        super().__init__(f"the source columns do not match the target ({difference}); {fix}")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How the columns that were read become those of a target.
+    """How the columns of a source become those of a target.
 
     >>> fit({"a": pa.int32(), "b": pa.string()}, {"a": pa.int64(), "c": pa.bool_()}, "add").written
     {'a': DataType(int64), 'b': DataType(string)}
     """
 
-    whole: dict[str, pa.DataType]
-    """The columns of the target afterwards."""
+    all_columns: dict[str, pa.DataType]
+    """The columns of the target after the write."""
     new: tuple[str, ...] = ()
-    """Which of them it has not yet."""
+    """Those that the target does not have yet."""
     missing: tuple[str, ...] = ()
-    """Which of them were not read."""
+    """Those that the source does not have."""
     cast: tuple[str, ...] = ()
-    """Which columns that were read have another type there."""
-    told: str | None = None
-    """What differs, in words; None if nothing does."""
+    """Source columns with another type in the target."""
+    difference: str | None = None
+    """Description of the differences; None if there are none."""
 
     @property
     def written(self) -> dict[str, pa.DataType]:
-        """The columns that were read and are written."""
-        return {name: kind for name, kind in self.whole.items() if name not in self.missing}
+        """The source columns that are written."""
+        return {name: kind for name, kind in self.all_columns.items() if name not in self.missing}
 
 
 def holds(known: pa.DataType, found: pa.DataType) -> bool:
-    """Whether each value of one type has its place in another.
+    """Whether type ``known`` can represent every value of type ``found``.
 
     >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.float64(), pa.int64())
     (True, False, False)
@@ -87,18 +88,18 @@ def holds(known: pa.DataType, found: pa.DataType) -> bool:
 
 
 def fit(found: Columns, known: Columns | None, policy: str) -> Fit:
-    """What is written of the columns that were ``found``, to a target that has the ``known`` ones, if any.
+    """Fit the columns ``found`` in a source to the ``known`` columns of a target; None if it does not exist.
 
-    ``fail`` takes no column more or less, and none whose values may not fit. ``add`` adds new columns and
-    leaves missing ones empty. ``ignore`` leaves new ones out, and casts those whose values may not fit; a
-    value that cannot be cast then fails the unit, because it would be lost.
+    Policy ``fail`` accepts neither new nor missing columns, nor a type whose values may not fit. ``add`` adds
+    new columns and fills missing ones with null. ``ignore`` drops new columns and casts values that may not
+    fit; a value that cannot be cast then fails the unit, because it would be lost.
 
     >>> fit({"a": pa.string(), "b": pa.string()}, {"a": pa.int64()}, "ignore").cast
     ('a',)
     >>> fit({"a": pa.string(), "b": pa.string()}, {"a": pa.int64(), "c": pa.int64()}, "fail")
     Traceback (most recent call last):
-    slackwater.ingest.targets.schema_drift.SchemaDrift: the columns are not those of the target (new: b; \
-missing: c; changed: a from int64 to string); alter the target, select other columns, or set \
+    slackwater.ingest.targets.schema_drift.SchemaDrift: the source columns do not match the target (new: \
+b; missing: c; changed: a from int64 to string); alter the target, select other columns, or set \
 ms.schema.drift to add or ignore
     """
     if known is None:
@@ -114,29 +115,29 @@ ms.schema.drift to add or ignore
     if (policy == "fail" and (new or missing)) or (policy != "ignore" and changed):
         raise SchemaDrift(new, missing, changed)
     added = new if policy == "add" else []
-    whole = {**known, **{name: plain_type(found[name]) for name in added}}
-    cast = [name for name, kind in whole.items() if name in found and kind != found[name]]
-    told = _said(new, missing, changed) or None
-    return Fit(whole, tuple(added), tuple(missing), tuple(cast), told)
+    all_columns = {**known, **{name: plain_type(found[name]) for name in added}}
+    cast = [name for name, kind in all_columns.items() if name in found and kind != found[name]]
+    difference = _describe(new, missing, changed) or None
+    return Fit(all_columns, tuple(added), tuple(missing), tuple(cast), difference)
 
 
-def _said(new: list[str], missing: list[str], changed: list[str]) -> str:
-    told = {"new": new, "missing": missing, "changed": changed}
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in told.items() if names)
+def _describe(new: list[str], missing: list[str], changed: list[str]) -> str:
+    groups = {"new": new, "missing": missing, "changed": changed}
+    return "; ".join(f"{group}: {', '.join(names)}" for group, names in groups.items() if names)
 
 
 def columns_of(schema: StructType) -> dict[str, pa.DataType]:
-    """The columns of a schema of Spark.
+    """Convert a Spark schema to columns with Arrow types.
 
     >>> from pyspark.sql.types import LongType
     >>> columns_of(StructType().add("id", LongType()))
     {'id': DataType(int64)}
     """
-    return {one.name: one.type for one in to_arrow_schema(schema, timezone="UTC")}
+    return {field.name: field.type for field in to_arrow_schema(schema, timezone="UTC")}
 
 
 def column(name: str) -> Column:
-    """The column of a frame that is called so, with whatever is in its name.
+    """Refer to a column of a frame by name; the name may contain dots and backticks.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -147,7 +148,7 @@ def column(name: str) -> Column:
 
 
 def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
-    """The columns that are ``wanted``, in their types; those that the frame has not are null.
+    """Select the ``wanted`` columns, cast to their types; those that the frame does not have are null.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

@@ -1,9 +1,8 @@
-"""Folders in which tasks put rows aside until they are swapped in, and what a run that died left in them."""
+"""Staging folders, where tasks write files until they are swapped in, and the Parquet writer of targets."""
 
 from __future__ import annotations
 
 import shutil
-import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,46 +16,50 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _SAMPLE: Final = 10_000
-"""The rows by which is decided how a column is written."""
-_NARROWEST: Final = 32
-"""No number in a file takes fewer bits."""
-_GROUP: Final = 32 << 20
-"""So many bytes of batches become a row group: small ones cost whoever reads them, large ones memory here."""
+"""The number of rows that decide the encoding of a column."""
+_MIN_BITS: Final = 32
+"""The width of the narrowest integers in a Parquet file."""
+_ROW_GROUP_BYTES: Final = 32 << 20
+"""The size of a row group: small groups are slow to read, large ones take memory here."""
 
 
-class Aside:
-    """Folders into which nobody looks, below one of each job, of which there is one run at a time.
+@contextmanager
+def staging_folder(parent: Path, job: str) -> Iterator[Path]:
+    """Create a new folder for the files of one replacement; it is removed at the end.
 
     >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with Aside().folder(Path(folder), "orders") as aside:
-    ...         _ = aside.joinpath("a").write_text("x")
-    ...     aside.exists()
+    >>> with TemporaryDirectory() as parent:
+    ...     with staging_folder(Path(parent), "orders") as folder:
+    ...         _ = folder.joinpath("a").write_text("x")
+    ...     folder.exists()
     False
     """
+    folder = _folder_of(parent, job) / uuid.uuid4().hex
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._cleared = False
 
-    @contextmanager
-    def folder(self, home: Path, job: str) -> Iterator[Path]:
-        """A new folder that is removed at the end; the first one removes what an earlier run left."""
-        mine = home / quote(job, safe="")
-        with self._turn:
-            if not self._cleared:
-                shutil.rmtree(mine, ignore_errors=True)
-                self._cleared = True
-        aside = mine / uuid.uuid4().hex
-        aside.mkdir(parents=True)
-        try:
-            yield aside
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+def remove_staging_folders(parent: Path, job: str) -> None:
+    """Remove the staging folders of a run that was killed; a job has one run at a time.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as parent, staging_folder(Path(parent), "orders") as folder:
+    ...     remove_staging_folders(Path(parent), "orders")
+    ...     folder.exists()
+    False
+    """
+    shutil.rmtree(_folder_of(parent, job), ignore_errors=True)
+
+
+def _folder_of(parent: Path, job: str) -> Path:
+    return parent / quote(job, safe="")
 
 
 def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
-    """Batches as one file.
+    """Write batches to one Parquet file, with an encoding for each column that fits its values.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -64,14 +67,15 @@ def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBat
     ...     pq.read_table(Path(folder, "a")).num_rows
     1
     """
-    repeated = [name for name in first.schema.names if _repeats(first.column(name))]
-    near = [name for name in first.schema.names if name not in repeated and _near(first.column(name))]
+    names = first.schema.names
+    repeated = [name for name in names if _has_repeated_values(first.column(name))]
+    close = [name for name in names if name not in repeated and _has_close_values(first.column(name))]
     with pq.ParquetWriter(
         path,
         first.schema,
         compression="zstd",
         use_dictionary=repeated,
-        column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
+        column_encoding=dict.fromkeys(close, "DELTA_BINARY_PACKED"),
     ) as writer:
         for group in _groups(chain([first], more)):
             writer.write_table(pa.Table.from_batches(group))
@@ -83,26 +87,28 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
     for batch in batches:
         group.append(batch)
         size += batch.nbytes
-        if size >= _GROUP:
+        if size >= _ROW_GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
 
 
-def _repeats(column: pa.Array) -> bool:
-    """Whether values come again often enough for a dictionary, which costs more than all else where not."""
+def _has_repeated_values(column: pa.Array) -> bool:
+    """Whether values repeat often enough for a dictionary, which otherwise is the largest cost of writing."""
     sample = column.slice(0, _SAMPLE)
     return not pa.types.is_nested(sample.type) and 2 * pc.count_distinct(sample).as_py() <= len(sample)
 
 
-def _near(column: pa.Array) -> bool:
-    """Whether values are so near to the ones before that differences take half of the room, or less.
+def _has_close_values(column: pa.Array) -> bool:
+    """Whether the differences between consecutive values take at most half the bits of the values.
 
-    Numbers that are counted up and times in their order take next to none.
+    Counters and ordered times take almost none.
 
-    >>> _near(pa.array([1_000_000, 1_000_001, 999_999])), _near(pa.array([2**62, 0, 2**62]))
-    (True, False)
+    >>> _has_close_values(pa.array([1_000_000, 1_000_001, 999_999]))
+    True
+    >>> _has_close_values(pa.array([2**62, 0, 2**62]))
+    False
     """
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
@@ -112,5 +118,5 @@ def _near(column: pa.Array) -> bool:
     if len(numbers) <= 1:
         return False
     steps = pc.min_max(pc.subtract(numbers[1:], numbers[:-1])).as_py()
-    room = (steps["max"] - steps["min"]).bit_length()
-    return bool(2 * room <= max(kind.bit_width, _NARROWEST))
+    bits = (steps["max"] - steps["min"]).bit_length()
+    return bool(2 * bits <= max(kind.bit_width, _MIN_BITS))

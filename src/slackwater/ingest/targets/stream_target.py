@@ -1,11 +1,11 @@
-"""A stream as a target: what a unit has read is appended in one transaction, with a time that is true.
+"""A stream as a target: the rows of a unit are appended in one transaction, together with an event time.
 
-A stream keeps what it was given, so a range is not replaced: one that is read again is appended again, and
-the columns `LOW`, `HIGH` and `READ_AT` tell the readings apart. The commits of a job have numbers, which
-are put on record before them, so that one whose process died is neither lost nor repeated.
+A stream is append-only, so a range is not replaced: a range that is read again is appended again, and the
+columns `LOW`, `HIGH` and `READ_AT` distinguish the readings. The commits of a job are numbered, and each
+number is recorded before its commit, so that the commit of a killed process is neither lost nor repeated.
 
-The time of a commit is that before which all units are complete, not the end of the unit: what reads the
-stream may then close its windows.
+The event time of a commit is the time before which all units are complete, not the end of the unit. A query
+that reads the stream can close its windows up to that time.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from slackwater.errors import StreamExists, UnknownStream, WriterReplaced
 from slackwater.ingest.plan.completeness import Completeness
-from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.targets.replacement import Approve, Slice, Told, Written, ship
+from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.targets.replacement import Approve, Slice, StagedRows, StageTask, Written, stage_rows
 from slackwater.ingest.targets.schema_drift import Columns, Fit, SchemaDrift, fit
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.segment_files import BatchLocation, StagedBatch
@@ -34,15 +34,24 @@ from slackwater.streams.time.marks import NoteResult
 from slackwater.time import now as wall_clock
 
 LOW: Final = "slackwater_low"
-"""The column with the start of the range with which a row was read, if the stream has it."""
+"""The column with the start of the range in which a row was read, if the stream has it."""
 HIGH: Final = "slackwater_high"
-"""The same with the end of the range."""
+"""The column with the end of that range, if the stream has it."""
 READ_AT: Final = "slackwater_read_at"
-"""When the range was read: of several readings of a range, the newest is the one that holds."""
+"""The column with the time of reading: of several readings of a range, the newest is valid."""
 
 
 class StreamTarget:
-    """Which stream is written, by the one writer of a job.
+    """A stream, and the writer of the job.
+
+    Args:
+        store: the address of the store of streams.
+        stream: the stream, as ``scope/name``; it is created with the columns of the first rows if needed.
+        job: the name of the job, which identifies its writer.
+        key: the column whose values keep their events in order.
+        data: the folder for the events of a new stream.
+        drift: the policy for columns that differ, as ``ms.schema.drift``.
+        clock: returns the current time.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -69,69 +78,71 @@ class StreamTarget:
         self._name = f"ingest-{hashlib.sha256(job.encode()).hexdigest()[:32]}"
         self._writer: TransactionalWriter | None = None
         self._complete: Completeness | None = None
-        self._turn = threading.Lock()
+        self._commit_lock = threading.Lock()
 
     def expect(self, complete: Completeness) -> None:
-        """Hear which units there are, before the first of them."""
+        """Set the units of the run, before the first of them is written."""
         self._complete = complete
 
     def last_number(self) -> int:
-        """The number of the last commit; a run that opened the writer before can commit no more."""
-        with self._turn:
+        """Return the number of the last commit, and fence off earlier runs, which can no longer commit."""
+        with self._commit_lock:
             self._writer = None
-            writer = self._opened()
+            writer = self._open_writer()
             return 0 if writer is None else writer.last_event_number
 
-    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
-        """Append rows, or none."""
-        told: list[Told] = []
+    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+        """Append rows, or only the event time."""
+        staged: list[StagedRows] = []
         drift = None
         if rows is not None:
-            times = {LOW: where.low, HIGH: where.high, READ_AT: self._clock()}
-            whole = rows.marked({**where.unit.as_dict(), **times})
-            stream = self._stream_for(whole)
+            times = {LOW: slice_.low, HIGH: slice_.high, READ_AT: self._clock()}
+            shaped = rows.marked({**slice_.unit.as_dict(), **times})
+            stream = self._stream_for(shaped)
             if stream is not None:
-                fitting = self._fit(whole.columns, stream)
-                drift = fitting.told
-                told = ship(whole.fitted(fitting.whole), _putting_aside(self._options), None, "UTC")
-        written = Written.of(told, drift)
-        parts = [part for one in told for part in _parts(one.payload)]
-        with self._turn:
-            writer = self._opened()
+                fitting = self._fit(shaped.columns, stream)
+                drift = fitting.difference
+                staged = stage_rows(
+                    shaped.fitted(fitting.all_columns), _stage_task(self._options), None, "UTC"
+                )
+        written = Written.of(staged, drift)
+        batches = [batch for task in staged for batch in _decode_batches(task.payload)]
+        with self._commit_lock:
+            writer = self._open_writer()
             if writer is None:
                 approve(written, None)
                 return written
             number = writer.last_event_number + 1
             approve(written, number)
-            self._commit(writer, parts, number, self._time(where))
+            self._commit(writer, batches, number, self._time(slice_))
             if self._complete is not None:
-                self._complete.succeed(where.start, where.unit)
+                self._complete.succeed(slice_.start, slice_.unit)
         return written
 
     def _fit(self, found: Columns, stream: Stream) -> Fit:
-        known = {one.name: one.type for one in stream.columns}
+        known = {field.name: field.type for field in stream.columns}
         optional = [name for name in (LOW, HIGH, READ_AT) if name not in known]
         given = {name: kind for name, kind in found.items() if name not in optional}
         fitting = fit(given, known, self._drift)
         if fitting.new:
-            fix = "write to another stream, or set ms.schema.drift to ignore: a stream keeps its columns"
+            fix = "write to another stream, or set ms.schema.drift to ignore: a stream cannot get new columns"
             raise SchemaDrift(list(fitting.new), [], [], fix)
         return fitting
 
     def _stream_for(self, rows: Rows) -> Stream | None:
-        """The stream, which is made of the columns if there is none; None while there are no rows either."""
+        """Open the stream, or create it with the columns of the rows; None if there are no rows either."""
         try:
             return self._options.open()
         except UnknownStream:
-            if rows.frame.isEmpty():  # the types of its columns may be unknown
+            if rows.frame.isEmpty():  # without rows, the source may not know the types of its columns
                 return None
-            columns = pa.schema(list(fit(rows.columns, None, self._drift).whole.items()))
+            columns = pa.schema(list(fit(rows.columns, None, self._drift).all_columns.items()))
             with Streams.open(self._options.store) as streams, suppress(StreamExists):
                 streams.create(self._options.stream, columns=columns, data=self._data)
             return self._options.open()
 
-    def _opened(self) -> TransactionalWriter | None:
-        """The writer of the job; None while there is no stream."""
+    def _open_writer(self) -> TransactionalWriter | None:
+        """Return the writer of the job; None if the stream does not exist yet."""
         if self._writer is None:
             try:
                 self._writer = TransactionalWriter(self._options.open(), self._name)
@@ -139,36 +150,36 @@ class StreamTarget:
                 return None
         return self._writer
 
-    def _time(self, where: Slice) -> int | None:
-        return None if self._complete is None else self._complete.time_without(where.start, where.unit)
+    def _time(self, slice_: Slice) -> int | None:
+        return None if self._complete is None else self._complete.time_without(slice_.start, slice_.unit)
 
     def _commit(
-        self, writer: TransactionalWriter, parts: list[StagedBatch], number: int, time: int | None
+        self, writer: TransactionalWriter, batches: list[StagedBatch], number: int, time: int | None
     ) -> None:
-        """Commit under a number; an answer that was lost is looked up, so that it is known what happened."""
+        """Commit under a number; if the outcome is unknown, look up whether the commit happened."""
         try:
-            result = writer.commit_staged(parts, time=time, number=number)
-            if result is not NoteResult.OK:  # a time that goes back, as where a unit is new, is not said
-                writer.commit_staged(parts, number=number)
+            result = writer.commit_staged(batches, time=time, number=number)
+            if result is not NoteResult.OK:  # time does not go back: a new unit commits without one
+                writer.commit_staged(batches, number=number)
         except WriterReplaced:
-            raise  # another run has taken over
+            raise  # another run owns the writer now
         except Exception:
             self._writer = None
-            again = self._opened()
+            again = self._open_writer()
             if again is None or again.last_event_number < number:
                 raise
 
 
-def _putting_aside(options: FormatOptions) -> Any:
-    def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
-        parts = write_task(options, batches).staged
-        told = [[segment, asdict(part)] for segment, part in parts]
-        return sum(part.size for _, part in parts), json.dumps(told).encode()
+def _stage_task(options: FormatOptions) -> StageTask:
+    def stage(batches: Batches, name: str) -> tuple[int, bytes | None]:
+        staged = write_task(options, batches).staged
+        encoded = [[segment, asdict(location)] for segment, location in staged]
+        return sum(location.size for _, location in staged), json.dumps(encoded).encode()
 
-    return put_aside
+    return stage
 
 
-def _parts(payload: bytes | None) -> list[StagedBatch]:
-    return (
-        [] if payload is None else [(segment, BatchLocation(**told)) for segment, told in json.loads(payload)]
-    )
+def _decode_batches(payload: bytes | None) -> list[StagedBatch]:
+    if payload is None:
+        return []
+    return [(segment, BatchLocation(**location)) for segment, location in json.loads(payload)]

@@ -1,344 +1,335 @@
 """A table of SQLite or PostgreSQL as a target: a slice is deleted and inserted in one transaction.
 
-Into PostgreSQL every task loads its rows into a table of its own, and the driver inserts from those; the
-next run of the job drops what one that died has left. SQLite is a file beside the driver, so rows travel
-there and wait in a temporary table. Readers see the old rows or the new ones. The fields of a unit are
-columns of the table, as text.
+In PostgreSQL every task loads its rows into a staging table of its own, and the driver inserts from those. A
+SQLite file is local to the driver, so the rows travel there and are loaded into temporary tables. Readers see
+either the old rows or the new ones. The fields of a unit are text columns of the table.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import sqlalchemy as sql
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from pyarrow.types import is_nested
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.types import UserDefinedType
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
-from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.sources.queries import place_holder, posix_zone, time_value
-from slackwater.ingest.targets.column_types import column_type, is_foreign, taken
-from slackwater.ingest.targets.replacement import Approve, Slice, Told, Written, marks_of, ship
-from slackwater.ingest.targets.schema_drift import Columns, column, fit
-from slackwater.sql.adbc import adbc_connection
-from slackwater.sql.identifiers import quote_identifier as quoted_part
-from slackwater.sql.identifiers import quote_table as quoted
+from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.sources.queries import posix_zone, time_value
+from slackwater.ingest.targets.column_types import accepted_type, column_type, needs_cast
+from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
+from slackwater.ingest.targets.schema_drift import Columns, Fit, column, fit
+from slackwater.sql.adbc import create_loaded_table
+from slackwater.sql.database import temporary_engine
+from slackwater.sql.identifiers import quote_table, split_table_name
+from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
+from slackwater.sql.staging_table import (
+    deserialize_batches,
+    drop_staging_tables,
+    is_embedded,
+    load_batches,
+    serialize_batches,
+    staging_table,
+)
 from slackwater.time import format_instant
 
-_STAGED: Final = "slackwater_ingest_"
-_ROW: Final = "slackwater_row"
-_TO_THE_MICROSECOND: Final = {
+_STAGING_PREFIX: Final = "slackwater_ingest_"
+_MICROSECOND_FORMATS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 
 
+class _DeclaredType(UserDefinedType[Any]):
+    """A column type by its name in the database."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
 @dataclass(frozen=True)
-class TableTarget:
-    """Which table is written, and by what its rows are known; without the address when it is shown."""
+class TableTarget(ReplacingTarget[str]):
+    """A table, and the columns that identify its rows; the address is not part of the representation.
 
-    address: str = field(repr=False)
-    backend: str
+    The staging area is a prefix of table names.
+    """
+
+    url: URL = field(repr=False)
     table: str
-    time_column: str | None
-    watermark_column: str | None
-    zone: str
-    drift: str = "fail"
     key: tuple[str, ...] = ()
-    """Rows with the same key are replaced, instead of those of the slice."""
-    job: str = "job"
-    _turn: Any = field(default_factory=threading.Lock, repr=False, compare=False)
-    _used: list[str] = field(default_factory=list, repr=False, compare=False)
+    """If set, rows with the same key are replaced instead of the rows of the slice."""
 
-    def replace(self, rows: Rows | None, where: Slice, approve: Approve) -> Written:
-        """Put rows, or none, in place of a slice."""
-        self._clear()
-        if rows is None:
-            return self._emptied(where, approve)
-        whole = _flat(rows).marked(marks_of(where, self.time_column))
-        absent = [name for name in self.key if name not in whole.columns]
-        if absent:
-            known = ", ".join(whole.columns)
-            raise InvalidArgument("ms.target.key", absent[0], "is not read", fix=f"there are {known}")
-        while True:
-            found = whole.columns
-            fitting = fit(found, self._known_for(found), self.drift)
-            columns = fitting.written
-            staged = f"{self._staged_by}{uuid.uuid4().hex[:8]}_"
-            try:
-                putting = self._putting_aside(staged)
-                told = ship(whole.fitted(columns), putting, self.watermark_column, self.zone)
-                if not told:  # the types of its columns may be unknown
-                    return self._emptied(where, approve)
-                written = Written.of(told, fitting.told)
-                approve(written)
-                if self._swap([(staged + one.place[:16], one) for one in told], columns, where):
-                    return written
-                # another unit has made the table in the meantime, to which these rows do not fit
-            finally:
-                self._drop(staged)
+    def __post_init__(self) -> None:
+        split_table_name("ms.target.table", self.table)
 
-    def _emptied(self, where: Slice, approve: Approve) -> Written:
-        nothing = Written(0, 0, None)
-        approve(nothing)
-        self._swap([], {}, where)
-        return nothing
+    # ---- the steps of a replacement
 
-    # ---- tables of tasks
+    def remove_leftovers(self) -> None:
+        """Drop the staging tables of a killed run."""
+        self._drop_tables(self._job_prefix)
 
-    @property
-    def _staged_by(self) -> str:
-        """How the tables begin in which this job puts rows aside: PostgreSQL has 63 letters for a name."""
-        told = f"{self.job}\0{self.table}".encode()
-        return f"{_STAGED}{hashlib.sha256(told).hexdigest()[:12]}_"
+    def shape(self, rows: Rows, slice_: Slice) -> Rows:
+        """Convert nested columns to JSON, and add the columns that identify the unit."""
+        nested = {
+            name: F.to_json(column(name), _MICROSECOND_FORMATS)
+            for name, kind in rows.columns.items()
+            if is_nested(kind)
+        }
+        flat = rows.changed(rows.frame.withColumns(nested)) if nested else rows
+        shaped = flat.marked(slice_.identity(self.time_column))
+        _check_columns("ms.target.key", self.key, shaped.columns, "the source")
+        return shaped
 
-    def _clear(self) -> None:
-        """Drop the tables that a run of this job left when it died; there is one run of a job at a time."""
-        with self._turn:
-            if not self._used:
-                self._drop(self._staged_by)
-                self._used.append(self._staged_by)
+    @contextmanager
+    def staging_area(self) -> Iterator[str]:
+        """Provide a new prefix for the names of staging tables, which are dropped at the end."""
+        prefix = f"{self._job_prefix}{uuid.uuid4().hex[:8]}_"
+        try:
+            yield prefix
+        finally:
+            self._drop_tables(prefix)
 
-    def _drop(self, beginning: str) -> None:
-        if self.backend == "sqlite":
-            return
-        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relkind = 'r' "
-                "AND starts_with(c.relname::text, $1) AND pg_table_is_visible(c.oid)",
-                [beginning],
-            )
-            for (name,) in cursor.fetchall():
-                cursor.execute(f"DROP TABLE IF EXISTS {name}")
-            connection.commit()
+    def target_columns(self, found: Columns) -> Columns | None:
+        """Look up the columns of the table; one that can store the values found gets their type."""
+        with temporary_engine(self.url, read_only=True) as engine, engine.begin() as connection:
+            return self._accepted(self._declared(connection), found) or None
 
-    def _putting_aside(self, staged: str) -> Any:
-        address, backend = self.address, self.backend
+    def staged_columns(self, fitting: Fit) -> Columns:
+        """Choose the columns that the source has; the others get their default in the table."""
+        return fitting.written
 
-        def put_aside(batches: Iterator[pa.RecordBatch], place: str) -> tuple[int, bytes | None]:
+    def stage_task(self, area: str, slice_: Slice) -> StageTask:
+        """Load the rows of a task into a table of its own, or serialize them for SQLite."""
+        url = self.url
+
+        def stage(batches: Batches, name: str) -> tuple[int, bytes | None]:
             first = next(batches, None)
             if first is None:
                 return 0, None
+            rows = chain([first], batches)
+            if is_embedded(url):
+                payload = serialize_batches(rows)
+                return len(payload or b""), payload
             size = 0
 
-            def sized() -> Iterator[pa.RecordBatch]:
+            def measured() -> Iterator[pa.RecordBatch]:
                 nonlocal size
-                for batch in chain([first], batches):
+                for batch in rows:
                     size += batch.nbytes
                     yield batch
 
-            if backend == "sqlite":
-                return _packed(sized(), first.schema)
-            reader = pa.RecordBatchReader.from_batches(first.schema, sized())
-            with adbc_connection(address, backend) as connection, connection.cursor() as cursor:
-                cursor.adbc_ingest(staged + place[:16], reader, mode="create")
-                connection.commit()
+            create_loaded_table(url, _staging_name(area, name), first.schema, measured())
             return size, None
 
-        return put_aside
+        return stage
 
-    # ---- on the driver
-
-    def _swap(self, told: Sequence[tuple[str, Told]], columns: Columns, where: Slice) -> bool:
-        """Put what tasks have put aside in place of a slice; False if it does not fit any more."""
-        with (
-            self._turn,
-            adbc_connection(self.address, self.backend) as connection,
-            connection.cursor() as cursor,
-        ):
-            if self.backend == "postgresql":  # where times without a zone are on the clocks of the job
-                cursor.execute("SELECT set_config('TimeZone', $1, true)", [posix_zone(zone(self.zone))])
-                cursor.fetchall()
-            declared = self._declared(cursor)
-            if not declared and not columns:
-                return True
-            if columns and declared:
-                known = {
-                    name: taken(kind, columns.get(name), self.backend) for name, kind in declared.items()
-                }
-                again = fit(columns, known, self.drift)
+    def swap(self, area: str, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+        """Replace the slice by the staged rows in one transaction."""
+        with temporary_engine(self.url) as engine, engine.begin() as connection:
+            lock_table(connection, self.table)
+            if not is_embedded(self.url):  # times without a zone are in the timezone of the job
+                local = sql.func.set_config("TimeZone", posix_zone(zone(self.zone)), sql.true())
+                connection.execute(sql.select(local))
+            declared = self._declared(connection)
+            if declared and columns:
+                again = fit(columns, self._accepted(declared, columns), self.drift)
                 if again.cast:
                     return False
-                for name in again.new:
-                    self._add(cursor, name, columns[name])
+                self._add_columns(connection, {name: columns[name] for name in again.new})
             elif columns:
-                self._create(cursor, columns, where)
-            staged = self._staged(cursor, told)
+                self._create(connection, columns, slice_)
+            elif not declared:
+                return True
+            tables = self._staging_tables(connection, area, staged, columns)
             if self.key:
-                self._merge(cursor, staged, columns, declared)
+                self._merge(connection, tables, columns, declared)
             else:
-                self._delete_slice(cursor, where)
-                self._insert(cursor, staged, columns, declared)
-            for name in staged:
-                cursor.execute(f"DROP TABLE {quoted_part(name)}")
-            connection.commit()
+                self._delete_slice(connection, slice_)
+                self._insert(connection, tables, columns, declared)
+            for table in tables:
+                table.drop(connection)
             return True
 
-    def _known_for(self, found: Columns) -> Columns | None:
-        """The columns of the table; one that can hold what was found has the type of that."""
-        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
-            declared = self._declared(cursor)
-        return {name: taken(kind, found.get(name), self.backend) for name, kind in declared.items()} or None
+    # ---- staging tables
 
-    def _declared(self, cursor: Any) -> dict[str, str]:
-        """The columns of the table and their types, as this database calls them."""
-        if self.backend == "sqlite":
-            cursor.execute("SELECT name, type FROM pragma_table_info(?)", [self.table.split(".")[-1]])
-            return dict(cursor.fetchall())
-        cursor.execute(
-            "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute "
-            "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' "
-            "ORDER BY attnum",
-            [quoted(self.table)],
-        )
-        return dict(cursor.fetchall())
+    @property
+    def _job_prefix(self) -> str:
+        """The prefix of the staging tables of this job; a digest, because PostgreSQL allows 63 bytes."""
+        digest = hashlib.sha256(f"{self.job}\0{self.table}".encode()).hexdigest()
+        return f"{_STAGING_PREFIX}{digest[:12]}_"
 
-    def _create(self, cursor: Any, columns: Columns, where: Slice) -> None:
-        target = quoted(self.table)
-        made = ", ".join(
-            f"{quoted_part(name)} {column_type(kind, self.backend)}" for name, kind in columns.items()
-        )
-        cursor.execute(f"CREATE TABLE {target} ({made})")
+    def _drop_tables(self, prefix: str) -> None:
+        if not is_embedded(self.url):
+            with temporary_engine(self.url) as engine, engine.begin() as connection:
+                drop_staging_tables(connection, prefix)
+
+    def _staging_tables(
+        self, connection: Connection, area: str, staged: Sequence[StagedRows], columns: Columns
+    ) -> list[sql.Table]:
+        """The staging tables of all tasks; those of SQLite are created and loaded now."""
+        tables = []
+        for task in staged:
+            table = staging_table(self.url, _staging_name(area, task.name), self._declarations(columns))
+            if is_embedded(self.url):
+                table.create(connection)
+                load_batches(connection, table, deserialize_batches(task.payload))
+            tables.append(table)
+        return tables
+
+    # ---- the target table
+
+    @property
+    def _backend(self) -> str:
+        return self.url.get_backend_name()
+
+    def _sql_table(self, *columns: sql.Column[Any]) -> sql.Table:
+        schema, name = split_table_name("ms.target.table", self.table)
+        return sql.Table(name, sql.MetaData(schema=schema), *columns)
+
+    def _declarations(self, columns: Columns) -> list[sql.Column[Any]]:
+        return [
+            sql.Column(name, _DeclaredType(column_type(kind, self._backend)))
+            for name, kind in columns.items()
+        ]
+
+    def _declared(self, connection: Connection) -> dict[str, str]:
+        """The columns of the table, with the names that the database gives their types."""
+        if is_embedded(self.url):
+            _, name = split_table_name("ms.target.table", self.table)
+            query = sql.text("SELECT name, type FROM pragma_table_info(:name)")
+        else:
+            name = quote_table(self.table)
+            query = sql.text(
+                "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute "
+                "WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped "
+                "AND attgenerated = '' ORDER BY attnum"
+            )
+        rows = connection.execute(query, {"name": name})
+        return {str(row[0]): str(row[1]) for row in rows}
+
+    def _accepted(self, declared: Mapping[str, str], found: Columns) -> dict[str, pa.DataType]:
+        return {name: accepted_type(kind, found.get(name), self._backend) for name, kind in declared.items()}
+
+    def _create(self, connection: Connection, columns: Columns, slice_: Slice) -> None:
+        table = self._sql_table(*self._declarations(columns))
         times = [self.time_column] if self.time_column else []
-        by = list(self.key) or [*marks_of(where, self.time_column), *times]
-        index = quoted_part(f"{self.table.split('.')[-1][:40]}_by_{'key' if self.key else 'slice'}")
-        cursor.execute(f"CREATE INDEX {index} ON {target} ({', '.join(map(quoted_part, by))})")
+        indexed = list(self.key) or [*slice_.identity(self.time_column), *times]
+        name = f"{table.name[:40]}_by_{'key' if self.key else 'slice'}"
+        sql.Index(name, *(table.c[column] for column in indexed))
+        table.create(connection)
 
-    def _add(self, cursor: Any, name: str, kind: pa.DataType) -> None:
-        added = f"{quoted_part(name)} {column_type(kind, self.backend)}"
-        cursor.execute(f"ALTER TABLE {quoted(self.table)} ADD COLUMN {added}")
+    def _add_columns(self, connection: Connection, columns: Columns) -> None:
+        table = self._sql_table()
+        alter = Operations(MigrationContext.configure(connection))
+        for added in self._declarations(columns):
+            alter.add_column(table.name, added, schema=table.schema)
 
-    def _staged(self, cursor: Any, told: Sequence[tuple[str, Told]]) -> list[str]:
-        if self.backend == "sqlite":
-            for name, one in told:
-                with pa.ipc.open_stream(one.payload) as stream:
-                    rows = pa.Table.from_batches([_as_sqlite(batch) for batch in stream])
-                cursor.adbc_ingest(name, rows, mode="create", temporary=True)
-        return [name for name, _ in told]
+    # ---- rows
+
+    def _values(
+        self, source: sql.FromClause, columns: Columns, declared: Mapping[str, str]
+    ) -> dict[str, sql.ColumnElement[Any]]:
+        """The staged columns, cast where PostgreSQL would not convert text to the type of the column."""
+        values: dict[str, sql.ColumnElement[Any]] = {name: source.c[name] for name in columns}
+        if self._backend == "postgresql":
+            for name in values.keys() & declared.keys():
+                if needs_cast(declared[name]):
+                    values[name] = sql.cast(source.c[name], _DeclaredType(declared[name]))
+        return values
+
+    def _delete_slice(self, connection: Connection, slice_: Slice) -> None:
+        conditions: list[sql.ColumnElement[bool]] = []
+        for name, value in slice_.identity(self.time_column).items():
+            found: sql.ColumnClause[Any] = sql.column(name)
+            conditions.append(found.is_(None) if value is None else found == sql.literal(value))
+        if self.time_column is not None:
+            at: sql.ColumnClause[Any] = sql.column(self.time_column)
+            conditions += [at >= self._bound(slice_.low), at < self._bound(slice_.high)]
+        connection.execute(sql.delete(self._sql_table()).where(*conditions))
+
+    def _bound(self, at: int) -> sql.ColumnElement[Any]:
+        """A time as text, because a driver would convert a typed parameter to UTC."""
+        if self._backend == "postgresql":
+            return sql.cast(sql.literal(format_instant(at)), sql.DateTime(timezone=True))
+        text = str(time_value(at, self._backend))
+        return sql.literal(text if "." in text else f"{text}.000000")
 
     def _insert(
-        self, cursor: Any, staged: Sequence[str], columns: Columns, declared: Mapping[str, str]
+        self,
+        connection: Connection,
+        tables: Sequence[sql.Table],
+        columns: Columns,
+        declared: Mapping[str, str],
     ) -> None:
-        names = ", ".join(map(quoted_part, columns))
-        values = self._values(columns, declared)
-        for one in staged:
-            cursor.execute(
-                f"INSERT INTO {quoted(self.table)} ({names}) SELECT {values} FROM {quoted_part(one)} AS new"  # noqa: S608 - quoted names
+        target = self._sql_table(*(sql.Column(name) for name in columns))
+        for table in tables:
+            values = self._values(table, columns, declared)
+            connection.execute(
+                sql.insert(target).from_select(list(values), sql.select(*values.values()).select_from(table))
             )
 
-    def _values(self, columns: Columns, declared: Mapping[str, str]) -> str:
-        """The columns of what was put aside, with a cast where a type is one that only this database has."""
-        casts = {
-            name: kind for name, kind in declared.items() if self.backend == "postgresql" and is_foreign(kind)
-        }
-        return ", ".join(
-            f"CAST(new.{quoted_part(name)} AS {casts[name]})" if name in casts else f"new.{quoted_part(name)}"
-            for name in columns
-        )
-
     def _merge(
-        self, cursor: Any, staged: Sequence[str], columns: Columns, declared: Mapping[str, str]
+        self,
+        connection: Connection,
+        tables: Sequence[sql.Table],
+        columns: Columns,
+        declared: Mapping[str, str],
     ) -> None:
-        """Put the newest rows in place of those with the same key; newer ones that are there stay."""
-        if not staged:
+        """Replace rows with the same key by the newest staged row, unless the table has a newer one."""
+        if not tables:
             return
-        keys = ", ".join(map(quoted_part, self.key))
-        rows = " UNION ALL ".join(f"SELECT * FROM {quoted_part(one)}" for one in staged)  # noqa: S608 - quoted names
-        self._check_keys(cursor, rows, keys)
-        target, names = quoted(self.table), ", ".join(map(quoted_part, columns))
-        same = " AND ".join(f"new.{quoted_part(name)} = old.{quoted_part(name)}" for name in self.key)
-        at = None if self.time_column is None else quoted_part(self.time_column)
-        newer = "" if at is None else f" AND (old.{at} IS NULL OR new.{at} >= old.{at})"
-        cursor.execute(
-            f"DELETE FROM {target} AS old WHERE EXISTS (SELECT 1 FROM ({rows}) AS new WHERE {same}{newer})"  # noqa: S608 - quoted names
-        )
-        order = "" if at is None else f" ORDER BY {at} DESC"
-        row = quoted_part(_ROW)
-        ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {keys}{order}) AS {row} FROM ({rows}) AS rows"  # noqa: S608 - quoted names
-        cursor.execute(
-            f"INSERT INTO {target} ({names}) SELECT {self._values(columns, declared)} FROM ({ranked}) AS new "  # noqa: S608 - quoted names
-            f"WHERE new.{row} = 1 AND NOT EXISTS (SELECT 1 FROM {target} AS old WHERE {same})"
-        )
+        times = [] if self.time_column is None else [self.time_column]
+        _check_columns("ms.target.key", self.key, columns, self.table)
+        _check_columns("ms.time.column", times, columns, self.table)
+        target = self._sql_table(*(sql.Column(name) for name in columns))
+        selected = [sql.select(*(table.c[name] for name in columns)) for table in tables]
+        rows = sql.union_all(*selected).subquery("staged")
+        self._check_key(connection, rows)
+        newest_first = [rows.c[name].desc() for name in times]
+        latest = latest_rows(rows, list(columns), key=self.key, newest_first=newest_first)
+        same = sql.and_(*(latest.c[name] == target.c[name] for name in self.key))
+        newer = [sql.or_(target.c[name].is_(None), latest.c[name] >= target.c[name]) for name in times]
+        delete_matching(connection, target, latest, sql.and_(same, *newer))
+        insert_missing(connection, target, latest, self._values(latest, columns, declared), same)
 
-    def _check_keys(self, cursor: Any, rows: str, keys: str) -> None:
-        """Refuse rows that no key tells apart."""
-        absent = " OR ".join(f"{quoted_part(name)} IS NULL" for name in self.key)
-        cursor.execute(f"SELECT 1 FROM ({rows}) AS rows WHERE {absent} LIMIT 1")  # noqa: S608 - quoted names
-        if cursor.fetchall():
+    def _check_key(self, connection: Connection, rows: sql.Subquery) -> None:
+        """Reject rows without a key, and without a time column rows with the same key."""
+        key = [rows.c[name] for name in self.key]
+        some = sql.select(sql.literal(1)).select_from(rows).limit(1)
+        if connection.execute(some.where(sql.or_(*(name.is_(None) for name in key)))).first():
             fix = "merge by columns that are never null"
             raise InvalidArgument("ms.target.key", list(self.key), "is null in some rows", fix=fix)
         if self.time_column is None:
-            cursor.execute(f"SELECT 1 FROM ({rows}) AS rows GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1")  # noqa: S608 - quoted names
-            if cursor.fetchall():
-                fix = "merge by more columns, or set ms.time.column, so that the newest row stays"
-                raise InvalidArgument("ms.target.key", list(self.key), "several rows have the same", fix=fix)
-
-    def _delete_slice(self, cursor: Any, where: Slice) -> None:
-        conditions: list[str] = []
-        values: list[str] = []
-
-        def condition(column: str, comparison: str, value: str, wanted: str = "{}") -> None:
-            values.append(value)
-            place = wanted.format(place_holder(len(values), self.backend))
-            conditions.append(f"{quoted_part(column)} {comparison} {place}")
-
-        for name, value in marks_of(where, self.time_column).items():
-            if value is None:
-                conditions.append(f"{quoted_part(name)} IS NULL")
-            else:
-                condition(name, "=", value)
-        if self.time_column is not None:
-            for comparison, at in ((">=", where.low), ("<", where.high)):
-                condition(self.time_column, comparison, *_bound(at, self.backend))
-        cursor.execute(f"DELETE FROM {quoted(self.table)} WHERE {' AND '.join(conditions)}", values)  # noqa: S608 - quoted names
+            repeated = some.group_by(*key).having(sql.func.count() > 1)
+            if connection.execute(repeated).first():
+                fix = "add columns to the key, or set ms.time.column to keep the newest row"
+                reason = "is the same in several rows"
+                raise InvalidArgument("ms.target.key", list(self.key), reason, fix=fix)
 
 
-def _flat(rows: Rows) -> Rows:
-    """Nested columns as JSON."""
-    nested = {
-        name: F.to_json(column(name), _TO_THE_MICROSECOND)
-        for name, kind in rows.columns.items()
-        if is_nested(kind)
-    }
-    return rows.changed(rows.frame.withColumns(nested)) if nested else rows
+def _staging_name(prefix: str, task: str) -> str:
+    return prefix + task[:16]
 
 
-def _bound(at: int, backend: str) -> tuple[str, str]:
-    """A time as text, and what makes a time of it. With a time itself, the driver sets all clocks to UTC."""
-    if backend == "postgresql":
-        return format_instant(at), "CAST({} AS TIMESTAMPTZ)"
-    text = str(time_value(at, backend))
-    return text if "." in text else f"{text}.000000", "{}"
-
-
-def _packed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> tuple[int, bytes]:
-    output = io.BytesIO()
-    with pa.ipc.new_stream(output, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return output.tell(), output.getvalue()
-
-
-def _as_sqlite(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns as SQLite keeps them: times as text of one length, so that they compare."""
-
-    def kept(column: pa.Array) -> pa.Array:
-        kind = column.type
-        if pa.types.is_timestamp(kind):
-            return pc.strftime(column, format="%Y-%m-%d %H:%M:%S")
-        if pa.types.is_boolean(kind):
-            return column.cast(pa.int64())
-        if pa.types.is_date(kind) or pa.types.is_decimal(kind):
-            return column.cast(pa.string())
-        return column
-
-    return pa.RecordBatch.from_arrays([kept(column) for column in batch.columns], names=batch.schema.names)
+def _check_columns(key: str, names: Sequence[str], columns: Columns, where: str) -> None:
+    for name in names:
+        if name not in columns:
+            fix = f"available: {', '.join(columns)}"
+            raise InvalidArgument(key, name, f"column not found in {where}", fix=fix)

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyarrow import fs
 
-from slackwater._durable_files import synchronise
+from slackwater._durable_files import fsync_path
 from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR
 
@@ -184,7 +184,7 @@ class DataFolder:
             # on a full disk, free the space of the incomplete file at once
             Path(path).unlink(missing_ok=True)
             raise
-        synchronise(Path(hour))
+        fsync_path(Path(hour))
 
     def _make(self, folder: str) -> None:
         if not self._is_local:
@@ -193,7 +193,7 @@ class DataFolder:
         missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
         Path(folder).mkdir(parents=True, exist_ok=True)
         for made in missing:
-            synchronise(made.parent)
+            fsync_path(made.parent)
 
 
 def any_created_before(files: Iterable[str], horizon: int) -> bool:
