@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from slackwater.ingest.sources.extracted_rows import Parts, Rows
+from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import stage_rows
-from slackwater.ingest.targets.staging import write_parquet
 from slackwater.time import DAY
 
 pytestmark = pytest.mark.spark

@@ -292,17 +292,17 @@ def test_rows_that_somebody_removed_are_missed(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [("nope", "column not found in the source; available: id, at, name"), ("id", "holds no times: int64")],
 )
 def test_a_watermark_column_that_tells_no_time_is_named(
-    spark: SparkSession, tmp_path: Path, column: str, said: str
+    spark: SparkSession, tmp_path: Path, column: str, message: str
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     keys = from_orders(source, **target_keys("parquet", tmp_path), watermark_column=column)
     (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
-    assert f"ms.watermark.column = '{column}': {said}" in str(failed.error)
+    assert f"ms.watermark.column = '{column}': {message}" in str(failed.error)
 
 
 def test_a_column_of_the_schema_that_is_not_read_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of rows that are put aside: few row groups, columns as small as they can be, every row there once."""
+"""The Parquet writer of targets: few row groups, compact columns, and every row exactly once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, lists, none, one_of
 
-from slackwater.ingest.targets.staging import write_parquet
+from slackwater.ingest.targets.parquet_writer import write_parquet
 
 
 def encodings(path: Path) -> dict[str, set[str]]:
     with pq.ParquetFile(path) as file:
         group = file.metadata.row_group(0)
-        columns = [group.column(place) for place in range(group.num_columns)]
+        columns = [group.column(index) for index in range(group.num_columns)]
     return {column.path_in_schema: set(column.encodings) for column in columns}
 
 
 @given(lists(one_of(none(), integers(-(2**63), 2**63 - 1)), min_size=1), booleans())
-def test_whatever_the_numbers_are_they_come_back(numbers: list[int | None], sorted_: bool) -> None:
+def test_all_integers_and_times_round_trip(numbers: list[int | None], sorted_: bool) -> None:
     if sorted_:
         numbers.sort(key=lambda number: (number is None, number or 0))
     batch = pa.record_batch(

@@ -1,15 +1,11 @@
-"""Staging folders, where tasks write files until they are swapped in, and the Parquet writer of targets."""
+"""The Parquet writer of targets: encodings that fit the values of each column."""
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,41 +17,6 @@ _MIN_BITS: Final = 32
 """The width of the narrowest integers in a Parquet file."""
 _ROW_GROUP_BYTES: Final = 32 << 20
 """The size of a row group: small groups are slow to read, large ones take memory here."""
-
-
-@contextmanager
-def staging_folder(parent: Path, job: str) -> Iterator[Path]:
-    """Create a new folder for the files of one replacement; it is removed at the end.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as parent:
-    ...     with staging_folder(Path(parent), "orders") as folder:
-    ...         _ = folder.joinpath("a").write_text("x")
-    ...     folder.exists()
-    False
-    """
-    folder = _folder_of(parent, job) / uuid.uuid4().hex
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_staging_folders(parent: Path, job: str) -> None:
-    """Remove the staging folders of a run that was killed; a job has one run at a time.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as parent, staging_folder(Path(parent), "orders") as folder:
-    ...     remove_staging_folders(Path(parent), "orders")
-    ...     folder.exists()
-    False
-    """
-    shutil.rmtree(_folder_of(parent, job), ignore_errors=True)
-
-
-def _folder_of(parent: Path, job: str) -> Path:
-    return parent / quote(job, safe="")
 
 
 def write_parquet(path: Path, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> None:
