@@ -1,8 +1,8 @@
-"""The program that is killed: the same orders into every kind of target, each by a job of its own.
+"""The program that is killed: one job for each kind of target, all copying the same orders.
 
-``python -m tests.ingest.killed FOLDER SOURCE POSTGRES POINT NOW`` runs all jobs side by side and kills its
-own process when every one of them has come to the point: ``approved`` (all rows are put aside), ``swapping``
-(in the middle of the change of the target) or ``written`` (the target is changed, nothing is on record).
+``python -m tests.ingest.killed FOLDER SOURCE POSTGRES POINT NOW`` runs all jobs concurrently and kills its
+own process when every one of them has reached the point: ``approved`` (all rows are staged), ``swapping``
+(in the middle of the change of the target) or ``written`` (the target is changed, the run is not recorded).
 """
 
 from __future__ import annotations

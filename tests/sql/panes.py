@@ -1,4 +1,4 @@
-"""What the tests of upserts share: small panes, tables of totals, and a real database of each kind."""
+"""Helpers for tests of pane merges: small batches of panes, and a table of totals."""
 
 from __future__ import annotations
 

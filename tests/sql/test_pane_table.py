@@ -1,4 +1,4 @@
-"""The table that panes are folded into: whether it fits, what it can hold, and what is never shown of it."""
+"""The target table of panes: whether it fits, which values it can store, and secrets that are never shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slackwater.sql.database import database, temporary_engine
 from slackwater.sql.pane_table import Column, PaneTable, TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
-from tests.spark.upserting import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql
+from tests.sql.panes import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql
 
 pytestmark = pytest.mark.postgres
 

@@ -1,4 +1,4 @@
-"""Batches of panes folded into real tables, without Spark: the truth, once, whatever happens in between."""
+"""Batches of panes merged into real tables without Spark: correct results, exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slackwater.sql.pane_table import Column, PaneTable
 from slackwater.sql.staging_table import StagedRowsLost
 from slackwater.time import to_datetime
 from tests.spark.postgres import Server
-from tests.spark.upserting import KEY, TOTAL, Pane, Row, at_once, batch, columns_of, fold, made, rows
+from tests.sql.panes import KEY, TOTAL, Pane, Row, at_once, batch, columns_of, fold, made, rows
 
 pytestmark = pytest.mark.postgres
 
@@ -282,7 +282,7 @@ def test_two_queries_at_once_leave_one_row_for_each_key(url: str) -> None:
 
 FOLDER = """
 import sys
-from tests.spark.upserting import TOTAL, KEY, PaneTable, batch, database, fold
+from tests.sql.panes import TOTAL, KEY, PaneTable, batch, database, fold
 target = PaneTable(database(sys.argv[1]), "totals", KEY, TOTAL, fold={"total": "sum"})
 print("ready", flush=True)
 for number in range(int(sys.argv[2]), 10**6):
