@@ -64,6 +64,9 @@ class _DeclaredType(UserDefinedType[Any]):
         return self.name
 
 
+_Casts = Mapping[str, _DeclaredType]
+
+
 @dataclass(frozen=True)
 class TableTarget(ReplacingTarget[str]):
     """A table, and the columns that identify its rows; the address is not part of the representation.
@@ -159,10 +162,10 @@ class TableTarget(ReplacingTarget[str]):
                 return True
             tables = self._staging_tables(connection, area, staged, columns)
             if self.key:
-                self._merge(connection, tables, columns, declared)
+                self._merge(connection, tables, columns, self._casts(declared))
             else:
                 self._delete_slice(connection, slice_)
-                self._insert(connection, tables, columns, declared)
+                self._insert(connection, tables, columns, self._casts(declared))
             for table in tables:
                 table.drop(connection)
             return True
@@ -243,17 +246,6 @@ class TableTarget(ReplacingTarget[str]):
 
     # ---- rows
 
-    def _values(
-        self, source: sql.FromClause, columns: Columns, declared: Mapping[str, str]
-    ) -> dict[str, sql.ColumnElement[Any]]:
-        """The staged columns, cast where PostgreSQL would not convert text to the type of the column."""
-        values: dict[str, sql.ColumnElement[Any]] = {name: source.c[name] for name in columns}
-        if self._backend == "postgresql":
-            for name in values.keys() & declared.keys():
-                if needs_cast(declared[name]):
-                    values[name] = sql.cast(source.c[name], _DeclaredType(declared[name]))
-        return values
-
     def _delete_slice(self, connection: Connection, slice_: Slice) -> None:
         conditions: list[sql.ColumnElement[bool]] = []
         for name, value in slice_.identity(self.time_column).items():
@@ -271,26 +263,24 @@ class TableTarget(ReplacingTarget[str]):
         text = str(time_value(at, self._backend))
         return sql.literal(text if "." in text else f"{text}.000000")
 
+    def _casts(self, declared: Mapping[str, str]) -> _Casts:
+        """The columns for which PostgreSQL would not convert text by itself."""
+        if is_embedded(self.url):
+            return {}
+        return {name: _DeclaredType(kind) for name, kind in declared.items() if needs_cast(kind)}
+
     def _insert(
-        self,
-        connection: Connection,
-        tables: Sequence[sql.Table],
-        columns: Columns,
-        declared: Mapping[str, str],
+        self, connection: Connection, tables: Sequence[sql.Table], columns: Columns, casts: _Casts
     ) -> None:
         target = self._sql_table(*(sql.Column(name) for name in columns))
         for table in tables:
-            values = self._values(table, columns, declared)
+            values = _values(table, columns, casts)
             connection.execute(
                 sql.insert(target).from_select(list(values), sql.select(*values.values()).select_from(table))
             )
 
     def _merge(
-        self,
-        connection: Connection,
-        tables: Sequence[sql.Table],
-        columns: Columns,
-        declared: Mapping[str, str],
+        self, connection: Connection, tables: Sequence[sql.Table], columns: Columns, casts: _Casts
     ) -> None:
         """Replace rows with the same key by the newest staged row, unless the table has a newer one."""
         if not tables:
@@ -307,7 +297,7 @@ class TableTarget(ReplacingTarget[str]):
         same = sql.and_(*(latest.c[name] == target.c[name] for name in self.key))
         newer = [sql.or_(target.c[name].is_(None), latest.c[name] >= target.c[name]) for name in times]
         delete_matching(connection, target, latest, sql.and_(same, *newer))
-        insert_missing(connection, target, latest, self._values(latest, columns, declared), same)
+        insert_missing(connection, target, latest, _values(latest, columns, casts), same)
 
     def _check_key(self, connection: Connection, rows: sql.Subquery) -> None:
         """Reject rows without a key, and without a time column rows with the same key."""
@@ -326,6 +316,13 @@ class TableTarget(ReplacingTarget[str]):
 
 def _staging_name(prefix: str, task: str) -> str:
     return prefix + task[:16]
+
+
+def _values(source: sql.FromClause, columns: Columns, casts: _Casts) -> dict[str, sql.ColumnElement[Any]]:
+    """The staged columns, cast where necessary."""
+    return {
+        name: sql.cast(source.c[name], casts[name]) if name in casts else source.c[name] for name in columns
+    }
 
 
 def _check_columns(key: str, names: Sequence[str], columns: Columns, where: str) -> None:
