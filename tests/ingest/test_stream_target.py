@@ -30,8 +30,8 @@ QUERY = "SELECT id, at FROM orders WHERE name = {{name}} AND at >= {{low}} AND a
 
 
 def into_stream(folder: Path, **more: Any) -> dict[str, Any]:
-    place = {"target_url": f"sqlite:///{folder}/streams.db", "target_stream": "shop/orders"}
-    return from_orders(f"sqlite:///{folder}/source.db", target_type="stream", **place, **more)
+    target = {"target_url": f"sqlite:///{folder}/streams.db", "target_stream": "shop/orders"}
+    return from_orders(f"sqlite:///{folder}/source.db", target_type="stream", **target, **more)
 
 
 def events(stream: Stream, names: tuple[str, ...] = ("id",), upto: Any = None) -> list[tuple[Any, ...]]:
@@ -128,10 +128,12 @@ def test_windows_fire_when_all_units_are_complete(spark: SparkSession, tmp_path:
         counts: Counter[tuple[str, int]] = Counter()
         totals: Counter[tuple[str, int]] = Counter()
         for number, at, _ in ROWS:
-            place = ("odd" if number % 2 else "even", frame_floor(at, DAY) // SECOND)
-            counts[place] += 1
-            totals[place] += number
-        assert sorted(fired()) == sorted((*place, counts[place], totals[place]) for place in counts)
+            day_of_unit = ("odd" if number % 2 else "even", frame_floor(at, DAY) // SECOND)
+            counts[day_of_unit] += 1
+            totals[day_of_unit] += number
+        assert sorted(fired()) == sorted(
+            (*day_of_unit, counts[day_of_unit], totals[day_of_unit]) for day_of_unit in counts
+        )
 
 
 def test_a_range_that_is_read_again_is_appended_again_and_can_be_told_apart(

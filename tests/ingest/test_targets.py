@@ -1,4 +1,4 @@
-"""Targets and the columns they are given: drift under every policy, types that travel, merging, secrets."""
+"""Targets: schema drift under every policy, column types, merging by key, and secrets in messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def listed(spark: SparkSession, target: str, folder: Path) -> list[tuple[int, di
 
 
 @pytest.mark.parametrize("target", ["sql", "parquet", "csv", "delta"])
-def test_columns_that_are_new_missing_or_changed(spark: SparkSession, tmp_path: Path, target: str) -> None:
+def test_new_missing_and_changed_columns_under_each_policy(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     keys = from_orders(source, **target_keys(target, tmp_path))
@@ -101,7 +103,7 @@ def test_slices_are_replaced_in_the_timezone_of_the_job(
     spark: SparkSession, tmp_path: Path, target: str
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
-    orders(source)  # its times name no zone, so they are on the clocks of the job
+    orders(source)  # its times name no zone, so they are in the timezone of the job
     keys = from_orders(
         source, **target_keys(target, tmp_path), timezone="America/New_York", grace_period_days=1
     )
@@ -129,9 +131,7 @@ def test_a_given_schema_is_what_is_read(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.postgres
-def test_types_of_postgresql_arrive_and_find_their_place(
-    spark: SparkSession, tmp_path: Path, server: Server
-) -> None:
+def test_postgresql_types_are_read_and_written(spark: SparkSession, tmp_path: Path, server: Server) -> None:
     url = server.create_database(f"types_{time.monotonic_ns()}")
     number = "6f7b6a3e-0a4f-4a57-9c39-0a8f6b1b2c3d"
     execute(
@@ -219,7 +219,7 @@ def test_units_are_written_apart_into_delta(spark: SparkSession, tmp_path: Path)
     assert sorted((row["id"], row["name"]) for row in rows) == [(1, "o'1"), (2, "o'2")]
 
 
-def test_a_row_without_a_time_gives_way_to_one_with_a_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_without_a_time_is_replaced_by_one_with_a_time(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/copied.db"
     orders(url)
     execute(url, "CREATE TABLE copied (id BIGINT, at TEXT, name TEXT)")
@@ -233,7 +233,7 @@ def test_a_row_without_a_time_gives_way_to_one_with_a_time(spark: SparkSession, 
 
 
 @pytest.mark.postgres
-def test_times_without_a_zone_in_a_table_are_on_the_clocks_of_the_job(
+def test_times_without_a_zone_in_a_table_are_in_the_timezone_of_the_job(
     spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
     url = server.create_database(f"clocks_{time.monotonic_ns()}")
@@ -281,7 +281,7 @@ def test_several_jobs_may_write_to_one_folder_at_the_same_time(spark: SparkSessi
     assert [row[0] for row in listed(spark, "parquet", tmp_path)] == list(range(15))
 
 
-def test_rows_that_somebody_removed_are_missed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_link_to_a_removed_folder_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     keys = from_orders(source, **target_keys("parquet", tmp_path))
@@ -295,7 +295,7 @@ def test_rows_that_somebody_removed_are_missed(spark: SparkSession, tmp_path: Pa
     ("column", "message"),
     [("nope", "column not found in the source; available: id, at, name"), ("id", "holds no times: int64")],
 )
-def test_a_watermark_column_that_tells_no_time_is_named(
+def test_a_watermark_column_without_times_is_named(
     spark: SparkSession, tmp_path: Path, column: str, message: str
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
@@ -318,7 +318,7 @@ def test_a_column_of_the_schema_that_is_not_read_is_named(spark: SparkSession, t
     assert "ms.schema = 'a`b': is not read; there are id, at, name" in str(failed.error)
 
 
-def test_a_column_that_is_called_almost_like_a_field_of_the_units_is_not_lost(
+def test_a_column_whose_name_differs_from_a_unit_field_only_by_case_is_rejected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"

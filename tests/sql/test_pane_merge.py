@@ -117,17 +117,17 @@ def test_any_order_of_updates_gives_what_a_dictionary_gives(url: str) -> None:
     for number in range(30):
         panes: list[Pane] = []
         for _ in range(source.randrange(40)):
-            place = (source.choice(["a", "b", "ü", "", None]), source.randrange(4) * 10)
-            index = next_index.get(place, 0)
-            if place in truth:
-                panes.append((*place, truth.pop(place), index - 1, True))
+            row_key = (source.choice(["a", "b", "ü", "", None]), source.randrange(4) * 10)
+            index = next_index.get(row_key, 0)
+            if row_key in truth:
+                panes.append((*row_key, truth.pop(row_key), index - 1, True))
             if source.random() < 0.7:
-                truth[place] = source.randrange(1000)
-                panes.append((*place, truth[place], index, False))
-                next_index[place] = index + 1
+                truth[row_key] = source.randrange(1000)
+                panes.append((*row_key, truth[row_key], index, False))
+                next_index[row_key] = index + 1
         cut = source.randrange(len(panes) + 1)
         fold(target, number, batch(*panes[:cut]), batch(*panes[cut:]))
-        expected = sorted(((*place, total) for place, total in truth.items()), key=repr)
+        expected = sorted(((*row_key, total) for row_key, total in truth.items()), key=repr)
         assert sorted(standing(target), key=repr) == expected
 
 
@@ -245,7 +245,7 @@ def test_staged_rows_that_a_crash_took_are_missed(server: Server) -> None:
 
 
 def test_two_runs_at_once_fold_every_batch_once(url: str) -> None:
-    """Both runs have every batch; a run that falls behind is told to stop, and one always gets through."""
+    """Both runs have every batch; a run that falls behind stops with StaleBatch, and one always completes."""
     target = made(url, fold={"total": "sum"})
     reached: list[int] = []
 
@@ -301,12 +301,12 @@ def test_killed_anywhere_a_batch_is_whole_or_not_there(url: str) -> None:
             [sys.executable, "-c", FOLDER, url, str(reported + 1)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout
-            said = [process.stdout.readline() for _ in range(1 + source.randrange(4))]
+            output = [process.stdout.readline() for _ in range(1 + source.randrange(4))]
             time.sleep(source.uniform(0.0, 0.1))
             process.send_signal(signal.SIGKILL)
-            said += process.stdout.readlines()
-        assert said[0] == "ready\n"
-        reported = int(said[-1]) if said[1:] else reported
+            output += process.stdout.readlines()
+        assert output[0] == "ready\n"
+        reported = int(output[-1]) if output[1:] else reported
         ((applied,),) = rows(target, "SELECT batch FROM slackwater_upserts") or [(-1,)]
         assert applied in (reported, reported + 1)
         totals = {total for _, total in rows(target)}

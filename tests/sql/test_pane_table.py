@@ -28,10 +28,10 @@ def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
     target = PaneTable(database(url), "totals", KEY, TOTAL)
     with pytest.raises(
         TableDoesNotFit, match=r"does not exist in .*pass create=True, or create it: CREATE TABLE"
-    ) as told:
+    ) as raised:
         target.prepare()
-    assert PASSWORD not in str(told.value)
-    for statement in str(told.value).partition("create it: ")[2].split("; "):
+    assert PASSWORD not in str(raised.value)
+    for statement in str(raised.value).partition("create it: ")[2].split("; "):
         run_sql(url, statement)
     target.prepare()
     fold(target, 0, batch(("a", 0, 5, 0, False)))
@@ -40,9 +40,9 @@ def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
 
 def test_every_column_that_does_not_fit_is_named(url: str) -> None:
     run_sql(url, "CREATE TABLE totals (name TEXT, window_start TEXT, total TEXT, reason TEXT NOT NULL)")
-    with pytest.raises(TableDoesNotFit) as told:
+    with pytest.raises(TableDoesNotFit) as raised:
         PaneTable(database(url), "totals", KEY, TOTAL).prepare(create=True)
-    message = str(told.value)
+    message = str(raised.value)
     for part in (
         "lacks window_end",
         "window_start is TEXT, needs",
@@ -215,9 +215,9 @@ def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
     ],
 )
 def test_no_error_shows_a_password(address: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(Exception, match=r".") as told:
+    with pytest.raises(Exception, match=r".") as raised:
         PaneTable(database(address), "totals", KEY, TOTAL).prepare()
-    shown = "".join(repr(one) + str(one) for one in chained(told.value)) + caplog.text
+    shown = "".join(repr(one) + str(one) for one in chained(raised.value)) + caplog.text
     assert "s3cret" not in shown
 
 
@@ -230,9 +230,9 @@ def test_a_failing_statement_does_not_show_its_values(server: Server) -> None:
     url = server.create_database("failing")
     target = made(url)
     run_sql(url, "ALTER TABLE totals ADD CHECK (total < 10)")
-    with pytest.raises(sql.exc.IntegrityError) as told:
+    with pytest.raises(sql.exc.IntegrityError) as raised:
         fold(target, 0, batch(("a", 0, 50, 0, False)), identity="s3cret")
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def chained(error: BaseException | None) -> Iterator[BaseException]:

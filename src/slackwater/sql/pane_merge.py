@@ -141,11 +141,11 @@ def merge_panes(
     fresh = applied is None or batch != applied
     if fresh:
         staging = target.staging
-        attempts = [one.attempt for one in staged]
+        attempts = [task.attempt for task in staged]
         chosen = sql.and_(staging.c.identity == identity, staging.c.attempt.in_(attempts))
-        check_row_count(connection, target.name, staging, chosen, sum(one.rows for one in staged))
-        retracts = any(one.retracts for one in staged)
-        for nulls in sorted(frozenset[int]().union(*(one.nulls for one in staged))):
+        check_row_count(connection, target.name, staging, chosen, sum(task.rows for task in staged))
+        retracts = any(task.retracts for task in staged)
+        for nulls in sorted(frozenset[int]().union(*(task.nulls for task in staged))):
             _merge_rows(connection, target, sql.and_(chosen, staging.c.nulls == nulls), nulls, retracts)
         if batch is not None:
             _record_batch(connection, target, identity, batch, known=applied is not None)
