@@ -128,12 +128,10 @@ def test_windows_fire_when_all_units_are_complete(spark: SparkSession, tmp_path:
         counts: Counter[tuple[str, int]] = Counter()
         totals: Counter[tuple[str, int]] = Counter()
         for number, at, _ in ROWS:
-            day_of_unit = ("odd" if number % 2 else "even", frame_floor(at, DAY) // SECOND)
-            counts[day_of_unit] += 1
-            totals[day_of_unit] += number
-        assert sorted(fired()) == sorted(
-            (*day_of_unit, counts[day_of_unit], totals[day_of_unit]) for day_of_unit in counts
-        )
+            group = ("odd" if number % 2 else "even", frame_floor(at, DAY) // SECOND)
+            counts[group] += 1
+            totals[group] += number
+        assert sorted(fired()) == sorted((*group, counts[group], totals[group]) for group in counts)
 
 
 def test_a_range_that_is_read_again_is_appended_again_and_can_be_told_apart(

@@ -59,9 +59,7 @@ def listed(spark: SparkSession, target: str, folder: Path) -> list[tuple[int, di
 
 
 @pytest.mark.parametrize("target", ["sql", "parquet", "csv", "delta"])
-def test_new_missing_and_changed_columns_under_each_policy(
-    spark: SparkSession, tmp_path: Path, target: str
-) -> None:
+def test_schema_drift_under_each_policy(spark: SparkSession, tmp_path: Path, target: str) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     keys = from_orders(source, **target_keys(target, tmp_path))
