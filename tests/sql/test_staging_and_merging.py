@@ -44,8 +44,9 @@ def everything(connection: Connection, table: sql.Table) -> list[tuple[Any, ...]
 
 def test_values_of_every_type_and_odd_column_names_are_loaded(connection: Connection) -> None:
     names = ['a"b', "50%", "a.b", "sélect", ":x"]
-    kinds = (sql.Text(), sql.LargeBinary(), sql.DateTime(), sql.Boolean(), sql.BigInteger())
-    table = table_of(connection, "staged", *map(sql.Column, names, kinds))
+    types: list[Any] = [sql.Text(), sql.LargeBinary(), sql.DateTime(), sql.Boolean(), sql.BigInteger()]
+    columns = [sql.Column(name, kind) for name, kind in zip(names, types, strict=True)]
+    table = table_of(connection, "staged", *columns)
     arrays = [
         pa.array(['say "\\."\n', "", None]),
         pa.array([b"\x00\xff", b"", None]),
