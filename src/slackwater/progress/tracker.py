@@ -6,7 +6,7 @@ Implements the rules S1 to S8 of docs/spec/progress.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from slackwater.errors import AfterDone, InvalidArgument, UnknownSource
 from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
@@ -168,25 +168,11 @@ class ProgressTracker:
 
     def idle(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """Process IDLE of an origin; any new buffer makes it active again (S7)."""
-        now = check_now(now)
-        slot = self._slots.get(origin)
-        if slot is None:
-            self._learn(self._admit(origin), now, Status.IDLE)
-        else:
-            self._check_not_done(slot, origin, "IDLE")
-            self._combined.set_idle(slot, now)
-        return self._combined.emit_all()
+        return self._leave(origin, Status.IDLE, now)
 
     def done(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """Process DONE of an origin. Duplicates may still arrive, new buffers may not (S5, S6)."""
-        now = check_now(now)
-        slot = self._slots.get(origin)
-        if slot is None:
-            self._learn(self._admit(origin), now, Status.DONE)
-        else:
-            self._check_not_done(slot, origin, "DONE")
-            self._combined.set_done(slot, now)
-        return self._combined.emit_all()
+        return self._leave(origin, Status.DONE, now)
 
     # ---- questions
 
@@ -323,9 +309,21 @@ class ProgressTracker:
             raise UnknownSource(f"origin {origin!r}", self._slots, fix="use one of the known origins")
         return slot
 
-    def _check_not_done(self, slot: int, origin: Origin, received: str) -> None:
-        if self._combined.status(slot) is Status.DONE:
-            raise AfterDone(f"origin {origin!r}", received)
+    def _leave(
+        self, origin: Origin, status: Literal[Status.IDLE, Status.DONE], now: int | None
+    ) -> tuple[Emission, ...]:
+        """Exclude an origin from the minimum, also one that is new, and emit what it held back."""
+        now = check_now(now)
+        slot = self._slots.get(origin)
+        if slot is None:
+            self._learn(self._admit(origin), now, status)
+        elif self._combined.status(slot) is Status.DONE:
+            raise AfterDone(f"origin {origin!r}", status.name)
+        elif status is Status.IDLE:
+            self._combined.set_idle(slot, now)
+        else:
+            self._combined.set_done(slot, now)
+        return self._combined.emit_all()
 
     def _checked(self, watermarks: Watermarks) -> Watermarks:
         """Validate the keys and values of watermarks."""
