@@ -1,7 +1,7 @@
-"""The progress core: nanoseconds per buffer over history and origins, and the size of saved state.
+"""Benchmark of the progress package: nanoseconds per buffer, and the size of saved state.
 
-The peer is the obvious implementation: it keeps the last watermark of every input and takes the
-minimum over all of them at every step. Both must emit the same watermarks before anything is timed.
+The baseline is the obvious implementation: it keeps the last watermark of every input and computes the
+minimum over all of them in every step. Both must emit the same watermarks before anything is timed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ ORIGINS = (1, 10, 100, 1_000)
 DEPTHS = (0, 10, 1_000, 100_000)
 AIM = 300_000
 FLAT = 1.5
-"""Between the shortest and the longest history a buffer may cost this much more; cold caches are in it."""
+"""Maximum ratio of the cost per buffer between the longest and the shortest history, with cold caches."""
 
 
 def headers(buffers: int, origins: int) -> list[BufferHeader]:
-    """In order, origins in turn, each buffer with a watermark."""
+    """Headers in order, origins in turn, each with a watermark."""
     return [
         BufferHeader(number % origins, number // origins + 1, watermarks={"default": number})
         for number in range(buffers)
     ]
 
 
-class ScanningPeer:
-    """The last watermark of each input, and the minimum over all of them every time."""
+class ScanningBaseline:
+    """The baseline: computes the minimum over all inputs in every step."""
 
     def __init__(self, inputs: int) -> None:
         self.last: list[int | None] = [None] * inputs
         self.emitted: int | None = None
 
     def watermark(self, ordinal: int, value: int) -> int | None:
-        """What is emitted, if anything."""
+        """Return the emitted watermark, if any."""
         self.last[ordinal] = value
         known = [each for each in self.last if each is not None]
         if len(known) < len(self.last):
@@ -55,21 +55,25 @@ def run(report: Report) -> None:
     """All sections."""
     _check_equality()
     _history(report)
-    _against_the_peer(report)
+    _against_scanning(report)
     _disorder(report)
     _saved_size(report)
 
 
 def _check_equality() -> None:
-    """Tracker, coalescer and peer emit the same, in a random order of origins."""
+    """Check that tracker, coalescer and baseline emit the same watermarks for a random order of origins."""
     rng = random.Random(7)
     for inputs in (1, 3, 50):
-        peer, coalescer, tracker = ScanningPeer(inputs), Coalescer(inputs), ProgressTracker(range(inputs))
+        baseline, coalescer, tracker = (
+            ScanningBaseline(inputs),
+            Coalescer(inputs),
+            ProgressTracker(range(inputs)),
+        )
         sequences = [0] * inputs
         for value in range(5_000):
             ordinal = rng.randrange(inputs)
             sequences[ordinal] += 1
-            expected = peer.watermark(ordinal, value)
+            expected = baseline.watermark(ordinal, value)
             wanted = () if expected is None else (Watermark(expected),)
             assert coalescer.watermark(ordinal, Watermark(value)) == wanted
             header = BufferHeader(ordinal, sequences[ordinal], watermarks={"default": value})
@@ -126,19 +130,19 @@ def _history(report: Report) -> None:
     report.show(section)
 
 
-def _against_the_peer(report: Report) -> None:
+def _against_scanning(report: Report) -> None:
     section = report.section(
         "Progress: against scanning all inputs",
-        "10,000 watermarks; the peer takes the minimum over all inputs every time. Same emissions, checked.",
-        ("inputs", "coalescer ns", "peer ns", "ratio"),
+        "10,000 watermarks; the baseline computes the minimum over all inputs every time. Same emissions.",
+        ("inputs", "coalescer ns", "baseline ns", "ratio"),
     )
     for inputs in ORIGINS:
         steps = [(number % inputs, Watermark(number)) for number in range(10_000)]
 
         def scan(steps: list[tuple[int, Watermark]] = steps, inputs: int = inputs) -> None:
-            peer = ScanningPeer(inputs)
+            baseline = ScanningBaseline(inputs)
             for ordinal, (value, _) in steps:
-                peer.watermark(ordinal, value)
+                baseline.watermark(ordinal, value)
 
         ours = timed(lambda s=steps, n=inputs: _coalesce(s, n)).undisturbed  # type: ignore[misc]  # bound now
         theirs = timed(scan).undisturbed
@@ -147,7 +151,7 @@ def _against_the_peer(report: Report) -> None:
 
 
 def _shuffled(depth: int, buffers: int) -> Iterator[BufferHeader]:
-    """Each block of ``depth`` buffers in a random order."""
+    """Yield headers in which each block of ``depth`` buffers is shuffled."""
     rng = random.Random(depth)
     for start in range(1, buffers + 1, depth):
         block = list(range(start, min(start + depth, buffers + 1)))

@@ -1,7 +1,7 @@
-"""Coalescing, recomputed from the whole history at every step: slow, and hard to get wrong.
+"""Reference model of coalescing: recomputed from the whole history at every step.
 
-What the implementation keeps incrementally (minima, blocked keys, who is idle) is computed here
-anew from all steps so far; only the rules stand in the code.
+The implementation maintains minima, blocked keys and idle inputs incrementally. The model derives them from
+all steps so far, so that its code contains only the rules.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Kind = Literal["watermark", "event", "idle", "done"]
 
 
 @dataclass(frozen=True)
-class Said:
-    """One step: what an input said. ``watermarks`` only with kind "watermark"."""
+class Message:
+    """One step: a message of an input. ``watermarks`` only with kind "watermark"."""
 
     source: int
     kind: Kind
@@ -26,38 +26,38 @@ class Said:
 
 @dataclass(frozen=True)
 class World:
-    """Who is active, idle or done after some steps, and how far each is."""
+    """The active and idle inputs after some steps, and the watermarks of all inputs."""
 
     active: frozenset[int]
     idle: frozenset[int]
     last: dict[tuple[int, str], int]
 
-    def sayable(self, key: str, observed: Sequence[int]) -> int | None:
+    def due(self, key: str, observed: Sequence[int]) -> int | None:
         if not self.active:
             return max(observed, default=None)
         values = [self.last.get((source, key)) for source in self.active]
         return None if None in values else min(value for value in values if value is not None)
 
 
-def world_after(declared: int, steps: Sequence[Said]) -> World:
-    """Recomputed from nothing; inputs beyond the declared ones exist from their first step on."""
+def world_after(declared: int, steps: Sequence[Message]) -> World:
+    """Replay all steps; inputs beyond the declared ones exist from their first step on."""
     sources = set(range(declared)) | {step.source for step in steps}
     active: set[int] = set()
     idle: set[int] = set()
     last: dict[tuple[int, str], int] = {}
     for source in sources:
-        said = [step for step in steps if step.source == source]
-        kinds = [step.kind for step in said]
+        sent = [step for step in steps if step.source == source]
+        kinds = [step.kind for step in sent]
         if "done" not in kinds:
             (idle if kinds and kinds[-1] == "idle" else active).add(source)
-        for step in said:
+        for step in sent:
             for key, value in step.watermarks:
                 last[source, key] = max(value, last.get((source, key), value))
     return World(frozenset(active), frozenset(idle), last)
 
 
-def emissions(declared: int, steps: Sequence[Said]) -> list[set[Emission]]:
-    """What each step must emit."""
+def emissions(declared: int, steps: Sequence[Message]) -> list[set[Emission]]:
+    """The expected emissions of each step."""
     outputs: list[set[Emission]] = []
     for number in range(1, len(steps) + 1):
         history = steps[:number]
@@ -65,7 +65,7 @@ def emissions(declared: int, steps: Sequence[Said]) -> list[set[Emission]]:
         output: set[Emission] = set()
         for key in {key for step in history for key, _ in step.watermarks}:
             observed = [value for step in history for name, value in step.watermarks if name == key]
-            value = world.sayable(key, observed)
+            value = world.due(key, observed)
             before = [
                 each.value
                 for past in outputs
@@ -80,8 +80,8 @@ def emissions(declared: int, steps: Sequence[Said]) -> list[set[Emission]]:
     return outputs
 
 
-def _idle_still_said(declared: int, steps: Sequence[Said], outputs: Sequence[set[Emission]]) -> bool:
-    """Whether IDLE was said and no input has been active since."""
+def _idle_still_said(declared: int, steps: Sequence[Message], outputs: Sequence[set[Emission]]) -> bool:
+    """Whether IDLE was emitted and no input has been active since."""
     for number in range(len(outputs) - 1, -1, -1):
         if world_after(declared, steps[: number + 1]).active:
             return False

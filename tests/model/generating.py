@@ -1,4 +1,4 @@
-"""A watermark generator, recomputed from the whole history of events, ticks and partitions."""
+"""Reference model of a watermark generator: recomputed from the whole history at every step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Happened:
 
 @dataclass
 class GeneratorModel:
-    """Every step so far; the answers are derived from them alone."""
+    """All steps so far; every result is derived from them."""
 
     policy: WatermarkPolicy
     idle_after: int | None
@@ -41,7 +41,7 @@ class GeneratorModel:
         return there
 
     def since(self, partition: str, upto: int) -> int:
-        """The step with which the partition's present life began."""
+        """The step that added the partition most recently."""
         return max(
             number
             for number, step in enumerate(self.steps[:upto])
@@ -49,7 +49,7 @@ class GeneratorModel:
         )
 
     def is_idle(self, partition: str, upto: int) -> bool:
-        """Whether an evaluation since it was last heard found it silent for the timeout."""
+        """Whether an evaluation since its last event found it silent for the timeout."""
         if self.idle_after is None:
             return False
         heard = max(
@@ -101,7 +101,7 @@ class GeneratorModel:
         return sum(1 for step in self.steps if self.is_ahead(step))
 
     def perform(self, step: Happened) -> list[Emission]:
-        """What the step must emit."""
+        """The expected emissions of the step."""
         self.steps.append(step)
         output: list[Emission] = [] if step.kind == "add" else self._evaluate()
         self.outputs.append(output)

@@ -1,4 +1,4 @@
-"""The order of an async stage, derived anew at every step from all that was received and completed."""
+"""Reference model of an async stage: recomputed from all received and completed items at every step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slackwater.progress.values import Watermark
 
 @dataclass
 class OrderingModel:
-    """Everything received, in order (items by name), what has completed, and what has left."""
+    """All received items and watermarks in order, the completed items, and the output so far."""
 
     ordered: bool
     received: list[str | Watermark] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     left: list[str | Watermark] = field(default_factory=list)
     gone: int = 0
-    """How many of what was received have left, or were replaced (ordered only)."""
+    """Number of received items and watermarks that were emitted or replaced (ordered only)."""
 
     def watermark(self, watermark: Watermark) -> list[str | Watermark]:
         highest = [each.value for each in self._marks() if each.key == watermark.key]
@@ -46,7 +46,7 @@ class OrderingModel:
         return leaving
 
     def _in_order(self) -> list[str | Watermark]:
-        """The longest prefix of what was received in which every item is done, less what has left."""
+        """The longest received prefix in which every item is complete, without what was emitted."""
         prefix: list[str | Watermark] = []
         for each in self.received:
             if isinstance(each, str) and each not in self.done:
@@ -54,7 +54,7 @@ class OrderingModel:
             prefix.append(each)
         leaving = prefix[self.gone :]
         self.gone = len(prefix)
-        # Two neighbouring watermarks of one key: the later replaced the earlier, if it was waiting.
+        # Of two adjacent watermarks of one key, the later replaced the earlier if that was waiting.
         return [
             each
             for each, following in zip_longest(leaving, leaving[1:])

@@ -1,4 +1,4 @@
-"""Sequences and chunks, recomputed from the set of everything seen; then coalesced by that model."""
+"""Reference model of a tracker: recomputed from all buffers, then coalesced by the coalescing model."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slackwater.progress.values import BufferHeader, Emission, Origin
-from tests.model.coalescing import Said, emissions
+from tests.model.coalescing import Message, emissions
 
 
-class Refused(Exception):
-    """The buffer breaks S6 or comes after DONE."""
+class Rejected(Exception):
+    """The buffer violates S6 or arrives after DONE."""
 
 
 @dataclass
 class TrackerModel:
-    """All buffers ever accepted, and all steps ever made; every question is answered from them."""
+    """All accepted buffers and all steps; every result is derived from them."""
 
     declared: tuple[Origin, ...] | None
     seen: list[BufferHeader] = field(default_factory=list)
-    steps: list[Said] = field(default_factory=list)
+    steps: list[Message] = field(default_factory=list)
     numbers: dict[Origin, int] = field(default_factory=dict)
     ended: set[Origin] = field(default_factory=set)
 
@@ -29,7 +29,7 @@ class TrackerModel:
             self.numbers[origin] = len(self.numbers)
 
     def chunks(self, origin: Origin, sequence: int) -> dict[int, bool]:
-        """Chunk number → last flag, of what was accepted."""
+        """The accepted chunks of a sequence with their last flags."""
         return {
             header.chunk: header.last_chunk
             for header in self.seen
@@ -57,22 +57,22 @@ class TrackerModel:
         return max(values, default=None)
 
     def observe(self, header: BufferHeader) -> bool:
-        """Whether it is a duplicate; Refused if it must be refused."""
+        """Whether the buffer is a duplicate; raises Rejected if it is invalid."""
         origin, sequence, chunk, last, _ = header
         if sequence < 1 or chunk < 1 or (origin not in self.numbers and self.declared is not None):
-            raise Refused
+            raise Rejected
         if sequence <= self.complete(origin):
             return True
         chunks = self.chunks(origin, sequence)
         if chunk in chunks:
             if chunks[chunk] != last:
-                raise Refused
+                raise Rejected
             return True
         lasts = [number for number, is_last in chunks.items() if is_last]
         if (lasts and (last or chunk > lasts[0])) or (last and any(number > chunk for number in chunks)):
-            raise Refused
+            raise Rejected
         if origin in self.ended:
-            raise Refused
+            raise Rejected
         before = {key: self.local(origin, key) for key in _keys([*self.seen, header])}
         self.seen.append(header)
         risen = tuple(
@@ -80,7 +80,7 @@ class TrackerModel:
             for key in before
             if (value := self.local(origin, key)) is not None and value != before[key]
         )
-        self.steps.append(Said(self._number(origin), "watermark" if risen else "event", risen))
+        self.steps.append(Message(self._number(origin), "watermark" if risen else "event", risen))
         return False
 
     def idle(self, origin: Origin) -> None:
@@ -91,13 +91,13 @@ class TrackerModel:
         self.ended.add(origin)
 
     def emitted(self) -> list[set[Emission]]:
-        """What every step so far must have emitted."""
+        """The expected emissions of every step so far."""
         return emissions(len(self.declared or ()), self.steps)
 
     def _say(self, origin: Origin, word: Literal["idle", "done"]) -> None:
         if origin in self.ended or (origin not in self.numbers and self.declared is not None):
-            raise Refused
-        self.steps.append(Said(self._number(origin), word))
+            raise Rejected
+        self.steps.append(Message(self._number(origin), word))
 
     def _number(self, origin: Origin) -> int:
         return self.numbers.setdefault(origin, len(self.numbers))

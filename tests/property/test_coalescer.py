@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from slackwater.errors import AfterDone, WatermarkRegression
 from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
 from slackwater.progress.values import IDLE, Emission, Watermark
-from tests.model.coalescing import Kind, Said, emissions, world_after
+from tests.model.coalescing import Kind, Message, emissions, world_after
 
 LIKELY: list[Kind] = ["watermark", "watermark", "watermark", "event", "idle", "done"]
 KINDS = st.sampled_from(LIKELY)
@@ -16,25 +16,25 @@ KEYS = st.sampled_from(["default", "order_time"])
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[int, list[Said]]:
-    """Legal steps: watermarks rise per input and key, nothing follows DONE."""
+def histories(draw: st.DrawFn) -> tuple[int, list[Message]]:
+    """Valid steps: watermarks rise for each input and key, and nothing follows DONE."""
     inputs = draw(st.integers(1, 4))
-    steps: list[Said] = []
+    steps: list[Message] = []
     for _ in range(draw(st.integers(0, 25))):
         source = draw(st.integers(0, inputs - 1))
         if any(step.source == source and step.kind == "done" for step in steps):
             continue
         kind = draw(KINDS)
         if kind != "watermark":
-            steps.append(Said(source, kind))
+            steps.append(Message(source, kind))
             continue
         key = draw(KEYS)
         previous = world_after(inputs, steps).last.get((source, key), draw(st.integers(-5, 5)))
-        steps.append(Said(source, "watermark", ((key, previous + draw(st.integers(1, 6))),)))
+        steps.append(Message(source, "watermark", ((key, previous + draw(st.integers(1, 6))),)))
     return inputs, steps
 
 
-def perform(coalescer: Coalescer, step: Said, now: int) -> tuple[Emission, ...]:
+def perform(coalescer: Coalescer, step: Message, now: int) -> tuple[Emission, ...]:
     if step.kind == "watermark":
         ((key, value),) = step.watermarks
         return coalescer.watermark(step.source, Watermark(value, key), now=now)
@@ -44,7 +44,7 @@ def perform(coalescer: Coalescer, step: Said, now: int) -> tuple[Emission, ...]:
 
 
 @given(histories(), st.data())
-def test_coalescer_equals_the_model(history: tuple[int, list[Said]], data: st.DataObject) -> None:
+def test_coalescer_equals_the_model(history: tuple[int, list[Message]], data: st.DataObject) -> None:
     inputs, steps = history
     coalescer = Coalescer(inputs, now=0)
     for now, (step, expected) in enumerate(zip(steps, emissions(inputs, steps), strict=True), 1):
@@ -57,7 +57,9 @@ def test_coalescer_equals_the_model(history: tuple[int, list[Said]], data: st.Da
 
 
 @given(histories(), st.integers(0, 3), st.integers(-40, 40))
-def test_a_refused_step_changes_nothing(history: tuple[int, list[Said]], source: int, value: int) -> None:
+def test_a_rejected_step_changes_no_state(
+    history: tuple[int, list[Message]], source: int, value: int
+) -> None:
     inputs, steps = history
     coalescer = Coalescer(inputs)
     for now, step in enumerate(steps):
@@ -70,8 +72,8 @@ def test_a_refused_step_changes_nothing(history: tuple[int, list[Said]], source:
 
 
 @given(histories())
-def test_why_names_who_would_have_to_move(history: tuple[int, list[Said]]) -> None:
-    """If the holder alone leaves, the watermark may move; if anyone else does, it does not."""
+def test_why_names_the_input_that_has_to_advance(history: tuple[int, list[Message]]) -> None:
+    """The watermark can advance if the holder leaves, and does not if any other input leaves."""
     inputs, steps = history
     coalescer = Coalescer(inputs)
     for now, step in enumerate(steps):
@@ -92,8 +94,8 @@ def test_why_names_who_would_have_to_move(history: tuple[int, list[Said]]) -> No
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
-def test_two_levels_give_what_one_flat_level_gives(channels: list[int], data: st.DataObject) -> None:
-    """Without idle inputs the minimum of minima is the minimum; nothing may be lost between the levels."""
+def test_two_levels_give_the_same_minimum_as_one(channels: list[int], data: st.DataObject) -> None:
+    """Without idle inputs the minimum of the edge minima is the overall minimum."""
     two_levels = OperatorCoalescer(channels)
     flat = Coalescer(sum(channels))
     last: dict[tuple[int, int], int] = {}

@@ -94,10 +94,10 @@ def test_generator_equals_the_model(
 
 
 @given(POLICIES, histories(), st.integers(0, 1000))
-def test_a_pause_of_our_own_makes_nobody_idle(
+def test_a_pause_of_the_pipeline_makes_no_partition_idle(
     policy: WatermarkPolicy, steps: list[Happened], pause: int
 ) -> None:
-    """Stop anywhere for any time, resume: idleness is decided as if the pause had not been."""
+    """After a pause at any point and of any length, `resume` makes idleness independent of the pause."""
     straight = WatermarkGenerator(policy, now=0, idle_after=5)
     paused = WatermarkGenerator(policy, now=0, idle_after=5)
     middle = len(steps) // 2

@@ -42,8 +42,8 @@ def test_ordering_equals_the_model(
 
 
 @given(st.booleans(), st.lists(st.booleans(), max_size=20))
-def test_a_watermark_never_leaves_before_an_item_received_before_it(ordered: bool, keep: list[bool]) -> None:
-    """Also where items are filtered: a result of None releases what waits behind it."""
+def test_a_watermark_is_emitted_after_all_earlier_items(ordered: bool, keep: list[bool]) -> None:
+    """Also for filtered items: a result of None releases the watermarks after it."""
     stage = OrderedResults[int]() if ordered else UnorderedResults[int]()
     tickets = []
     output: list[int | Watermark] = []
@@ -55,10 +55,10 @@ def test_a_watermark_never_leaves_before_an_item_received_before_it(ordered: boo
     assert not output
     for number in reversed(range(len(keep))):
         output += stage.complete(tickets[number], number if keep[number] else None)
-    positions = {each.value: place for place, each in enumerate(output) if isinstance(each, Watermark)}
-    for place, each in enumerate(output):
+    positions = {each.value: index for index, each in enumerate(output) if isinstance(each, Watermark)}
+    for index, each in enumerate(output):
         if not isinstance(each, Watermark):
-            assert all(place < position for value, position in positions.items() if value >= each)
+            assert all(index < position for value, position in positions.items() if value >= each)
     assert sorted(each for each in output if not isinstance(each, Watermark)) == [
         number for number, kept in enumerate(keep) if kept
     ]

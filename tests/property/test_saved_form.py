@@ -1,4 +1,4 @@
-"""The saved form: whole or refused. Bytes cut, flipped, swapped or of another version never load."""
+"""Saved state loads completely or not at all: truncated, modified or foreign bytes are rejected."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ VERSION_1 = {
     "rechunker": ("015293a161960100c09390909080919304029391029102918081040331a41c04"),
     "numbering": ("014e92a877696e646f772d31014f8b0c0f"),
 }
-"""What version 1 wrote for the subjects above. Never change these: state stores hold such bytes."""
+"""The bytes of version 1 for the subjects above. Never change them: state stores contain such bytes."""
 
 
 def _with_checksum(body: bytes) -> bytes:
@@ -112,21 +112,21 @@ def _with_checksum(body: bytes) -> bytes:
 
 
 @ALL
-def test_loading_gives_back_the_same_bytes(subject: str) -> None:
+def test_loading_and_saving_gives_the_same_bytes(subject: str) -> None:
     make, load = SUBJECTS[subject]
     saved = make().save()
     assert load(saved).save() == saved
 
 
 @ALL
-def test_what_version_1_wrote_is_read(subject: str) -> None:
+def test_bytes_of_version_1_are_loaded(subject: str) -> None:
     make, load = SUBJECTS[subject]
     loaded = load(bytes.fromhex(VERSION_1[subject]))
     assert loaded.save() == make().save()
 
 
 @ALL
-def test_every_truncation_is_refused(subject: str) -> None:
+def test_every_truncation_is_rejected(subject: str) -> None:
     make, load = SUBJECTS[subject]
     saved = make().save()
     for length in range(len(saved)):
@@ -137,24 +137,24 @@ def test_every_truncation_is_refused(subject: str) -> None:
 
 
 @ALL
-def test_every_flipped_bit_is_refused(subject: str) -> None:
+def test_every_flipped_bit_is_rejected(subject: str) -> None:
     make, load = SUBJECTS[subject]
     saved = make().save()
-    for place in range(len(saved)):
+    for index in range(len(saved)):
         for bit in range(8):
             flipped = bytearray(saved)
-            flipped[place] ^= 1 << bit
+            flipped[index] ^= 1 << bit
             with pytest.raises(StateError):
                 load(bytes(flipped))
 
 
 @ALL
 @given(changes=st.dictionaries(st.integers(0, 10_000), st.integers(1, 255), min_size=1, max_size=30))
-def test_any_number_of_changed_bytes_is_refused(subject: str, changes: dict[int, int]) -> None:
+def test_changed_bytes_are_rejected(subject: str, changes: dict[int, int]) -> None:
     make, load = SUBJECTS[subject]
     changed = bytearray(make().save())
-    for place, difference in changes.items():
-        changed[place % len(changed)] ^= difference
+    for index, difference in changes.items():
+        changed[index % len(changed)] ^= difference
     if bytes(changed) != make().save():
         with pytest.raises(StateError):
             load(bytes(changed))
@@ -162,7 +162,7 @@ def test_any_number_of_changed_bytes_is_refused(subject: str, changes: dict[int,
 
 @ALL
 @pytest.mark.parametrize("version", [0, 2, 255])
-def test_another_version_is_refused_by_name(subject: str, version: int) -> None:
+def test_another_version_is_rejected_and_named(subject: str, version: int) -> None:
     make, load = SUBJECTS[subject]
     body = bytearray(make().save()[:-4])
     body[0] = version
@@ -173,7 +173,7 @@ def test_another_version_is_refused_by_name(subject: str, version: int) -> None:
 
 
 @ALL
-def test_the_state_of_something_else_is_refused(subject: str) -> None:
+def test_the_state_of_another_class_is_rejected(subject: str) -> None:
     _, load = SUBJECTS[subject]
     for other, (make, _) in SUBJECTS.items():
         if other != subject:
@@ -184,9 +184,7 @@ def test_the_state_of_something_else_is_refused(subject: str) -> None:
 @ALL
 @given(content=st.binary(max_size=80))
 @example(content=b"\x93\xa1\x80")  # text that is not UTF-8
-def test_content_of_another_form_behind_a_right_checksum_is_refused_or_usable(
-    subject: str, content: bytes
-) -> None:
+def test_other_content_with_a_valid_checksum_is_rejected_or_usable(subject: str, content: bytes) -> None:
     make, load = SUBJECTS[subject]
     head = make().save()[:2]
     try:
@@ -197,12 +195,12 @@ def test_content_of_another_form_behind_a_right_checksum_is_refused_or_usable(
 
 
 @given(st.data())
-def test_parts_of_a_tracker_that_do_not_fit_together_are_refused(data: st.DataObject) -> None:
-    """Well-formed content with a right checksum, one number in it replaced: refused, or usable."""
+def test_inconsistent_parts_of_a_tracker_are_rejected(data: st.DataObject) -> None:
+    """Content with a valid checksum in which one number was replaced is rejected or usable."""
     saved = _tracker().save()
     content = msgspec.msgpack.decode(saved[2:-4])
-    holder, place = data.draw(st.sampled_from(list(_numbers_in(content))))
-    holder[place] = data.draw(st.integers(-3, 8))
+    holder, index = data.draw(st.sampled_from(list(_numbers_in(content))))
+    holder[index] = data.draw(st.integers(-3, 8))
     try:
         loaded = ProgressTracker.load(_with_checksum(saved[:2] + msgspec.msgpack.encode(content)))
     except StateError:
@@ -217,7 +215,7 @@ def test_parts_of_a_tracker_that_do_not_fit_together_are_refused(data: st.DataOb
 
 def _numbers_in(content: Any) -> Any:
     if isinstance(content, (list, dict)):
-        for place, part in enumerate(content) if isinstance(content, list) else content.items():
+        for index, part in enumerate(content) if isinstance(content, list) else content.items():
             if type(part) is int:
-                yield content, place
+                yield content, index
             yield from _numbers_in(part)

@@ -13,14 +13,14 @@ from slackwater.errors import ProgressError
 from slackwater.progress.numbering import Rechunker
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader, Emission, Origin, Watermark
-from tests.model.tracking import Refused, TrackerModel
+from tests.model.tracking import Rejected, TrackerModel
 
 ORIGINS: tuple[Origin, ...] = ("a", "b", 7)
 
 
 @st.composite
 def buffers(draw: st.DrawFn) -> BufferHeader:
-    """Small numbers, so that completions, duplicates, gaps and contradictions all happen often."""
+    """Small numbers, so that completions, duplicates, gaps and conflicts are frequent."""
     watermarks = draw(
         st.dictionaries(st.sampled_from(["default", "order_time"]), st.integers(-9, 9), max_size=2)
     )
@@ -58,7 +58,7 @@ def test_tracker_equals_the_model(
                 word, origin = step
                 (model.idle if word == "idle" else model.done)(origin)
                 emitted.append(set((tracker.idle if word == "idle" else tracker.done)(origin, now=now)))
-        except Refused:
+        except Rejected:
             _must_refuse(tracker, step)
             assert tracker.save() == before, "a refused step has left a trace"
         if data.draw(st.booleans(), label="save and load here"):
@@ -73,8 +73,8 @@ def test_tracker_equals_the_model(
 
 
 @given(st.lists(buffers(), max_size=25))
-def test_buffers_that_come_together_end_where_they_would_one_by_one(headers: list[BufferHeader]) -> None:
-    """With declared origins that never idle the order in which they are heard cannot matter."""
+def test_observe_all_gives_the_same_result_as_single_calls(headers: list[BufferHeader]) -> None:
+    """With declared origins that are never idle, the order of the buffers does not matter."""
     one_by_one, together = ProgressTracker(ORIGINS), ProgressTracker(ORIGINS)
     taken: list[BufferHeader] = []
     duplicates: list[bool] = []
@@ -89,7 +89,7 @@ def test_buffers_that_come_together_end_where_they_would_one_by_one(headers: lis
     assert together.save() == one_by_one.save()
 
 
-def test_an_idle_origin_is_awake_before_a_faster_one_moves_the_watermark() -> None:
+def test_an_idle_origin_becomes_active_before_the_watermark_advances() -> None:
     tracker = ProgressTracker(["a", "b"])
     for origin in ("a", "b"):
         tracker.observe(BufferHeader(origin, 1, watermarks={"default": 5}))
@@ -108,7 +108,7 @@ def _must_refuse(tracker: ProgressTracker, step: BufferHeader | tuple[str, Origi
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_any_order_with_any_duplicates_ends_the_same(chunks: list[int], order: random.Random) -> None:
+def test_order_and_duplicates_do_not_change_the_result(chunks: list[int], order: random.Random) -> None:
     whole = [
         BufferHeader("a", sequence, chunk, chunk == last, {"default": 10 * sequence + chunk})
         for sequence, last in enumerate(chunks, 1)
@@ -125,8 +125,8 @@ def test_any_order_with_any_duplicates_ends_the_same(chunks: list[int], order: r
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_a_rechunked_origin_completes_exactly_as_its_input(chunks: list[int], order: random.Random) -> None:
-    """S9 seen from downstream: whatever a stateless stage splits, every sequence completes once."""
+def test_a_rechunked_origin_completes_like_its_input(chunks: list[int], order: random.Random) -> None:
+    """S9 from downstream: however a stateless stage splits chunks, every sequence completes once."""
     incoming = [
         BufferHeader("a", sequence, chunk, chunk == last, {"default": 10 * sequence + chunk})
         for sequence, last in enumerate(chunks, 1)

@@ -1,4 +1,4 @@
-"""Errors keep their parts, and keep them over a process boundary."""
+"""Errors have attributes, and keep them when they are pickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXAMPLES: list[SlackwaterError] = [
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_errors_cross_process_boundaries_whole(error: SlackwaterError) -> None:
+def test_errors_keep_their_attributes_when_pickled(error: SlackwaterError) -> None:
     there = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert type(there) is type(error)
     assert str(there) == str(error)
@@ -54,12 +54,12 @@ def test_a_regression_names_input_key_and_both_values() -> None:
     )
 
 
-def test_an_equal_watermark_reads_differently_from_a_lower_one() -> None:
+def test_the_message_distinguishes_equal_from_lower_watermarks() -> None:
     assert "equals" in str(WatermarkRegression("input 0", "default", 5, 5))
     assert "is lower than the previous watermark 5" in str(WatermarkRegression("input 0", "default", 5, 4))
 
 
-def test_a_long_list_of_known_names_is_cut() -> None:
+def test_a_long_list_of_known_names_is_truncated() -> None:
     assert "and 10 more" in str(UnknownSource("origin 'x'", range(20), fix="declare it"))
 
 

@@ -54,7 +54,7 @@ from slackwater.time import (
         ("PT36H", 36 * HOUR),
     ],
 )
-def test_durations_that_can_be_read(text: str, microseconds: int) -> None:
+def test_valid_durations(text: str, microseconds: int) -> None:
     assert duration(text) == microseconds
 
 
@@ -85,7 +85,7 @@ def test_durations_that_can_be_read(text: str, microseconds: int) -> None:
         (None, "is not a duration"),
     ],
 )
-def test_durations_that_cannot_be_read_say_why_and_what_to_write(value: Any, reason: str) -> None:
+def test_invalid_durations_are_rejected_with_reason_and_fix(value: Any, reason: str) -> None:
     with pytest.raises(InvalidDuration, match=reason) as caught:
         duration(value, name="gap")
     assert caught.value.name == "gap"
@@ -94,7 +94,7 @@ def test_durations_that_cannot_be_read_say_why_and_what_to_write(value: Any, rea
 
 
 @given(st.timedeltas(min_value=timedelta(days=-99999), max_value=timedelta(days=99999)))
-def test_a_timedelta_is_taken_exactly(delta: timedelta) -> None:
+def test_a_timedelta_is_converted_exactly(delta: timedelta) -> None:
     assert duration(delta) == delta // timedelta(microseconds=1)
 
 
@@ -111,11 +111,11 @@ def test_a_timedelta_is_taken_exactly(delta: timedelta) -> None:
         (400 * DAY + 3 * HOUR, "400 d 3 h"),
     ],
 )
-def test_durations_are_shown_in_their_largest_units(microseconds: int, text: str) -> None:
+def test_durations_are_formatted_in_their_largest_units(microseconds: int, text: str) -> None:
     assert format_duration(microseconds) == text
 
 
-def test_an_instant_is_the_same_in_every_zone() -> None:
+def test_an_instant_does_not_depend_on_the_timezone() -> None:
     utc = datetime(2024, 5, 1, 12, tzinfo=UTC)
     berlin = utc.astimezone(timezone(timedelta(hours=2)))
     assert (
@@ -138,29 +138,29 @@ def test_an_instant_is_the_same_in_every_zone() -> None:
         (None, "of type NoneType"),
     ],
 )
-def test_instants_that_cannot_be_read_say_why(value: Any, reason: str) -> None:
+def test_invalid_instants_are_rejected_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(InvalidInstant, match=reason):
         instant(value)
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_instants_survive_the_way_there_and_back(moment: datetime) -> None:
+def test_instants_round_trip(moment: datetime) -> None:
     assert to_datetime(instant(moment)) == moment
     assert instant(format_instant(instant(moment))) == instant(moment)
 
 
 @pytest.mark.parametrize("value", [END_OF_TIME, -(2**63), 10**18, None])
-def test_every_instant_can_be_shown(value: int | None) -> None:
+def test_every_instant_can_be_formatted(value: int | None) -> None:
     assert format_instant(value)
 
 
-def test_an_instant_beyond_the_calendar_is_refused_as_datetime() -> None:
+def test_an_instant_outside_the_calendar_has_no_datetime() -> None:
     with pytest.raises(InvalidInstant, match="years 1 to 9999"):
         to_datetime(END_OF_TIME)
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 1000), st.integers(-1000, 1000))
-def test_frames_contain_what_they_frame(at: int, size: int, offset: int) -> None:
+def test_a_frame_contains_its_time(at: int, size: int, offset: int) -> None:
     floor, higher = frame_floor(at, size, offset), frame_higher(at, size, offset)
     assert floor <= at < higher
     assert higher - floor == size
@@ -172,18 +172,18 @@ def test_a_range_includes_its_start_and_excludes_its_end() -> None:
     assert not Range(5, 5).contains(5)
 
 
-def test_ranges_that_touch_do_not_overlap() -> None:
+def test_adjacent_ranges_do_not_overlap() -> None:
     assert not Range(0, 5).overlaps(Range(5, 9))
     assert Range(0, 6).overlaps(Range(5, 9))
     assert not Range(3, 3).overlaps(Range(0, 9))
 
 
-def test_a_range_that_ends_before_it_starts_is_refused() -> None:
+def test_a_range_that_ends_before_it_starts_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="is before the start"):
         Range(5, 4)
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, 2**63, -(2**63) - 1])
-def test_what_is_no_64_bit_integer_is_refused(value: object) -> None:
+def test_values_that_are_not_64_bit_integers_are_rejected(value: object) -> None:
     with pytest.raises(InvalidArgument, match="watermark = "):
         check_int64(value, "watermark")

@@ -1,4 +1,4 @@
-"""A stage that waits for answers (A1-A3): the pure ordering, told what was submitted and what completed."""
+"""Async stages (A1-A3): the ordering of submitted and completed items, without an event loop."""
 
 from __future__ import annotations
 

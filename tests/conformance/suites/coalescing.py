@@ -1,4 +1,4 @@
-"""Several inputs into one (C1-C10): each case drives a `Coalescer`, saved and loaded on the way."""
+"""Coalescing (C1-C10): each case runs a `Coalescer`, in one go and saved between steps."""
 
 from __future__ import annotations
 

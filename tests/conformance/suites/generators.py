@@ -1,4 +1,4 @@
-"""Watermarks at a source (G1-G9). A partition is numbered in the cases by its place among those present."""
+"""Watermark generators (G1-G9). Cases number partitions by their index among the existing ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _policy(case: Case) -> WatermarkPolicy:
 
 
 class _Driver:
-    """A generator, the clock of the case, and which partition has which number now."""
+    """A generator, the clock of the case, and the current numbers of the partitions."""
 
     def __init__(self, case: Case) -> None:
         self.now = 0
@@ -53,7 +53,7 @@ class _Driver:
         )
 
     def _name(self, number: int) -> Origin:
-        """The partition of that number; of one that does not exist, a name that nobody knows."""
+        """The partition with that number, or an unknown name if there is none."""
         there = 0 <= number < len(self._numbered)
         return self._numbered[number] if there else f"partition {number} of {len(self._numbered)}"
 

@@ -1,4 +1,4 @@
-"""Sequences, chunks and origins (S1-S8, S10): each case drives a `ProgressTracker`."""
+"""Sequences, chunks and origins (S1-S8, S10): each case runs a `ProgressTracker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stateless stage renumbers the chunks of each sequence (S9)."""
+"""Renumbering of chunks by stateless stages (S9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asyncio driver: capacity, timeouts, retries with back-off (A3, A4), on virtual time."""
+"""The async stage on asyncio: capacity, timeouts, retries with backoff (A3, A4), in virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_ordered_results_wait_for_the_head() -> None:
     assert seconds == pytest.approx(3)
 
 
-def test_unordered_results_leave_as_they_complete_and_the_watermark_waits() -> None:
+def test_unordered_results_are_emitted_as_they_complete_and_the_watermark_waits() -> None:
     output, seconds = _run(AsyncStage(_sleeper(), ordered=False), 3, 1, Watermark(10), 2)
     assert output == [1, 2, 3, Watermark(10)]
     assert seconds == pytest.approx(3)
@@ -63,7 +63,7 @@ def test_capacity_limits_how_many_calls_run_at_once() -> None:
     assert seconds == pytest.approx(3)
 
 
-def test_the_source_is_not_pulled_while_there_is_no_room() -> None:
+def test_the_source_is_not_read_without_capacity() -> None:
     pulled: list[int] = []
 
     async def source() -> AsyncIterator[int]:
@@ -83,7 +83,7 @@ def test_the_source_is_not_pulled_while_there_is_no_room() -> None:
     assert pulled_by_then <= 4
 
 
-def test_none_filters_the_item_and_releases_the_watermark_behind_it() -> None:
+def test_none_filters_the_item_and_releases_the_next_watermark() -> None:
     output, _ = _run(AsyncStage(_sleeper(lambda _: None)), 1, Watermark(5))
     assert output == [Watermark(5)]
 
@@ -141,12 +141,12 @@ def test_attempt_timeout_is_retried() -> None:
     assert seconds == pytest.approx(3)
 
 
-def test_attempt_timeout_without_retries_says_so() -> None:
+def test_attempt_timeout_without_retries_is_reported() -> None:
     with pytest.raises(AsyncItemFailed, match="timed out"):
         _run(AsyncStage(_sleeper(), attempt_timeout=1), 2)
 
 
-def test_a_failure_cancels_the_calls_under_way() -> None:
+def test_a_failure_cancels_the_calls_in_flight() -> None:
     cancelled: list[str] = []
 
     async def call(item: str) -> str:
@@ -216,7 +216,7 @@ def test_the_source_is_closed_when_the_stage_ends_early() -> None:
     assert run(main()) == ([True], 0.0)
 
 
-def test_ten_thousand_items_under_way_at_once() -> None:
+def test_ten_thousand_items_in_flight() -> None:
     output, seconds = _run(AsyncStage(_sleeper(lambda item: item), capacity=10_000), *[1] * 10_000)
     assert len(output) == 10_000
     assert seconds == pytest.approx(1)
@@ -236,7 +236,7 @@ def test_an_empty_source_ends_at_once() -> None:
         ({"capacity": None}, "capacity = None"),
     ],
 )
-def test_bad_settings_are_refused_when_the_stage_is_made(arguments: dict[str, Any], named: str) -> None:
+def test_invalid_settings_are_rejected_by_the_constructor(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidArgument, match=named):
         AsyncStage(_sleeper(), **arguments)
 
@@ -245,6 +245,6 @@ def test_bad_settings_are_refused_when_the_stage_is_made(arguments: dict[str, An
     "arguments",
     [{"retries": -1}, {"retries": 1.5}, {"first_delay": -1}, {"longest_delay": 0}],
 )
-def test_bad_retries_are_refused(arguments: dict[str, Any]) -> None:
+def test_invalid_retries_are_rejected(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         Retry(**arguments)

@@ -1,4 +1,4 @@
-"""Bad input to the progress core: refused at once, by name, and nothing of it is kept."""
+"""Invalid arguments of the progress classes are rejected by name, and no state changes."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ def test_tracker_does_not_add_the_origin_of_a_rejected_buffer() -> None:
     assert tracker.origins == ()
 
 
-def test_tracker_questions_about_unknown_origins() -> None:
+def test_tracker_rejects_unknown_origins() -> None:
     with pytest.raises(UnknownSource, match="origin 'x'"):
         ProgressTracker(["a"]).local("x")
 
 
-def test_a_caller_that_changes_its_dictionary_later_changes_nothing() -> None:
+def test_changing_the_dictionary_of_a_header_later_has_no_effect() -> None:
     watermarks = {"default": 20}
     tracker = ProgressTracker()
     tracker.observe(BufferHeader("a", 2, watermarks=watermarks))

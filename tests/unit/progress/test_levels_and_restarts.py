@@ -1,4 +1,4 @@
-"""Rules that only show in longer stories: two levels of coalescing, restores, clocks that go back, memory."""
+"""Rules that need longer scenarios: two levels of coalescing, restores, clocks that go back, memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slackwater.time import END_OF_TIME
 
 
 class _Index:
-    """An integer of another library, as NumPy has them."""
+    """An integer type of another library, like those of NumPy."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -38,7 +38,7 @@ def number(value: int) -> Any:
 
 
 class TestTwoLevels:
-    def test_an_idle_edge_is_left_out_and_an_event_brings_it_back(self) -> None:
+    def test_an_idle_edge_is_excluded_until_an_event_arrives(self) -> None:
         operator = OperatorCoalescer([2, 1])
         operator.watermark(1, 0, Watermark(10))
         assert operator.idle(0, 0) == ((), ())
@@ -49,7 +49,7 @@ class TestTwoLevels:
         assert operator.watermark(1, 0, Watermark(20)).operator == ()
         assert operator.why().held_by == "input 'edge 0'"
 
-    def test_a_watermark_that_an_edge_cannot_forward_yet_still_wakes_the_edge(self) -> None:
+    def test_a_watermark_makes_its_edge_active_even_if_the_edge_emits_nothing(self) -> None:
         operator = OperatorCoalescer([2, 1])
         for channel in (0, 1):
             operator.idle(0, channel)
@@ -74,7 +74,7 @@ class TestTwoLevels:
         with pytest.raises(AfterDone):
             operator.event(0, 1)
 
-    def test_what_the_last_channel_held_back_leaves_before_the_edge_ends(self) -> None:
+    def test_the_last_channel_releases_the_edge_watermark_before_the_edge_ends(self) -> None:
         operator = OperatorCoalescer([2, 1])
         operator.watermark(0, 0, Watermark(30))
         operator.watermark(0, 1, Watermark(5))
@@ -84,7 +84,7 @@ class TestTwoLevels:
         assert ended.edge == (EdgeEmission(0, Watermark(30)),)
         assert ended.operator == (Watermark(20),)
 
-    def test_an_idle_edge_that_ends_leaves_nobody_idle(self) -> None:
+    def test_no_idle_is_emitted_when_the_idle_edge_ends(self) -> None:
         operator = OperatorCoalescer([1, 1])
         operator.idle(0, 0)
         operator.idle(1, 0)
@@ -102,7 +102,7 @@ class TestRestore:
         assert generator.current == 10
         assert generator.observe("a", 15, now=0) == (Watermark(15),)
 
-    def test_what_has_left_does_not_come_back(self) -> None:
+    def test_an_emitted_watermark_is_not_emitted_again(self) -> None:
         generator = WatermarkGenerator(Lag(0), partitions=["a"], now=0)
         generator.observe("a", 50, now=0)
         generator.restore({"b": 10}, now=0)
@@ -122,14 +122,14 @@ class TestRestore:
         assert new.partitions == ("a", "b")
         assert new.observe("a", 20, now=0) == ()
 
-    def test_another_key_is_refused(self) -> None:
+    def test_another_key_is_rejected(self) -> None:
         saved = WatermarkGenerator(Lag(0), now=0, key="order_time").save()
         with pytest.raises(InvalidArgument, match="order_time"):
             WatermarkGenerator(Lag(0), now=0).load(saved)
 
 
 class TestClocksThatGoBack:
-    def test_silence_is_measured_on_the_clock_as_it_is_now(self) -> None:
+    def test_idleness_uses_the_current_clock(self) -> None:
         generator = WatermarkGenerator(Lag(0), partitions=["a", "b"], now=0, idle_after=10)
         generator.observe("a", 1, now=100)
         generator.observe("b", 2, now=100)
@@ -138,7 +138,7 @@ class TestClocksThatGoBack:
         assert generator.tick(now=60) == ()
         assert generator.observe("a", 4, now=61) == (Watermark(4),)
 
-    def test_a_clock_that_jitters_leaves_no_trace_in_memory(self) -> None:
+    def test_a_jittering_clock_does_not_grow_memory(self) -> None:
         generator = WatermarkGenerator(Lag(0), partitions=["a"], now=0, idle_after=1000)
         for number in range(10_000):
             generator.observe("a", number, now=100 + (number % 2) * 50)
@@ -154,7 +154,7 @@ class TestClocksThatGoBack:
 
 
 class TestMemory:
-    def test_chunked_sequences_behind_a_gap_are_forgotten_when_it_closes(self) -> None:
+    def test_chunked_sequences_after_a_gap_are_freed_when_it_closes(self) -> None:
         tracker, fresh = ProgressTracker(["a"]), ProgressTracker(["a"])
         for sequence in range(2, 50):
             for chunk in (2, 1):
@@ -164,7 +164,7 @@ class TestMemory:
             fresh.observe(BufferHeader("a", sequence, watermarks={"default": sequence}))
         assert tracker.save() == fresh.save()
 
-    def test_partitions_that_come_and_go(self) -> None:
+    def test_adding_and_removing_partitions_does_not_grow_memory(self) -> None:
         generator = WatermarkGenerator(Lag(0), partitions=["stays"], now=0, idle_after=5)
         generator.observe("stays", 1, now=0)
         size = len(generator.save())
@@ -175,7 +175,7 @@ class TestMemory:
         assert len(generator.save()) < size + 60
         assert len(generator._deadlines) < 100
 
-    def test_watermarks_behind_one_stuck_item(self) -> None:
+    def test_watermarks_after_one_stuck_item_do_not_grow_memory(self) -> None:
         stage = UnorderedResults[int](capacity=10)
         stuck = stage.submit()
         assert stuck is not None
@@ -188,7 +188,7 @@ class TestMemory:
         assert len(stage._pending) < 50
         assert stage.complete(stuck, -1) == [-1, Watermark(999), Watermark(999, "other")]
 
-    def test_a_plan_of_diamonds_is_explained_once(self) -> None:
+    def test_a_shared_node_is_explained_once(self) -> None:
         node = PlanNode("source", Kind.SOURCE)
         for number in range(50):
             node = PlanNode(f"union {number}", Kind.STATELESS, (node, node))
@@ -196,7 +196,7 @@ class TestMemory:
 
 
 class TestAsyncOrder:
-    def test_watermarks_leave_in_the_order_received_when_one_key_speaks_again(self) -> None:
+    def test_watermarks_are_emitted_in_the_order_received_when_a_key_repeats(self) -> None:
         stage = UnorderedResults[str]()
         ticket = stage.submit()
         assert ticket is not None
@@ -217,7 +217,7 @@ class TestAsyncOrder:
 
 
 class TestOtherIntegers:
-    """What counts as an integer is taken as one, and comes out as a plain one."""
+    """Integer types of other libraries are accepted and converted to plain integers."""
 
     def test_watermarks_and_times(self) -> None:
         five = number(5)
@@ -231,7 +231,7 @@ class TestOtherIntegers:
         tracker.observe(BufferHeader("a", one, one, True, {"default": number(5)}), now=one)
         assert ProgressTracker.load(tracker.save()).current() == 5
 
-    def test_a_refused_header_of_mixed_integers_leaves_no_trace(self) -> None:
+    def test_a_rejected_header_of_mixed_integers_changes_no_state(self) -> None:
         tracker = ProgressTracker(["a"])
         before = tracker.save()
         with pytest.raises(InvalidArgument, match="key = ''"):
@@ -247,7 +247,7 @@ class TestOtherIntegers:
 
 
 @pytest.mark.parametrize("origin", [("topic", 3), None, 1.5, b"a", True, 2**70, chr(0xD800)])
-def test_what_the_saved_form_cannot_name_is_refused_at_the_door(origin: Any) -> None:
+def test_origins_that_the_saved_form_cannot_store_are_rejected(origin: Any) -> None:
     for take in (
         lambda: WatermarkGenerator(Lag(0), now=0).add(origin, now=0),
         lambda: Rechunker(origin),
@@ -260,7 +260,7 @@ def test_what_the_saved_form_cannot_name_is_refused_at_the_door(origin: Any) -> 
 
 
 @pytest.mark.parametrize("now", ["x", 1.5, 2**70, None])
-def test_a_clock_reading_that_is_none_is_refused_before_anything_changes(now: Any) -> None:
+def test_an_invalid_clock_reading_is_rejected_before_any_change(now: Any) -> None:
     generator = WatermarkGenerator(Lag(0), partitions=["a"], now=0)
     before = generator.save()
     for step in (
@@ -276,7 +276,7 @@ def test_a_clock_reading_that_is_none_is_refused_before_anything_changes(now: An
     assert generator.save() == before
 
 
-def test_a_fixed_delay_at_the_edge_of_time() -> None:
+def test_a_fixed_delay_at_the_lower_bound_of_time() -> None:
     generator = WatermarkGenerator(FixedDelay(END_OF_TIME), partitions=["a"], now=0)
     assert generator.tick(now=-5) == (Watermark(-(2**63)),)
     assert generator.load(generator.save()).current == -(2**63)
@@ -297,6 +297,6 @@ def test_a_fixed_delay_at_the_edge_of_time() -> None:
     ],
     ids=str,
 )
-def test_values_travel_between_processes(value: object) -> None:
+def test_values_can_be_pickled(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301 - our own bytes
     assert copy.deepcopy(value) == value

@@ -1,4 +1,4 @@
-"""why(): who holds the watermark back, since when, and for which of the five reasons."""
+"""why(): what holds the watermark back, since when, and for which of the five reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestCoalescer:
         )
         assert why.watermark is None
 
-    def test_slowest_since_it_last_moved(self) -> None:
+    def test_slowest_since_its_last_advance(self) -> None:
         coalescer = Coalescer(2, now=100)
         coalescer.watermark(0, Watermark(10), now=101)
         coalescer.watermark(1, Watermark(20), now=102)
@@ -37,7 +37,7 @@ class TestCoalescer:
         assert (why.reason, why.held_by, why.since) == (Reason.SLOWEST, "input 0", 101)
         assert (why.watermark, why.holder_watermark) == (10, 10)
 
-    def test_recovered_input_far_behind_what_was_emitted(self) -> None:
+    def test_recovered_input_behind_the_emitted_watermark(self) -> None:
         coalescer = Coalescer(2)
         coalescer.watermark(0, Watermark(1))
         coalescer.idle(0)
@@ -46,7 +46,7 @@ class TestCoalescer:
         why = coalescer.why()
         assert (why.watermark, why.held_by, why.holder_watermark) == (100, "input 0", 1)
 
-    def test_all_idle_since_the_last_went(self) -> None:
+    def test_all_idle_since_the_last_became_idle(self) -> None:
         coalescer = Coalescer(2)
         coalescer.idle(1, now=5)
         coalescer.idle(0, now=7)
@@ -60,7 +60,7 @@ class TestCoalescer:
         coalescer.done(0, now=9)
         assert (coalescer.why().reason, coalescer.why().since) == (Reason.DONE, 9)
 
-    def test_keys_are_explained_apart(self) -> None:
+    def test_keys_are_explained_separately(self) -> None:
         coalescer = Coalescer(2)
         coalescer.watermark(0, Watermark(1, "order_time"))
         coalescer.watermark(1, Watermark(2, "delivery_time"))
@@ -93,7 +93,7 @@ class TestTracker:
         assert why.gap == Gap(2, ((2, 3),))
         assert "gap at sequence 2 (chunks missing: 2-3)" in str(why)
 
-    def test_gap_of_a_sequence_that_has_not_come_at_all(self) -> None:
+    def test_gap_of_a_sequence_without_any_chunk(self) -> None:
         tracker = ProgressTracker()
         tracker.observe(_buffer("a", 1, 10), now=1)
         tracker.observe(_buffer("a", 3, 30), now=2)
@@ -115,12 +115,12 @@ class TestTracker:
         tracker.observe(_buffer("a", 1, 10, chunk=2, last=False))
         assert str(tracker.why().gap) == "gap at sequence 1 (chunks missing: 1, 3 and on)"
 
-    def test_an_origin_that_spoke_without_a_watermark_of_the_key(self) -> None:
+    def test_an_origin_without_a_watermark_of_the_key(self) -> None:
         tracker = ProgressTracker()
         tracker.observe(BufferHeader("a", 1), now=4)
         assert (tracker.why().reason, tracker.why().since) == (Reason.NEVER_SPOKE, 4)
 
-    def test_nobody_there(self) -> None:
+    def test_no_origins(self) -> None:
         assert "there is no input" in str(ProgressTracker().why())
 
     def test_idle_and_done(self) -> None:
