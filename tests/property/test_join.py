@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.time import END_OF_TIME
+from slackwater.windows.engine.join_buffers import JoinState
+from slackwater.windows.engine.join_matching import matching_rows
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.engine.join_pairs import matching_rows
-from slackwater.windows.engine.join_state import JoinState
 from slackwater.windows.spec import SIDES, JoinHow, JoinSpec, Side
 from tests.model.join import INFINITY, JoinModel, Pair
 

@@ -51,6 +51,25 @@ def play(kind: Kind, made: Scenario, steps: Iterable[Step] | None = None) -> lis
     return [subject.step(step.rows, step.watermark, step.now) for step in (steps or made.steps)]
 
 
+# ---- what the spec promises
+
+
+@SETTINGS
+@given(scenarios())
+def test_every_pane_is_the_only_one_if_the_spec_fires_once(made: Scenario) -> None:
+    subject = OperatorSubject(made.options, made.schema)
+    panes = [
+        pane
+        for step in made.steps
+        for pane in subject.step(step.rows, step.watermark, step.now).panes
+        if subject.operator.spec.fires_once
+    ]
+    assert {(pane.index, pane.on_time_index, pane.is_first, pane.is_last) for pane in panes} <= {
+        (0, 0, True, True)
+    }
+    assert not any(pane.retraction for pane in panes)
+
+
 # ---- splitting
 
 

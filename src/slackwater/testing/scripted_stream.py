@@ -29,8 +29,8 @@ from slackwater.testing.scripted_run import (
 from slackwater.testing.text_table import T
 from slackwater.time import END_OF_TIME, check_int64, duration
 from slackwater.windows.engine.cogroup_operator import MergeOperator, MergeState
+from slackwater.windows.engine.join_buffers import JoinState
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.engine.join_state import JoinState
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
 from slackwater.windows.spec import SIDES, Side

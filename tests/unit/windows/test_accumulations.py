@@ -15,8 +15,8 @@ import pytest
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.windows import Accumulation, ColumnarAccumulation
-from slackwater.windows.accumulations import Parts
-from slackwater.windows.accumulations.base import TIME, WEIGHT, value_name
+from slackwater.windows.accumulations import PartialColumns
+from slackwater.windows.columns import TIME, WEIGHT, input_column
 
 Row = tuple[int, Any]
 
@@ -25,7 +25,7 @@ def folded(
     accumulation: ColumnarAccumulation, *batches: Sequence[Row], dtype: Any = None, weight: int = 1
 ) -> pl.DataFrame:
     """The partials of some batches, one row each."""
-    parts = Parts("x", signed=weight < 0)
+    columns = PartialColumns("x", retractable=weight < 0)
     frames = []
     for batch in batches:
         frame = pl.DataFrame(
@@ -33,16 +33,16 @@ def folded(
             schema={TIME: pl.Int64, WEIGHT: pl.Int64},
         )
         values = pl.Series([value for _, value in batch], dtype=dtype)
-        frame = frame.with_columns(values.alias(value_name(name)) for name in accumulation.inputs)
-        frames.append(frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(parts)))
+        frame = frame.with_columns(values.alias(input_column(name)) for name in accumulation.inputs)
+        frames.append(frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(columns)))
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def value(accumulation: ColumnarAccumulation, partials: pl.DataFrame, *, signed: bool = False) -> Any:
+def value(accumulation: ColumnarAccumulation, partials: pl.DataFrame, *, retractable: bool = False) -> Any:
     """What a pane shows of some partials, merged."""
-    parts = Parts("x", signed=signed)
-    merged = partials.group_by("g").agg(accumulation.merge(parts))
-    [answer] = merged.select(accumulation.output(parts).alias("answer"))["answer"].to_list()
+    columns = PartialColumns("x", retractable=retractable)
+    merged = partials.group_by("g").agg(accumulation.merge(columns))
+    [answer] = merged.select(accumulation.output(columns).alias("answer"))["answer"].to_list()
     return answer
 
 
@@ -100,10 +100,10 @@ EMPTY = {
 
 @pytest.mark.parametrize("accumulation", [case for case, _ in CASES], ids=lambda case: case.name)
 def test_over_nothing_it_says_what_sql_says(accumulation: ColumnarAccumulation) -> None:
-    parts = Parts("x", signed=False)
+    columns = PartialColumns("x", retractable=False)
     partial = folded(accumulation, [(0, None)], dtype=pl.Int64)
     nothing = partial.select(pl.when(pl.lit(value=False)).then(pl.all()))
-    [answer] = nothing.select(accumulation.output(parts).alias("answer"))["answer"].to_list()
+    [answer] = nothing.select(accumulation.output(columns).alias("answer"))["answer"].to_list()
     assert answer == EMPTY.get(accumulation.name)
     only_nulls = value(accumulation, partial)
     rows_counted = 1 if accumulation == windows.count() else EMPTY.get(accumulation.name)
@@ -148,11 +148,11 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
 
 def test_top_n_by_key_names_each_key_once() -> None:
     accumulation = windows.top_n_by_key("price", key="bidder", n=2)
-    parts = Parts("x", signed=False)
+    columns = PartialColumns("x", retractable=False)
     frame = pl.DataFrame(
         {"g": [0, 0, 1, 1, 1], "in:price": [5, 9, 7, 8, 1], "in:bidder": ["a", "a", "b", "c", "a"]}
     )
-    partials = frame.group_by("g").agg(accumulation.add(parts)).with_columns(g=0)
+    partials = frame.group_by("g").agg(accumulation.add(columns)).with_columns(g=0)
     answer = value(accumulation, partials)
     assert answer == [{"value": 9, "key": "a"}, {"value": 8, "key": "c"}]
 
@@ -166,17 +166,17 @@ def test_what_was_taken_back_never_happened(accumulation: ColumnarAccumulation) 
     rng = random.Random(3)
     kept = [(at, rng.uniform(-5, 5)) for at in range(20)]
     gone = [(at, rng.uniform(-5, 5)) for at in range(7)]
-    parts = Parts("x", signed=True)
+    columns = PartialColumns("x", retractable=True)
 
     def partials(rows: list[tuple[int, float]], weight: int) -> pl.DataFrame:
         frame = pl.DataFrame(
             {TIME: [at for at, _ in rows], "in:v": [each for _, each in rows], WEIGHT: [weight] * len(rows)}
         )
-        return frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(parts))
+        return frame.group_by(pl.lit(0).alias("g")).agg(accumulation.add(columns))
 
     mixed = pl.concat([partials(gone, -1), partials(kept, 1), partials(gone, 1)])
     expected = value(accumulation, folded(accumulation, kept))
-    assert value(accumulation, mixed, signed=True) == pytest.approx(expected, rel=1e-9)
+    assert value(accumulation, mixed, retractable=True) == pytest.approx(expected, rel=1e-9)
 
 
 def test_sums_of_integers_are_exact() -> None:
@@ -227,17 +227,17 @@ def test_a_fold_with_an_inverse_can_subtract() -> None:
         "v", 0, lambda a, b: a + b, combine=lambda a, b: a + b, dtype=pl.Int64(), inverse=lambda a, b: a - b
     )
     assert total.can_subtract
-    assert value(total, folded(total, [(0, 5), (1, 2)], weight=-1), signed=True) == -7
+    assert value(total, folded(total, [(0, 5), (1, 2)], weight=-1), retractable=True) == -7
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: windows.sum(""), "is not the name of a column"),
+        (lambda: windows.sum(""), "is not a column name"),
         (lambda: windows.top_n("v", 0), "n = 0"),
         (lambda: windows.variance("v", ddof=2), "ddof = 2"),  # type: ignore[arg-type]
-        (lambda: windows.approx_quantile("v", 1.5), "must lie between 0 and 1"),
-        (lambda: windows.approx_count_distinct("v", precision=3), "must lie between 4 and 21"),
+        (lambda: windows.approx_quantile("v", 1.5), "must be between 0 and 1"),
+        (lambda: windows.approx_count_distinct("v", precision=3), "must be between 4 and 21"),
         (lambda: windows.reduce("v", 5, dtype=pl.Int64()), "is not a function"),  # type: ignore[arg-type]
     ],
 )

@@ -72,7 +72,7 @@ def test_parts_of_a_batch_are_one_batch_to_a_trigger() -> None:
 def test_rows_and_partials_in_one_step_are_refused() -> None:
     made = operator()
     rows = bids(("a", 1, 5))
-    with pytest.raises(InvalidArgument, match="cannot be combined with folded batches; fold it too"):
+    with pytest.raises(InvalidArgument, match="cannot be combined with a batch; fold the batch too"):
         made.step(made.initial_state(), rows, folded=[made.fold(rows)])
 
 
@@ -80,7 +80,7 @@ def test_partials_of_another_kind_of_column_are_refused_and_nothing_is_kept() ->
     made = operator()
     state, _ = made.step(made.initial_state(), folded=[made.fold(bids(("a", 1, 5)))])
     numbers = made.fold(pl.DataFrame({"auction": [7], "ts": [2], "price": [1]}))
-    with pytest.raises(InvalidArgument, match="was text in earlier batches"):
+    with pytest.raises(InvalidArgument, match="had text in earlier batches"):
         made.step(state, folded=[numbers])
     assert state.kinds["auction"] == "text"
     assert state.open_windows == 1

@@ -127,7 +127,7 @@ def test_a_spec_is_hashable_even_if_a_value_in_it_is_not() -> None:
         ),
         (window_spec, {"allowed_lateness": -1}, "allowed_lateness = -1: must not be negative"),
         (window_spec, {"key": ("timing",)}, "name = 'timing': is used twice in the panes"),
-        (window_spec, {"key": (3,)}, "key = 3: is not the name of a column"),
+        (window_spec, {"key": (3,)}, "key = 3: is not a column name"),
         (cogroup_spec, {"mode": "discarding", "only_updated": True}, "only_updated = True"),
         (cogroup_spec, {"window": Inherited()}, "the two inputs have no common windows"),
         (cogroup_spec, {"key": ("left",)}, "key = 'left': is used twice in the panes"),

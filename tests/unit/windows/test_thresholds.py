@@ -10,16 +10,16 @@ from random import Random
 
 import pytest
 
-from slackwater.windows.engine import partials, session_windows
+from slackwater.windows.engine import session_windows, slice_partials
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partials, "_WORTH_APART", 2)
-    monkeypatch.setattr(partials, "_ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(partials, "FAN_IN", 2)
+    monkeypatch.setattr(slice_partials, "_ROWS_WORTH_SPLITTING", 2)
+    monkeypatch.setattr(slice_partials, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(slice_partials, "FAN_IN", 2)
     monkeypatch.setattr(session_windows, "_GAPS_IN_A_GROUP", 1)
     monkeypatch.setattr(session_windows.SessionWindows, "minimum_width", 1)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))

@@ -30,8 +30,9 @@ from slackwater.spark.wire.buffers import unpack
 from slackwater.spark.wire.pane_codec import Words, without
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import ColumnarAccumulation
-from slackwater.windows.accumulations.base import TIME as ELEMENT_TIME
-from slackwater.windows.accumulations.base import Parts, value_name
+from slackwater.windows.accumulations.base import PartialColumns
+from slackwater.windows.columns import TIME as ELEMENT_TIME
+from slackwater.windows.columns import input_column
 
 WINDOW: Final = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
 PANE: Final = StructType(
@@ -99,9 +100,9 @@ def each_alone(
     elements = rows.select(
         pl.int_range(pl.len()).alias("row"),
         pl.col(event_time).alias(ELEMENT_TIME),
-        *(pl.col(name).alias(value_name(name)) for name in inputs),
+        *(pl.col(name).alias(input_column(name)) for name in inputs),
     )
-    parts = {name: Parts(name, signed=False) for name in accumulations}
+    parts = {name: PartialColumns(name, retractable=False) for name in accumulations}
     folded = elements.group_by("row", maintain_order=True).agg(
         part for name, accumulation in accumulations.items() for part in accumulation.add(parts[name])
     )

@@ -1,7 +1,7 @@
-"""What a pane shows: accumulations as plain values, with their kernels on columns.
+"""Accumulations: the aggregate functions that compute the values of a pane.
 
-The lower-case functions are the way to write them, ``sum("price")``; some carry the names of Python
-built-ins, so import the module, or use ``slackwater.sum``.
+Write them with the lower-case functions, as in ``sum("price")``. Some have the names of Python built-ins, so
+import the module, or use ``slackwater.sum``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from slackwater.windows.accumulations.base import ColumnarAccumulation, Parts
+from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
 from slackwater.windows.accumulations.numbers import All, Any, Count, Mean, Stddev, Sum, Variance
 from slackwater.windows.accumulations.python import Accumulation, Fold, Function, Reduce
 from slackwater.windows.accumulations.selections import (
@@ -43,7 +43,7 @@ __all__ = [
     "Max",
     "Mean",
     "Min",
-    "Parts",
+    "PartialColumns",
     "Reduce",
     "Sort",
     "Stddev",
@@ -75,7 +75,10 @@ __all__ = [
 
 
 def count(column: str | None = None) -> Count:
-    """How many elements; with a column, how many where it is not null.
+    """Count elements, or those in which a column is not null.
+
+    Args:
+        column: the column that must not be null; None counts all elements.
 
     >>> count()
     Count(column=None)
@@ -84,7 +87,7 @@ def count(column: str | None = None) -> Count:
 
 
 def sum(column: str) -> Sum:
-    """The sum of a column.
+    """Sum a column; null if there are no values.
 
     >>> sum("price")
     Sum(column='price')
@@ -93,7 +96,7 @@ def sum(column: str) -> Sum:
 
 
 def min(column: str) -> Min:
-    """The least value of a column.
+    """The minimum of a column; null if there are no values.
 
     >>> min("price")
     Min(column='price')
@@ -102,7 +105,7 @@ def min(column: str) -> Min:
 
 
 def max(column: str) -> Max:
-    """The greatest value of a column.
+    """The maximum of a column; null if there are no values.
 
     >>> max("price")
     Max(column='price')
@@ -111,7 +114,7 @@ def max(column: str) -> Max:
 
 
 def mean(column: str) -> Mean:
-    """The mean of a column.
+    """The arithmetic mean of a column; null if there are no values.
 
     >>> mean("price")
     Mean(column='price')
@@ -122,6 +125,10 @@ def mean(column: str) -> Mean:
 def variance(column: str, *, ddof: Literal[0, 1] = 1) -> Variance:
     """The variance of a column.
 
+    Args:
+        column: a numeric column.
+        ddof: 1 for the variance of a sample, 0 for that of a population.
+
     >>> variance("price")
     Variance(column='price', ddof=1)
     """
@@ -131,6 +138,10 @@ def variance(column: str, *, ddof: Literal[0, 1] = 1) -> Variance:
 def stddev(column: str, *, ddof: Literal[0, 1] = 1) -> Stddev:
     """The standard deviation of a column.
 
+    Args:
+        column: a numeric column.
+        ddof: 1 for the standard deviation of a sample, 0 for that of a population.
+
     >>> stddev("price")
     Stddev(column='price', ddof=1)
     """
@@ -138,7 +149,7 @@ def stddev(column: str, *, ddof: Literal[0, 1] = 1) -> Stddev:
 
 
 def first(column: str) -> First:
-    """The value with the earliest event time.
+    """The value with the earliest event time; among equal times, the one that arrived first.
 
     >>> first("price")
     First(column='price')
@@ -147,7 +158,7 @@ def first(column: str) -> First:
 
 
 def last(column: str) -> Last:
-    """The value with the latest event time.
+    """The value with the latest event time; among equal times, the one that arrived last.
 
     >>> last("price")
     Last(column='price')
@@ -156,7 +167,7 @@ def last(column: str) -> Last:
 
 
 def any(column: str) -> Any:
-    """Whether a boolean column was true at least once.
+    """Whether a boolean column is true in at least one element; null if there are no values.
 
     >>> any("clicked")
     Any(column='clicked')
@@ -165,7 +176,7 @@ def any(column: str) -> Any:
 
 
 def all(column: str) -> All:
-    """Whether a boolean column was true every time.
+    """Whether a boolean column is true in every element; null if there are no values.
 
     >>> all("clicked")
     All(column='clicked')
@@ -174,7 +185,7 @@ def all(column: str) -> All:
 
 
 def collect(column: str) -> Collect:
-    """All values of a column as a list.
+    """All values of a column as a list, in no particular order. Keeps every value.
 
     >>> collect("price")
     Collect(column='price')
@@ -183,7 +194,7 @@ def collect(column: str) -> Collect:
 
 
 def collect_set(column: str) -> CollectSet:
-    """The distinct values of a column as a list.
+    """The distinct values of a column as a list, in ascending order.
 
     >>> collect_set("bidder")
     CollectSet(column='bidder')
@@ -192,7 +203,11 @@ def collect_set(column: str) -> CollectSet:
 
 
 def sort(column: str, *, descending: bool = False) -> Sort:
-    """All values of a column as a sorted list.
+    """All values of a column as a sorted list. Keeps every value.
+
+    Args:
+        column: a column whose values can be ordered.
+        descending: whether the greatest value comes first.
 
     >>> sort("price")
     Sort(column='price', descending=False)
@@ -201,7 +216,7 @@ def sort(column: str, *, descending: bool = False) -> Sort:
 
 
 def top_n(column: str, n: int) -> TopN:
-    """The ``n`` greatest values of a column.
+    """The ``n`` greatest values of a column, greatest first.
 
     >>> top_n("price", 3)
     TopN(column='price', n=3)
@@ -210,7 +225,12 @@ def top_n(column: str, n: int) -> TopN:
 
 
 def top_n_by_key(column: str, *, key: str, n: int) -> TopNByKey:
-    """The ``n`` names of ``key`` with the greatest values of ``column``.
+    """The ``n`` distinct values of ``key`` with the greatest values of ``column``.
+
+    Args:
+        column: the column to rank by.
+        key: the column whose distinct values are ranked, each by its greatest value.
+        n: how many to return, as a list of ``{value, key}``.
 
     >>> top_n_by_key("price", key="bidder", n=3)
     TopNByKey(column='price', key='bidder', n=3)
@@ -219,7 +239,11 @@ def top_n_by_key(column: str, *, key: str, n: int) -> TopNByKey:
 
 
 def approx_count_distinct(column: str, *, precision: int = 12) -> ApproxCountDistinct:
-    """About how many distinct values a column had.
+    """The approximate number of distinct values of a column, by a HyperLogLog sketch.
+
+    Args:
+        column: the column to count.
+        precision: the sketch has ``2**precision`` registers; between 4 and 21.
 
     >>> approx_count_distinct("bidder")
     ApproxCountDistinct(column='bidder', precision=12)
@@ -228,7 +252,12 @@ def approx_count_distinct(column: str, *, precision: int = 12) -> ApproxCountDis
 
 
 def approx_quantile(column: str, rank: float, *, size: int = 200) -> ApproxQuantile:
-    """About which value lies at a rank between 0 and 1.
+    """The approximate quantile of a numeric column, by a KLL sketch.
+
+    Args:
+        column: a numeric column.
+        rank: the rank of the quantile between 0 and 1; 0.5 is the median.
+        size: the size of the sketch between 8 and 65535; larger is more accurate.
 
     >>> approx_quantile("price", 0.5)
     ApproxQuantile(column='price', rank=0.5, size=200)
@@ -237,7 +266,12 @@ def approx_quantile(column: str, rank: float, *, size: int = 200) -> ApproxQuant
 
 
 def reduce(column: str, function: Function, *, dtype: pl.DataType) -> Reduce:
-    """Values joined pairwise by an associative Python function. Slow.
+    """Reduce values by an associative Python function. Slow: one call per element.
+
+    Args:
+        column: the column to reduce.
+        function: combines two values to one.
+        dtype: the type of the result.
 
     >>> reduce("price", lambda left, right: left * right, dtype=pl.Int64()).column
     'price'
@@ -254,7 +288,15 @@ def fold(
     dtype: pl.DataType,
     inverse: Function | None = None,
 ) -> Fold:
-    """Values folded into an initial one by a Python function. Slow.
+    """Fold values into an initial one by a Python function. Slow: one call per element.
+
+    Args:
+        column: the column to fold.
+        initial: the accumulator without any values.
+        function: ``function(accumulator, value)`` returns the accumulator with one more value.
+        combine: ``combine(left, right)`` merges two accumulators.
+        dtype: the type of the result.
+        inverse: ``inverse(accumulator, value)`` subtracts a value; needed if the input has retractions.
 
     >>> fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
     0

@@ -1,8 +1,8 @@
-"""A function over all rows of a pane: what no accumulation can do, at the price of keeping every row.
+"""A user function that is applied to all rows of a pane, which are kept until then.
 
-The rows are kept in columns, as an accumulation whose partials are lists, and the function is called when
-a pane is made. What it returned is the value of the pane, so a retraction takes back exactly that, even if
-the function would answer differently today.
+The rows are kept in columns, as an accumulation whose partials are lists, and the function is called when a
+pane is emitted. Its result is the value of the pane, so a retraction contains exactly that result, even if
+the function would return something else now.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import polars as pl
 from slackwater.errors import FunctionFailed, InvalidArgument
 from slackwater.time import Range
 from slackwater.windows.accumulations.base import (
-    TIME,
     ColumnarAccumulation,
-    Parts,
+    PartialColumns,
     check_column,
-    value_name,
 )
-from slackwater.windows.engine.rules import END, START
+from slackwater.windows.columns import END, START, TIME, input_column, key_column
 
 Frame = Literal["polars", "pandas"]
 Function = Callable[[dict[str, Any], Range, Any], Any]
@@ -32,10 +30,14 @@ _ROWS: Final = "rows"
 
 @dataclass(frozen=True)
 class Applied(ColumnarAccumulation):
-    """What ``function(key, window, rows)`` makes of all rows of a pane, as a list of rows. **Slow.**
+    """The rows that ``function(key, window, rows)`` returns for all rows of a pane. **Slow.**
 
-    ``key`` are the names of the key columns of the operator, ``columns`` what the function sees of a row,
-    ``schema`` what it returns.
+    Args:
+        function: gets the key as a dictionary, the window as a `Range` and the rows as a DataFrame.
+        columns: the columns of a row that the function gets.
+        schema: the columns and types that the function returns.
+        key: the key columns of the operator.
+        frame: whether the function gets a Polars or a pandas DataFrame.
 
     >>> def spread(key, window, rows):
     ...     return [{"spread": rows["price"].max() - rows["price"].min()}]
@@ -52,10 +54,15 @@ class Applied(ColumnarAccumulation):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(
-                "function", self.function, "is not a function", fix="write lambda key, window, rows: …"
+                "function",
+                self.function,
+                "is not a function",
+                fix="give a function such as lambda key, window, rows: …",
             )
         if self.frame not in ("polars", "pandas"):
-            raise InvalidArgument("frame", self.frame, "is not known", fix="use one of polars, pandas")
+            raise InvalidArgument(
+                "frame", self.frame, "is not a valid value of frame", fix="use one of polars, pandas"
+            )
         for name, value in (("columns", self.columns), ("schema", self.schema)):
             if not value:
                 raise InvalidArgument(name, value, "is empty", fix="name at least one column")
@@ -64,46 +71,46 @@ class Applied(ColumnarAccumulation):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return self.columns
 
     @property
     def dtype(self) -> pl.DataType:
-        """What a pane shows: a list of rows."""
+        """The type of the value of a pane: a list of rows."""
         return pl.List(pl.Struct(dict(self.schema)))
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to a list of rows."""
-        values = (pl.col(value_name(name)) for name in self.columns)
-        return [pl.struct(pl.col(TIME), *values).alias(parts.name(_ROWS))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Collect elements to a list of rows."""
+        values = (pl.col(input_column(name)) for name in self.columns)
+        return [pl.struct(pl.col(TIME), *values).alias(partials.name(_ROWS))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Lists to one list."""
-        rows = parts.column(_ROWS).explode()
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Concatenate lists of rows."""
+        rows = partials.column(_ROWS).explode()
         return [rows.filter(rows.struct.field(TIME).is_not_null())]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """What the function returns, pane by pane."""
-        keys = [pl.col(f"key:{place}") for place in range(len(self.key))]
-        asked = pl.struct(parts.column(_ROWS).alias(_ROWS), START, END, *keys)
-        return asked.map_batches(self._answers, return_dtype=self.dtype)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The results of the function, one per pane."""
+        keys = [pl.col(key_column(number)) for number in range(len(self.key))]
+        panes = pl.struct(partials.column(_ROWS).alias(_ROWS), START, END, *keys)
+        return panes.map_batches(self._results, return_dtype=self.dtype)
 
-    def _answers(self, asked: pl.Series) -> pl.Series:
-        panes = asked.struct.unnest()
-        lists = panes[_ROWS]
+    def _results(self, panes: pl.Series) -> pl.Series:
+        name, fields = panes.name, panes.struct.unnest()
+        lists = fields[_ROWS]
         nothing = pl.Series(dtype=lists.dtype.inner)  # type: ignore[attr-defined]  # it is a list
-        answers = [
-            self._answer(
+        results = [
+            self._result(
                 dict(zip(self.key, keys, strict=True)), Range(start, end), nothing if rows is None else rows
             )
-            for rows, (start, end, *keys) in zip(lists, panes.drop(_ROWS).iter_rows(), strict=True)
+            for rows, (start, end, *keys) in zip(lists, fields.drop(_ROWS).iter_rows(), strict=True)
         ]
-        return pl.Series(asked.name, answers, dtype=self.dtype)
+        return pl.Series(name, results, dtype=self.dtype)
 
-    def _answer(self, key: dict[str, Any], window: Range, rows: pl.Series) -> pl.Series:
-        # In the order of event time, whatever order they came in.
-        seen = rows.struct.unnest().sort(TIME, maintain_order=True)
-        frame = seen.select(pl.col(value_name(name)).alias(name) for name in self.columns)
+    def _result(self, key: dict[str, Any], window: Range, rows: pl.Series) -> pl.Series:
+        # Sorted by event time, independent of the order of arrival.
+        ordered = rows.struct.unnest().sort(TIME, maintain_order=True)
+        frame = ordered.select(pl.col(input_column(name)).alias(name) for name in self.columns)
         given = frame if self.frame == "polars" else frame.to_pandas()
         try:
             return self._checked(self.function(key, window, given)).to_struct()
@@ -112,18 +119,18 @@ class Applied(ColumnarAccumulation):
             cause = str(error) if isinstance(error, FunctionFailed) else f"{type(error).__name__}: {error}"
             raise FunctionFailed(f"{name}() failed on key {key} in window {window}: {cause}") from error
 
-    def _checked(self, answer: Any) -> pl.DataFrame:
-        """The answer with the columns and types that were promised."""
-        promised = f"return a DataFrame or a list of dictionaries with {', '.join(self.schema)}"
-        if type(answer).__module__.partition(".")[0] == "pandas":
-            made: pl.DataFrame = pl.from_pandas(answer)
-        elif isinstance(answer, pl.DataFrame):
-            made = answer
-        elif not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
-            raise FunctionFailed(f"it returned {type(answer).__name__}, not rows; {promised}")
+    def _checked(self, result: Any) -> pl.DataFrame:
+        """The result as a frame with the declared columns and types."""
+        expected = f"return a DataFrame or a list of dictionaries with {', '.join(self.schema)}"
+        if type(result).__module__.partition(".")[0] == "pandas":
+            made: pl.DataFrame = pl.from_pandas(result)
+        elif isinstance(result, pl.DataFrame):
+            made = result
+        elif not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
+            raise FunctionFailed(f"it returned {type(result).__name__}, not rows; {expected}")
         else:
-            rows = list(answer)
+            rows = list(result)
             made = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=self.schema)
         if set(made.columns) != set(self.schema):
-            raise FunctionFailed(f"it returned the columns {', '.join(made.columns)}; {promised}")
+            raise FunctionFailed(f"it returned the columns {', '.join(made.columns)}; {expected}")
         return made.select(pl.col(name).cast(kind) for name, kind in self.schema.items())

@@ -1,8 +1,8 @@
-"""What every accumulation can do, on columns.
+"""The base classes of accumulations.
 
-An accumulation turns elements into a *partial* (a few columns, one row per key and window), merges
-partials, and turns a partial into the value of a pane. All three are Polars expressions, so that
-a batch is folded for all keys at once. A partial whose columns are null is the empty one.
+An accumulation aggregates elements to a *partial* (a few columns, one row per key and window), merges
+partials, and computes the value of a pane from a partial. All three are Polars expressions, so that a batch
+is aggregated for all keys at once. A partial whose columns are null is the empty one.
 """
 
 from __future__ import annotations
@@ -14,67 +14,58 @@ from dataclasses import dataclass
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-
-TIME: str = "time"
-"""The event time of an element, in the frames that ``add`` works on."""
-WEIGHT: str = "weight"
-"""+1 for an element, -1 for one that is taken back; only where retractions arrive."""
-
-
-def value_name(column: str) -> str:
-    """The name of a user's column inside the operator, where it cannot collide with others.
-
-    >>> value_name("price")
-    'in:price'
-    """
-    return f"in:{column}"
+from slackwater.windows.columns import input_column
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The partial columns of one accumulation: their names, and whether elements may be taken back.
+class PartialColumns:
+    """The columns of the partials of one accumulation.
 
-    >>> Parts("total", signed=False).name("sum")
+    Args:
+        accumulation: the name of the accumulation in the panes.
+        retractable: whether the input contains retractions, so that each element has a weight.
+
+    >>> PartialColumns("total", retractable=False).name("sum")
     'part:total:sum'
     """
 
     accumulation: str
-    signed: bool
+    retractable: bool
 
-    def name(self, part: str) -> str:
-        """The column that holds this part."""
-        return f"part:{self.accumulation}:{part}"
+    def name(self, field: str) -> str:
+        """The name of the column that holds a field of the partial."""
+        return f"part:{self.accumulation}:{field}"
 
-    def column(self, part: str) -> pl.Expr:
-        """The expression that reads this part."""
-        return pl.col(self.name(part))
+    def column(self, field: str) -> pl.Expr:
+        """The expression that reads a field of the partial."""
+        return pl.col(self.name(field))
 
 
 class ColumnarAccumulation(ABC):
-    """Base of all accumulations: partials by expressions over whole columns.
+    """Base class of all accumulations, which process whole columns by expressions.
 
-    ``inputs`` are the columns it reads. ``can_subtract`` says whether an element can be taken back;
-    one that cannot is refused where retractions arrive.
+    ``inputs`` are the columns it reads. ``can_subtract`` tells whether it can subtract an element; an
+    accumulation that cannot is rejected if the input contains retractions.
 
     >>> from slackwater.windows import Sum
-    >>> total, parts = Sum("price"), Parts("total", signed=False)
-    >>> elements = pl.DataFrame({"in:price": [2, 3, None]})
-    >>> elements.select(total.add(parts)).select(total.merge(parts)).select(total.output(parts)).item()
+    >>> total, partials = Sum("price"), PartialColumns("total", retractable=False)
+    >>> partial = pl.DataFrame({"in:price": [2, 3, None]}).select(total.add(partials))
+    >>> partial.select(total.merge(partials)).select(total.output(partials)).item()
     5
     """
 
     @property
     def can_subtract(self) -> bool:
-        """Whether an element can be taken back."""
+        """Whether it can subtract an element that is retracted."""
         return False
 
     @property
     @abstractmethod
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Whether it works on one of its columns if that is of this type.
+        """Whether an input column may have this type.
 
         >>> from slackwater.windows import Sum
         >>> Sum("price").takes("price", pl.Int32()), Sum("price").takes("price", pl.String())
@@ -83,20 +74,20 @@ class ColumnarAccumulation(ABC):
         return True
 
     @abstractmethod
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns, as aggregations over the elements of a group."""
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregations over the elements of a group that give its partial."""
 
     @abstractmethod
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial, as aggregations over the partials of a group."""
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregations over the partials of a group that give one partial."""
 
     @abstractmethod
-    def output(self, parts: Parts) -> pl.Expr:
-        """The value of a pane, from a partial that may be null (empty)."""
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The value of a pane, computed from a partial that may be null (empty)."""
 
     @property
     def signature(self) -> str:
-        """What its partials depend on: partials of another signature cannot be merged with its own."""
+        """The configuration that its partials depend on; only those of one signature can be merged."""
         sizes = (getattr(self, name) for name in getattr(self, "__match_args__", ()))
         return (
             f"{self.name}({', '.join([*self.inputs, *(str(size) for size in sizes if type(size) is int)])})"
@@ -104,7 +95,7 @@ class ColumnarAccumulation(ABC):
 
     @property
     def name(self) -> str:
-        """How it is called in messages."""
+        """Its name in messages, such as ``top_n``."""
         words = "".join(
             f"_{letter.lower()}" if letter.isupper() else letter for letter in type(self).__name__
         )
@@ -127,15 +118,15 @@ class OfColumn(ColumnarAccumulation):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return (self.column,)
 
     def _value(self) -> pl.Expr:
-        return pl.col(value_name(self.column))
+        return pl.col(input_column(self.column))
 
 
 def is_number(dtype: pl.DataType) -> bool:
-    """Whether values of this type can be added up; what is always null can.
+    """Whether values of this type can be added; a column that is always null counts as numbers.
 
     >>> is_number(pl.Float64()), is_number(pl.Boolean()), is_number(pl.Date())
     (True, True, False)
@@ -144,22 +135,24 @@ def is_number(dtype: pl.DataType) -> bool:
 
 
 def check_column(value: object, name: str = "column") -> None:
-    """Refuse anything but the name of a column.
+    """Raise unless the value is the name of a column.
 
     >>> check_column(3)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: column = 3: is not the name of a column; write it like "price"
+    slackwater.errors.InvalidArgument: column = 3: is not a column name; use a name such as "price"
     """
     if not isinstance(value, str) or not value:
-        raise InvalidArgument(name, value, "is not the name of a column", fix='write it like "price"')
+        raise InvalidArgument(name, value, "is not a column name", fix='use a name such as "price"')
 
 
 def check_positive(value: object, name: str) -> None:
-    """Refuse anything but an integer above zero.
+    """Raise unless the value is an integer above zero.
 
     >>> check_positive(0, "n")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: n = 0: must be an integer of at least 1; write n=10
+    slackwater.errors.InvalidArgument: n = 0: must be an integer of at least 1; use a value such as n=10
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidArgument(name, value, "must be an integer of at least 1", fix=f"write {name}=10")
+        raise InvalidArgument(
+            name, value, "must be an integer of at least 1", fix=f"use a value such as {name}=10"
+        )

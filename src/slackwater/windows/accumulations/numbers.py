@@ -1,7 +1,7 @@
-"""Counts, sums and what follows from them: exact for integers, mergeable in any order.
+"""Numeric and boolean accumulations: count, sum, mean, variance, standard deviation, any, all.
 
-Nulls are ignored as in SQL, and the value over nothing is null (a count: 0). All of these can take
-an element back.
+Sums of integers are exact, and partials can be merged in any order. Nulls are ignored as in SQL, and the
+value without elements is null (a count is 0). All of these can subtract elements.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import polars.selectors as cs
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
-    WEIGHT,
     ColumnarAccumulation,
     OfColumn,
-    Parts,
+    PartialColumns,
     check_column,
     is_number,
-    value_name,
 )
+from slackwater.windows.columns import WEIGHT, input_column
 
 
 class _Subtractable(ColumnarAccumulation):
     @property
     def can_subtract(self) -> bool:
-        """Whether an element can be taken back."""
+        """Whether it can subtract an element that is retracted."""
         return True
 
 
@@ -37,10 +36,10 @@ class _SubtractableOfColumn(OfColumn, _Subtractable):
 
 
 def _quotient(numerator: pl.Expr, denominator: pl.Expr) -> pl.Expr:
-    """A division that rounds once, whatever the rows around it.
+    """A division that is rounded only once, independent of the other rows.
 
-    Polars multiplies by the reciprocal where the denominator is the same in all rows, and 12 / 5 is then
-    not 2.4. Adding a range of zeros tells it that the rows are their own.
+    Polars multiplies by the reciprocal if the denominator is the same in all rows, and 12 / 5 is then not
+    2.4. Adding a range of zeros prevents that optimization.
     """
     return numerator / (denominator + pl.int_range(pl.len(), dtype=pl.Int64) * 0)
 
@@ -49,11 +48,11 @@ _NARROW = cs.by_dtype(pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt
 
 
 def _widened(column: str) -> list[pl.Expr]:
-    """The column in the widest type of its kind, so that sums of narrow numbers do not overflow.
+    """Cast the column to the widest type of its kind, so that sums of narrow numbers do not overflow.
 
-    One expression for each kind; selectors leave the one that fits when the type is known.
+    There is one expression per kind; selectors leave the one that applies to the actual type.
     """
-    values, single = cs.by_name(value_name(column)), cs.by_dtype(pl.Float32)
+    values, single = cs.by_name(input_column(column)), cs.by_dtype(pl.Float32)
     return [
         (values & _NARROW).cast(pl.Int64),
         (values & single).cast(pl.Float64),
@@ -61,15 +60,15 @@ def _widened(column: str) -> list[pl.Expr]:
     ]
 
 
-def _weighted_count(value: pl.Expr, parts: Parts) -> pl.Expr:
-    if parts.signed:
+def _weighted_count(value: pl.Expr, partials: PartialColumns) -> pl.Expr:
+    if partials.retractable:
         return pl.col(WEIGHT).filter(value.is_not_null()).sum()
     return value.count().cast(pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Count(_Subtractable):
-    """How many elements; with a column, how many where it is not null.
+    """The number of elements; with a column, of those in which it is not null.
 
     >>> Count().inputs, Count("bidder").inputs
     ((), ('bidder',))
@@ -83,72 +82,74 @@ class Count(_Subtractable):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return () if self.column is None else (self.column,)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
         if self.column is not None:
-            counted = _weighted_count(pl.col(value_name(self.column)), parts)
+            counted = _weighted_count(pl.col(input_column(self.column)), partials)
         else:
-            counted = pl.col(WEIGHT).sum() if parts.signed else pl.len().cast(pl.Int64)
-        return [counted.alias(parts.name("n"))]
+            counted = pl.col(WEIGHT).sum() if partials.retractable else pl.len().cast(pl.Int64)
+        return [counted.alias(partials.name("n"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [parts.column("n").sum()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("n").sum()]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The number."""
-        return parts.column("n").fill_null(0)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The number of elements; 0 without elements."""
+        return partials.column("n").fill_null(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sum(_SubtractableOfColumn):
-    """The sum of a column; null over nothing. Integers are added exactly, in 64 bits.
+    """The sum of a column; null without values. Integers are added exactly, in 64 bits.
 
     >>> Sum("price").name
     'sum'
     """
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Numbers and durations; a sum of dates means nothing."""
+        """Accept numbers and durations."""
         return is_number(dtype) or dtype == pl.Duration
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        totals = [each * pl.col(WEIGHT) if parts.signed else each for each in _widened(self.column)]
-        count = _weighted_count(self._value(), parts)
-        return [*(each.sum().alias(parts.name("sum")) for each in totals), count.alias(parts.name("n"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        totals = [each * pl.col(WEIGHT) if partials.retractable else each for each in _widened(self.column)]
+        count = _weighted_count(self._value(), partials)
+        return [*(each.sum().alias(partials.name("sum")) for each in totals), count.alias(partials.name("n"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [parts.column("sum").sum(), parts.column("n").sum()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("sum").sum(), partials.column("n").sum()]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The sum."""
-        return pl.when(parts.column("n") != 0).then(parts.column("sum"))
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The sum; null without values."""
+        return pl.when(partials.column("n") != 0).then(partials.column("sum"))
 
 
 @dataclass(frozen=True, slots=True)
 class Mean(Sum):
-    """The mean of a column; merging weighs by the number of elements.
+    """The mean of a column; merging weights partials by their number of elements.
 
     >>> Mean("price").inputs
     ('price',)
     """
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The mean."""
-        return pl.when(parts.column("n") != 0).then(_quotient(parts.column("sum"), parts.column("n")))
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The mean; null without values."""
+        return pl.when(partials.column("n") != 0).then(
+            _quotient(partials.column("sum"), partials.column("n"))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Variance(_SubtractableOfColumn):
     """The variance of a column; ``ddof=1`` for that of a sample, 0 for that of a population.
 
-    Partials hold count, mean and the sum of squared distances, so nothing cancels out when the
-    values are large and close together. Elements taken back are kept apart until the output.
+    Partials hold the count, the mean and the sum of squared distances, which avoids cancellation if the
+    values are large and close together. Retracted elements have partials of their own until the output.
 
     >>> Variance("price", ddof=0).inputs
     ('price',)
@@ -164,36 +165,36 @@ class Variance(_SubtractableOfColumn):
             )
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Numbers."""
+        """Accept numbers."""
         return is_number(dtype)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
         value = self._value().cast(pl.Float64)
-        if not parts.signed:
-            return self._moments(value, parts, "")
+        if not partials.retractable:
+            return self._moments(value, partials, "")
         added, taken = value.filter(pl.col(WEIGHT) > 0), value.filter(pl.col(WEIGHT) < 0)
-        return [*self._moments(added, parts, ""), *self._moments(taken, parts, "taken_")]
+        return [*self._moments(added, partials, ""), *self._moments(taken, partials, "taken_")]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
         merged: list[pl.Expr] = []
-        for side in self._sides(parts):
-            count, mean, squares = (parts.column(side + part) for part in ("n", "mean", "squares"))
+        for side in self._sides(partials):
+            count, mean, squares = (partials.column(side + part) for part in ("n", "mean", "squares"))
             center = (count * mean).sum() / count.sum()
             merged += [
                 count.sum(),
-                center.alias(parts.name(side + "mean")),
-                (squares + count * (mean - center) ** 2).sum().alias(parts.name(side + "squares")),
+                center.alias(partials.name(side + "mean")),
+                (squares + count * (mean - center) ** 2).sum().alias(partials.name(side + "squares")),
             ]
         return merged
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The variance; null with no more than ``ddof`` elements."""
-        count, mean, squares = (parts.column(part) for part in ("n", "mean", "squares"))
-        if parts.signed:
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The variance; null unless there are more than ``ddof`` elements."""
+        count, mean, squares = (partials.column(part) for part in ("n", "mean", "squares"))
+        if partials.retractable:
             taken_count, taken_mean, taken_squares = (
-                parts.column("taken_" + part) for part in ("n", "mean", "squares")
+                partials.column("taken_" + part) for part in ("n", "mean", "squares")
             )
             left = count - taken_count
             distance = mean - taken_mean
@@ -204,71 +205,71 @@ class Variance(_SubtractableOfColumn):
         return pl.when(count > self.ddof).then(spread)
 
     @staticmethod
-    def _sides(parts: Parts) -> tuple[str, ...]:
-        return ("", "taken_") if parts.signed else ("",)
+    def _sides(partials: PartialColumns) -> tuple[str, ...]:
+        return ("", "taken_") if partials.retractable else ("",)
 
     @staticmethod
-    def _moments(value: pl.Expr, parts: Parts, side: str) -> list[pl.Expr]:
+    def _moments(value: pl.Expr, partials: PartialColumns, side: str) -> list[pl.Expr]:
         return [
-            value.count().cast(pl.Int64).alias(parts.name(side + "n")),
-            value.mean().alias(parts.name(side + "mean")),
-            ((value - value.mean()) ** 2).sum().alias(parts.name(side + "squares")),
+            value.count().cast(pl.Int64).alias(partials.name(side + "n")),
+            value.mean().alias(partials.name(side + "mean")),
+            ((value - value.mean()) ** 2).sum().alias(partials.name(side + "squares")),
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Stddev(Variance):
-    """The standard deviation of a column: the root of its variance.
+    """The standard deviation of a column: the square root of its variance.
 
     >>> Stddev("price").ddof
     1
     """
 
-    def output(self, parts: Parts) -> pl.Expr:
+    def output(self, partials: PartialColumns) -> pl.Expr:
         """The standard deviation."""
-        return Variance.output(self, parts).sqrt()
+        return Variance.output(self, partials).sqrt()
 
 
 @dataclass(frozen=True, slots=True)
 class Any(_SubtractableOfColumn):
-    """Whether a boolean column was true at least once.
+    """Whether a boolean column is true in at least one element.
 
     >>> Any("clicked").name
     'any'
     """
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Booleans."""
+        """Accept booleans."""
         return dtype in (pl.Boolean, pl.Null)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
         value = self._value()
-        weight = pl.col(WEIGHT) if parts.signed else pl.lit(1, pl.Int64)
+        weight = pl.col(WEIGHT) if partials.retractable else pl.lit(1, pl.Int64)
         return [
-            pl.when(value).then(weight).otherwise(0).sum().alias(parts.name("true")),
-            pl.when(~value).then(weight).otherwise(0).sum().alias(parts.name("false")),
+            pl.when(value).then(weight).otherwise(0).sum().alias(partials.name("true")),
+            pl.when(~value).then(weight).otherwise(0).sum().alias(partials.name("false")),
         ]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [parts.column("true").sum(), parts.column("false").sum()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("true").sum(), partials.column("false").sum()]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """Whether; null over nothing."""
-        some = (parts.column("true") + parts.column("false")) != 0
-        return pl.when(some).then(parts.column("true") != 0)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The result; null without values."""
+        some = (partials.column("true") + partials.column("false")) != 0
+        return pl.when(some).then(partials.column("true") != 0)
 
 
 @dataclass(frozen=True, slots=True)
 class All(Any):
-    """Whether a boolean column was true every time.
+    """Whether a boolean column is true in every element.
 
     >>> All("clicked").name
     'all'
     """
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """Whether; null over nothing."""
-        some = (parts.column("true") + parts.column("false")) != 0
-        return pl.when(some).then(parts.column("false") == 0)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The result; null without values."""
+        some = (partials.column("true") + partials.column("false")) != 0
+        return pl.when(some).then(partials.column("false") == 0)

@@ -1,7 +1,7 @@
-"""Accumulations in plain Python: anything at all, at the price of speed.
+"""Accumulations in plain Python: `Accumulation` to subclass, fold and reduce.
 
-This is the slow path. Each element, each merge and each output is a Python call per key and window,
-about a hundred times slower than the columnar accumulations. Accumulators are kept pickled.
+This is the slow path. Every element, merge and output is a Python call per key and window, about a hundred
+times slower than the columnar accumulations. Accumulators are stored pickled.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ import polars as pl
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
-    WEIGHT,
     ColumnarAccumulation,
-    Parts,
+    PartialColumns,
     check_column,
-    value_name,
 )
+from slackwater.windows.columns import WEIGHT, input_column
 
 
 class Accumulation(ColumnarAccumulation):
-    """Base class for accumulations of your own, in plain Python. **Slow**: a call per element.
+    """Base class for user-defined accumulations in plain Python. **Slow**: one call per element.
 
-    Say which ``column`` it reads and the ``dtype`` of its output, and write four methods. Define
-    ``subtract`` as well where an element can be taken back. Accumulators must be picklable; ``add``
-    and ``merge`` may change and return their first argument.
+    A subclass defines the ``column`` it reads, the ``dtype`` of its output and four methods; also
+    ``subtract`` if elements can be subtracted. Accumulators must be picklable. ``add_value`` and
+    ``merge_accumulators`` may modify and return their first argument.
 
     >>> class Product(Accumulation):
     ...     column = "factor"
@@ -57,53 +56,53 @@ class Accumulation(ColumnarAccumulation):
 
     @abstractmethod
     def empty(self) -> AnyValue:
-        """A new accumulator of nothing."""
+        """Return a new accumulator without values."""
 
     @abstractmethod
     def add_value(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """The accumulator with one more value (never null)."""
+        """Return the accumulator with one more value, which is never null."""
 
     @abstractmethod
     def merge_accumulators(self, left: AnyValue, right: AnyValue) -> AnyValue:
-        """One accumulator of both."""
+        """Merge two accumulators to one."""
 
     @abstractmethod
     def value(self, accumulator: AnyValue) -> AnyValue:
-        """What a pane shows."""
+        """Return the value of a pane."""
 
     def subtract(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """The accumulator with one value taken back; define it where that is possible."""
+        """Return the accumulator without one of its values. Define it if that is possible."""
         raise InvalidArgument(
-            "accumulation", self.name, "cannot take an element back", fix="define subtract()"
+            "accumulation", self.name, "cannot subtract an element", fix="define subtract()"
         )
 
     @property
     def can_subtract(self) -> bool:
-        """Whether an element can be taken back: where ``subtract`` is defined."""
+        """Whether it can subtract an element: if ``subtract`` is defined."""
         return type(self).subtract is not Accumulation.subtract
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return (self.column,)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to a pickled accumulator."""
-        inputs = [pl.col(value_name(self.column))] + ([pl.col(WEIGHT)] if parts.signed else [])
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a pickled accumulator."""
+        inputs = [pl.col(input_column(self.column))] + ([pl.col(WEIGHT)] if partials.retractable else [])
         return [
             pl.map_groups(inputs, self._added, return_dtype=pl.Binary(), returns_scalar=True).alias(
-                parts.name("accumulator")
+                partials.name("accumulator")
             )
         ]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Pickled accumulators to one."""
-        inputs = [parts.column("accumulator").drop_nulls()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge pickled accumulators to one."""
+        inputs = [partials.column("accumulator").drop_nulls()]
         return [pl.map_groups(inputs, self._merged, return_dtype=pl.Binary(), returns_scalar=True)]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """What the panes show."""
-        return parts.column("accumulator").map_batches(self._values, return_dtype=self.dtype)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The values of the panes."""
+        return partials.column("accumulator").map_batches(self._values, return_dtype=self.dtype)
 
     def _added(self, series: Sequence[pl.Series]) -> bytes:
         accumulator = self.empty()
@@ -131,14 +130,16 @@ Function = Callable[[AnyValue, AnyValue], AnyValue]
 
 def _check_callable(value: object, name: str) -> None:
     if not callable(value):
-        raise InvalidArgument(name, value, "is not a function", fix=f"write {name}=lambda left, right: …")
+        raise InvalidArgument(
+            name, value, "is not a function", fix=f"give a function such as {name}=lambda left, right: …"
+        )
 
 
 @dataclass(frozen=True)
 class Fold(Accumulation):
-    """Values folded into an ``initial`` one by a function; ``combine`` joins two results. **Slow.**
+    """Values folded into an ``initial`` one by a function; ``combine`` merges two results. **Slow.**
 
-    ``inverse`` takes a value back, where that is possible.
+    ``inverse`` subtracts a value, if that is possible.
 
     >>> Fold("price", 0, lambda total, price: total + price, lambda a, b: a + b, pl.Int64()).inputs
     ('price',)
@@ -158,35 +159,35 @@ class Fold(Accumulation):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether an element can be taken back: where an inverse was given."""
+        """Whether it can subtract an element: if an inverse is given."""
         return self.inverse is not None
 
     def empty(self) -> AnyValue:
-        """A copy of the initial value, so that no two accumulators share it."""
+        """Return a copy of the initial value, so that accumulators do not share it."""
         return deepcopy(self.initial)
 
     def add_value(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """The accumulator with one more value."""
+        """Return the accumulator with one more value."""
         return self.function(accumulator, value)
 
     def subtract(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """The accumulator with one value taken back."""
+        """Return the accumulator without one of its values."""
         return (
             super().subtract(accumulator, value) if self.inverse is None else self.inverse(accumulator, value)
         )
 
     def merge_accumulators(self, left: AnyValue, right: AnyValue) -> AnyValue:
-        """One accumulator of both."""
+        """Merge two accumulators to one."""
         return self.combine(left, right)
 
     def value(self, accumulator: AnyValue) -> AnyValue:
-        """What a pane shows: the accumulator itself."""
+        """Return the accumulator itself, which is the value of a pane."""
         return accumulator
 
 
 @dataclass(frozen=True)
 class Reduce(Accumulation):
-    """Values joined pairwise by an associative function; null over nothing. **Slow.**
+    """Values reduced by an associative function; null without values. **Slow.**
 
     >>> Reduce("price", lambda left, right: left * right, pl.Int64()).inputs
     ('price',)
@@ -201,17 +202,17 @@ class Reduce(Accumulation):
         _check_callable(self.function, "function")
 
     def empty(self) -> AnyValue:
-        """Nothing yet."""
+        """Return None, the accumulator without values."""
         return None
 
     def add_value(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """The accumulator with one more value."""
+        """Return the accumulator with one more value."""
         return value if accumulator is None else self.function(accumulator, value)
 
     def merge_accumulators(self, left: AnyValue, right: AnyValue) -> AnyValue:
-        """One accumulator of both."""
+        """Merge two accumulators to one."""
         return left if right is None else self.add_value(left, right)
 
     def value(self, accumulator: AnyValue) -> AnyValue:
-        """What a pane shows: the accumulator itself."""
+        """Return the accumulator itself, which is the value of a pane."""
         return accumulator

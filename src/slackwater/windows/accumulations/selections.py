@@ -1,6 +1,6 @@
-"""Accumulations that keep values as they are: extremes, ends and lists.
+"""Accumulations that select or collect values: min, max, first, last, collect, sort, top n.
 
-None of them can take an element back, because what it displaced is gone.
+None of them can subtract an element, because the values that it displaced are gone.
 """
 
 from __future__ import annotations
@@ -11,113 +11,112 @@ from dataclasses import dataclass
 import polars as pl
 
 from slackwater.windows.accumulations.base import (
-    TIME,
     ColumnarAccumulation,
     OfColumn,
-    Parts,
+    PartialColumns,
     check_column,
     check_positive,
-    value_name,
 )
+from slackwater.windows.columns import TIME, input_column
 
 
 @dataclass(frozen=True, slots=True)
 class Min(OfColumn):
-    """The least value of a column.
+    """The minimum of a column.
 
     >>> Min("price").can_subtract
     False
     """
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """What has an order of its own."""
+        """Accept all types that can be ordered."""
         return not dtype.is_nested()
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        return [self._value().min().alias(parts.name("value"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        return [self._value().min().alias(partials.name("value"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [parts.column("value").min()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("value").min()]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The least value."""
-        return parts.column("value")
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The minimum; null without values."""
+        return partials.column("value")
 
 
 @dataclass(frozen=True, slots=True)
 class Max(OfColumn):
-    """The greatest value of a column.
+    """The maximum of a column.
 
     >>> Max("price").inputs
     ('price',)
     """
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """What has an order of its own."""
+        """Accept all types that can be ordered."""
         return not dtype.is_nested()
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        return [self._value().max().alias(parts.name("value"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        return [self._value().max().alias(partials.name("value"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [parts.column("value").max()]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("value").max()]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The greatest value."""
-        return parts.column("value")
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The maximum; null without values."""
+        return partials.column("value")
 
 
 @dataclass(frozen=True, slots=True)
 class First(OfColumn):
-    """The value with the earliest event time; of several, the one that arrived first.
+    """The value with the earliest event time; among equal times, the one that arrived first.
 
     >>> First("price").name
     'first'
     """
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        return self._pick(parts, pl.col(TIME), self._value())
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        return self._pick(partials, pl.col(TIME), self._value())
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return self._pick(parts, parts.column("time"), parts.column("value"))
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return self._pick(partials, partials.column("time"), partials.column("value"))
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The value."""
-        return parts.column("value")
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The value; null without values."""
+        return partials.column("value")
 
-    def _pick(self, parts: Parts, time: pl.Expr, value: pl.Expr) -> list[pl.Expr]:
+    def _pick(self, partials: PartialColumns, time: pl.Expr, value: pl.Expr) -> list[pl.Expr]:
         known = value.is_not_null()
         return [
             value.filter(known)
             .sort_by(time.filter(known), maintain_order=True)
             .first()
-            .alias(parts.name("value")),
-            time.filter(known).min().alias(parts.name("time")),
+            .alias(partials.name("value")),
+            time.filter(known).min().alias(partials.name("time")),
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Last(First):
-    """The value with the latest event time; of several, the one that arrived last.
+    """The value with the latest event time; among equal times, the one that arrived last.
 
     >>> Last("price").name
     'last'
     """
 
-    def _pick(self, parts: Parts, time: pl.Expr, value: pl.Expr) -> list[pl.Expr]:
+    def _pick(self, partials: PartialColumns, time: pl.Expr, value: pl.Expr) -> list[pl.Expr]:
         known = value.is_not_null()
         return [
             value.filter(known)
             .sort_by(time.filter(known), maintain_order=True)
             .last()
-            .alias(parts.name("value")),
-            time.filter(known).max().alias(parts.name("time")),
+            .alias(partials.name("value")),
+            time.filter(known).max().alias(partials.name("time")),
         ]
 
 
@@ -129,17 +128,17 @@ class Collect(OfColumn):
     'collect'
     """
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        return [self._keep(self._value().drop_nulls()).alias(parts.name("values"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        return [self._keep(self._value().drop_nulls()).alias(partials.name("values"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [self._keep(parts.column("values").explode().drop_nulls())]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [self._keep(partials.column("values").explode().drop_nulls())]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The list; empty over nothing."""
-        return parts.column("values").fill_null([])
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The list; empty without values."""
+        return partials.column("values").fill_null([])
 
     def _keep(self, values: pl.Expr) -> pl.Expr:
         return values
@@ -167,9 +166,9 @@ class Sort(Collect):
 
     descending: bool = False
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The sorted list; empty over nothing."""
-        return parts.column("values").fill_null([]).list.sort(descending=self.descending)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The sorted list; empty without values."""
+        return partials.column("values").fill_null([]).list.sort(descending=self.descending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +191,9 @@ class TopN(Collect):
 
 @dataclass(frozen=True, slots=True)
 class TopNByKey(ColumnarAccumulation):
-    """The ``n`` names with the greatest values, each name once with its greatest value.
+    """The ``n`` distinct values of ``key`` with the greatest values of ``column``.
 
-    The output is a list of ``{value, key}``, greatest first.
+    The output is a list of ``{value, key}``, greatest first, each key with its greatest value.
 
     >>> TopNByKey("price", key="bidder", n=3).inputs
     ('price', 'bidder')
@@ -211,22 +210,22 @@ class TopNByKey(ColumnarAccumulation):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return (self.column, self.key)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        value, key = pl.col(value_name(self.column)), pl.col(value_name(self.key))
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        value, key = pl.col(input_column(self.column)), pl.col(input_column(self.key))
         pairs = pl.struct(value.alias("value"), key.alias("key")).filter(value.is_not_null())
-        return [self._keep(pairs).alias(parts.name("pairs"))]
+        return [self._keep(pairs).alias(partials.name("pairs"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [self._keep(parts.column("pairs").explode().drop_nulls())]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [self._keep(partials.column("pairs").explode().drop_nulls())]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The pairs; none over nothing."""
-        return parts.column("pairs").fill_null([])
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The pairs; an empty list without values."""
+        return partials.column("pairs").fill_null([])
 
     def _keep(self, pairs: pl.Expr) -> pl.Expr:
         ranked = pairs.sort(descending=True)

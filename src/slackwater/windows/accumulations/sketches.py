@@ -1,7 +1,7 @@
-"""Approximate answers in little space, by Apache DataSketches.
+"""Approximate accumulations in constant space, by Apache DataSketches: distinct count and quantile.
 
-A partial is a serialised sketch. Sketches are Python objects, so these cost a call per key and
-window, and for distinct counts one per distinct value in the batch.
+A partial is a serialized sketch. Sketches are Python objects, so each key and window costs a Python call, and
+a distinct count one more per distinct value in the batch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import polars as pl
 from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
     ColumnarAccumulation,
-    Parts,
+    PartialColumns,
     check_column,
     is_number,
-    value_name,
 )
+from slackwater.windows.columns import input_column
 
 
 @dataclass(frozen=True, slots=True)
 class ApproxCountDistinct(ColumnarAccumulation):
-    """About how many distinct values a column had: HyperLogLog with ``2**precision`` registers.
+    """The approximate number of distinct values: a HyperLogLog sketch with ``2**precision`` registers.
 
     >>> ApproxCountDistinct("bidder").precision
     12
@@ -37,26 +37,29 @@ class ApproxCountDistinct(ColumnarAccumulation):
         check_column(self.column)
         if not 4 <= self.precision <= 21:
             raise InvalidArgument(
-                "precision", self.precision, "must lie between 4 and 21", fix="write precision=12"
+                "precision",
+                self.precision,
+                "must be between 4 and 21",
+                fix="use a value such as precision=12",
             )
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return (self.column,)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        distinct = pl.col(value_name(self.column)).drop_nulls().unique()
-        return [_per_group(distinct, self._sketch, pl.Binary()).alias(parts.name("sketch"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        distinct = pl.col(input_column(self.column)).drop_nulls().unique()
+        return [_per_group(distinct, self._sketch, pl.Binary()).alias(partials.name("sketch"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [_per_group(parts.column("sketch").drop_nulls(), self._union, pl.Binary())]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [_per_group(partials.column("sketch").drop_nulls(), self._union, pl.Binary())]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The estimate, rounded; 0 over nothing."""
-        return parts.column("sketch").map_batches(self._estimates, return_dtype=pl.Int64)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The estimate as an integer; 0 without values."""
+        return partials.column("sketch").map_batches(self._estimates, return_dtype=pl.Int64)
 
     def _sketch(self, values: pl.Series) -> bytes:
         sketch = datasketches.hll_sketch(self.precision)
@@ -80,7 +83,7 @@ class ApproxCountDistinct(ColumnarAccumulation):
 
 @dataclass(frozen=True, slots=True)
 class ApproxQuantile(ColumnarAccumulation):
-    """About which value lies at a rank between 0 and 1 of a numeric column: a KLL sketch.
+    """The approximate value at a rank between 0 and 1 of a numeric column: a KLL sketch.
 
     >>> ApproxQuantile("price", 0.5).rank
     0.5
@@ -94,32 +97,34 @@ class ApproxQuantile(ColumnarAccumulation):
         check_column(self.column)
         if not 0 <= self.rank <= 1:
             raise InvalidArgument(
-                "rank", self.rank, "must lie between 0 and 1", fix="write rank=0.5 for the median"
+                "rank", self.rank, "must be between 0 and 1", fix="use rank=0.5 for the median"
             )
         if not 8 <= self.size <= 65535:
-            raise InvalidArgument("size", self.size, "must lie between 8 and 65535", fix="write size=200")
+            raise InvalidArgument(
+                "size", self.size, "must be between 8 and 65535", fix="use a value such as size=200"
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads."""
+        """The input columns that it reads."""
         return (self.column,)
 
     def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Numbers."""
+        """Accept numbers."""
         return is_number(dtype)
 
-    def add(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Elements to partial columns."""
-        values = pl.col(value_name(self.column)).drop_nulls().cast(pl.Float64)
-        return [_per_group(values, self._sketch, pl.Binary()).alias(parts.name("sketch"))]
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        values = pl.col(input_column(self.column)).drop_nulls().cast(pl.Float64)
+        return [_per_group(values, self._sketch, pl.Binary()).alias(partials.name("sketch"))]
 
-    def merge(self, parts: Parts) -> Sequence[pl.Expr]:
-        """Partials to one partial."""
-        return [_per_group(parts.column("sketch").drop_nulls(), self._merged, pl.Binary())]
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [_per_group(partials.column("sketch").drop_nulls(), self._merged, pl.Binary())]
 
-    def output(self, parts: Parts) -> pl.Expr:
-        """The value at the rank; null over nothing."""
-        return parts.column("sketch").map_batches(self._quantiles, return_dtype=pl.Float64)
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The value at the rank; null without values."""
+        return partials.column("sketch").map_batches(self._quantiles, return_dtype=pl.Float64)
 
     def _sketch(self, values: pl.Series) -> bytes:
         sketch = datasketches.kll_doubles_sketch(self.size)
@@ -144,6 +149,6 @@ class ApproxQuantile(ColumnarAccumulation):
 
 def _per_group(values: pl.Expr, function: object, dtype: pl.DataType) -> pl.Expr:
     def apply(series: Sequence[pl.Series]) -> object:
-        return function(series[0])  # type: ignore[operator]  # one callable of a Series to bytes
+        return function(series[0])  # type: ignore[operator]  # a function from a Series to bytes
 
     return pl.map_groups([values], apply, return_dtype=dtype, returns_scalar=True)

@@ -1,9 +1,9 @@
-"""Frames as bytes: how a part of an operator's state lies in a key-value store.
+"""Serialization of frames to blobs, the values in which an operator's state is stored.
 
-The host keeps state in a store that moves whole values, so an operator keeps one small index and
-many blobs, and reads only the blobs a batch can touch. A blob is a frame in Arrow's IPC stream
-form, LZ4-compressed because a byte costs more on its way to the store than in the codec. Like the
-index it begins with a version and ends with a checksum: what was cut or changed raises.
+The state store reads and writes whole values, so an operator keeps one small index and many blobs, and reads
+only the blobs that a batch can touch. A blob is a frame in Arrow's IPC stream format, compressed by LZ4
+because transferring a byte to the store costs more than compressing it. Like the index, it begins with a
+version and ends with a checksum, so that truncated or changed bytes are detected.
 
     version (1 byte) | Arrow IPC stream | CRC-32 (4 bytes, big-endian)
 """
@@ -23,11 +23,11 @@ VERSION: Final = 1
 _CHECKSUM: Final = 4
 
 BlobStore = MutableMapping[str, bytes]
-"""What an operator asks of the store: get, set and delete by name. A ``dict`` will do."""
+"""A store of blobs by name; a ``dict`` is enough."""
 
 
 def encode(frame: pl.DataFrame) -> bytes:
-    """The bytes of ``frame``.
+    """Serialize a frame.
 
     >>> decode(encode(pl.DataFrame({"ts": [1, 2]})), "example").rows()
     [(1,), (2,)]
@@ -40,7 +40,7 @@ def encode(frame: pl.DataFrame) -> bytes:
 
 
 def decode(data: bytes, what: str) -> pl.DataFrame:
-    """The frame that `encode` was given; ``what`` names the blob in the error if it is damaged.
+    """Deserialize a frame that `encode` serialized; ``what`` names the blob in errors.
 
     >>> decode(encode(pl.DataFrame({"ts": [1, 2]}))[:-1], "left rows of a join")
     Traceback (most recent call last):

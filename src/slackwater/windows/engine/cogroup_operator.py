@@ -1,13 +1,12 @@
-"""Two streams in the same windows: cogroup, and joins per key and window.
+"""Cogroup and join of two streams in the same windows.
 
-Both inputs go through one windowed operator whose watermark is the lower of the two, and nothing happens by
-the watermark until both are known. Windows, triggers, lateness and modes are those of that operator; a pane
-holds what came from the left and what came from the right. A join makes pairs of them, within the key and
-the window.
+Both inputs go through one windowed operator whose watermark is the minimum of the two; it does not advance
+until both are known. Windows, triggers, lateness and modes are those of that operator, and a pane contains
+the rows of the left and of the right side. A join forms pairs of them, within the key and the window.
 
-Until the rows are handed out, every column has a name of the merge's own making, so that none of the user's
-can collide with it: keys are ``merge:key:0``, ``merge:key:1``, …, and what is carried lies in one struct a
-side, ``merge:left`` and ``merge:right``.
+Internal columns have a prefix, so that they cannot collide with columns of the user: keys are
+``merge:key:0``, ``merge:key:1``, …, and the carried columns of each side are in one struct, ``merge:left``
+and ``merge:right``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
 from slackwater.windows.engine.blobs import BlobStore
-from slackwater.windows.engine.rules import match
+from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
 from slackwater.windows.spec import (
@@ -42,7 +41,7 @@ _SIDE: Final = "merge:side"
 _BLOCK: Final = "merge:block"
 _PANE: Final = "merge:pane"
 _NUMBER: Final = "number"
-"""The field of a side's struct that tells its rows apart; those that are carried have a prefix."""
+"""The field of a side's struct that identifies its rows; carried columns have a prefix."""
 _CARRIED: Final = "carried:"
 
 
@@ -59,7 +58,7 @@ _FORM: Final = SavedForm("state of a merge", "M", 1, _Layout)
 
 @dataclass
 class MergeState:
-    """What a merge remembers between two steps: its windows, and the watermark of each side.
+    """The state of a merge between two steps: its windows, and the watermark of each side.
 
     >>> from slackwater.windows import Fixed
     >>> merge = MergeOperator(
@@ -81,19 +80,19 @@ class MergeState:
 
 
 class MergeOperator:
-    """Two keyed streams merged in windows.
+    """Cogroups or joins two keyed streams in windows; described by a `CogroupSpec`.
 
-    ``left`` and ``right`` name the columns to carry. With ``how="cogroup"`` a pane has two lists of rows,
-    ``left`` and ``right``; otherwise a row per pair, where a column of the right side that has the name of
-    another gets the suffix ``_right``. A pane without pairs has no rows. In discarding mode a pair is emitted
-    once, with the pane in which its second element came.
+    It takes a `CogroupSpec`, or the fields of one as keyword arguments. With ``how="cogroup"`` a pane has two
+    lists of rows, ``left`` and ``right``; otherwise there is one row per pair, in which a column of the right
+    side gets the suffix ``_right`` if its name is used already. A pane without pairs has no rows. In
+    discarding mode a pair is emitted once, with the pane in which its second row arrived.
 
-    A null in the key matches nothing, not even another null: in a join such a row is padded on an outer side
-    like any row without a partner. A cogroup does not match: rows with a null are grouped as a key of their
-    own. ``only_updated`` asks whether rows came to a window, not whether they found a partner.
+    In a join, a null in the key matches nothing, not even another null; an outer join pads such a row like
+    any row without a match. In a cogroup, rows with a null form a group of their own. ``only_updated``
+    compares the rows of a window, not the pairs.
 
-    With ``late="emit"`` the late rows of both sides have the key, ``event_time``, ``side``, what they carry
-    as it is in panes, and the ``reason`` and window of the drop.
+    With ``late="emit"`` the late rows of both sides have the key, ``event_time``, ``side``, the carried
+    columns as in panes, and the ``reason`` and window of the drop.
 
     >>> from slackwater.windows import Fixed
     >>> merge = MergeOperator(
@@ -130,11 +129,11 @@ class MergeOperator:
     # ---- state
 
     def initial_state(self, blobs: BlobStore | None = None) -> MergeState:
-        """The state before the first step."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
         return MergeState(self.windows.initial_state(blobs), {})
 
     def save(self, state: MergeState) -> bytes:
-        """The index of the state; its blobs are in the store already."""
+        """Serialize the index of the state; its blobs are in the store already."""
         known = state.watermarks
         return _FORM.encode(
             _Layout(
@@ -147,9 +146,11 @@ class MergeOperator:
         )
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
-        """The state whose index `save` returned, over the blobs that were stored with it."""
+        """Load the state whose index `save` returned, with the store that has its blobs."""
         layout = _FORM.decode(saved)
-        another = f"it belongs to another merge ({layout.signature}, here {self.spec.signature})"
+        another = (
+            f"it belongs to another merge (saved: {layout.signature}; this merge: {self.spec.signature})"
+        )
         _FORM.check(layout.signature == self.spec.signature, another)
         saved_watermarks = zip(SIDES, (layout.left, layout.right), strict=True)
         watermarks = {side: watermark for side, watermark in saved_watermarks if watermark is not None}
@@ -165,8 +166,23 @@ class MergeOperator:
         watermarks: Mapping[str, int] = NO_WATERMARKS,
         now: int = 0,
     ) -> tuple[MergeState, WindowOutput]:
-        """Take a batch of each side, then the lower of the two watermarks, then the clock."""
-        known = self._moved(state, watermarks)
+        """Process a batch of each side, then the minimum of the two watermarks, then the processing time.
+
+        Args:
+            state: the state after the last step. It must not be used again: continue with the one returned.
+            left: the rows of the left side that arrived.
+            right: the rows of the right side that arrived.
+            watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
+            now: the processing time in microseconds.
+
+        Returns:
+            The new state and the output.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the state is unchanged.
+            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
+        """
+        known = self._advanced(state, watermarks)
         batches: list[pl.DataFrame] = []
         next_number = state.next_number
         for side, given in zip(SIDES, (left, right), strict=True):
@@ -181,11 +197,11 @@ class MergeOperator:
         late = None if output.late is None else self._late_rows(output.late)
         return state, WindowOutput(panes, late, output.dropped_late, output.dropped_closed, output.watermarks)
 
-    def _moved(self, state: MergeState, watermarks: Mapping[str, int]) -> dict[Side, int]:
-        """The watermarks after these; one that goes back is an error."""
+    def _advanced(self, state: MergeState, watermarks: Mapping[str, int]) -> dict[Side, int]:
+        """The watermarks of the sides after an update; raises if one decreases."""
         if unknown := sorted(watermarks.keys() - set(SIDES)):
             raise InvalidArgument(
-                "watermarks", unknown[0], "is not a side of a merge", fix='use "left" and "right"'
+                "watermarks", unknown[0], "is not a side of a merge", fix='use "left" or "right"'
             )
         known = dict(state.watermarks)
         for side in SIDES:
@@ -197,12 +213,12 @@ class MergeOperator:
         return known
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
-        """A batch in the form of both sides: its carried columns in a struct, with a number for each row."""
+        """The batch of one side under internal names: carried columns in a struct, with a number per row."""
         needed = [*self.spec.key, self.spec.times[side], *self.spec.carried[side]]
         missing = [name for name in needed if name not in batch.columns]
         if missing:
             raise InvalidArgument(
-                side, batch.columns, f"has no column {missing[0]!r}", fix="name the columns of the batch"
+                side, batch.columns, f"has no column {missing[0]!r}", fix="add or rename the column"
             )
         number = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(_NUMBER)
         carried = [pl.col(name).alias(_CARRIED + name) for name in self.spec.carried[side]]
@@ -215,15 +231,15 @@ class MergeOperator:
 
     @staticmethod
     def _both(batches: list[pl.DataFrame]) -> pl.DataFrame:
-        """The batches as one; a row has null for the side that it is not of."""
+        """The batches of both sides as one, in which the struct of the other side is null."""
         batch = pl.concat(batches, how="diagonal_relaxed")
         absent = [_inner(side) for side in SIDES if _inner(side) not in batch.columns]
         return batch.with_columns(pl.lit(None, pl.Struct({_NUMBER: pl.Int64})).alias(name) for name in absent)
 
-    # ---- what comes out, under the user's names
+    # ---- output, under the names of the user's columns
 
     def _cogrouped(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """Lists of rows with the columns that were carried."""
+        """Panes with a list of rows per side."""
         return panes.select(
             *self._key_columns(), *WINDOW_COLUMNS, *(self._rows(panes, side) for side in SIDES),
             *PANE_FIELDS,
@@ -232,28 +248,28 @@ class MergeOperator:
     def _rows(self, panes: pl.DataFrame, side: Side) -> pl.Expr:
         kind = panes.schema[_inner(side)]
         rows = pl.col(_inner(side))
-        if isinstance(kind, pl.List):  # otherwise there are no panes
+        if isinstance(kind, pl.List):  # otherwise the frame is empty
             rows = rows.list.eval(self._row(side, pl.element(), kind.inner))
         return rows.alias(side)
 
     def _row(self, side: Side, row: pl.Expr, kind: object) -> pl.Expr:
-        """A row of a side with its own columns only."""
+        """A row of a side, with its carried columns only."""
         if not self.spec.carried[side]:
             return row.cast(pl.Struct([]))
-        own = pl.struct(_field(row, kind, name).alias(name) for name in self.spec.carried[side])
-        return pl.when(row.is_not_null()).then(own)
+        carried = pl.struct(_field(row, kind, name).alias(name) for name in self.spec.carried[side])
+        return pl.when(row.is_not_null()).then(carried)
 
     def _joined(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """A row per pair, in the order of the panes; where pairs are emitted once, only new ones."""
+        """One row per pair, in the order of the panes; only new pairs if a pair is emitted once."""
         pairs = panes if panes.is_empty() else self._pairs(panes)
         return pairs.select(
             *self._key_columns(), *WINDOW_COLUMNS, *self._carried_columns(pairs), *PANE_FIELDS
         )
 
     def _pairs(self, panes: pl.DataFrame) -> pl.DataFrame:
-        # A block is a pane with the retractions before it, of which it is the end.
+        # A block is a pane together with the retractions directly before it.
         block = (~pl.col("retraction")).cast(pl.Int64).cum_sum().shift(1, fill_value=0).alias(_BLOCK)
-        pairs = self._parted(panes.with_columns(block))
+        pairs = self._split_null_keys(panes.with_columns(block))
         for side in SIDES:
             rows = pl.col(_inner(side))
             pairs = pairs.with_columns(pl.when(rows.list.len() > 0).then(rows)).explode(_inner(side))
@@ -268,20 +284,20 @@ class MergeOperator:
             pairs = match(new, before, [_BLOCK, *map(_number, SIDES)], "anti")
         return pairs
 
-    def _parted(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """The panes, those of keys that match nothing in two: each side without the other."""
-        lonely = pl.any_horizontal(pl.lit(value=False), *(pl.col(key).is_null() for key in self._keys))
+    def _split_null_keys(self, panes: pl.DataFrame) -> pl.DataFrame:
+        """Split the panes of keys with a null in two, one per side, because nulls match nothing."""
+        has_null = pl.any_horizontal(pl.lit(value=False), *(pl.col(key).is_null() for key in self._keys))
         numbered = panes.with_row_index(_PANE)
-        alone = numbered.filter(lonely)
-        if alone.is_empty():
+        split = numbered.filter(has_null)
+        if split.is_empty():
             return panes
-        nothing = [
-            alone.with_columns(pl.col(_inner(side)).list.head(0).alias(_inner(side))) for side in SIDES
+        one_sided = [
+            split.with_columns(pl.col(_inner(side)).list.head(0).alias(_inner(side))) for side in SIDES
         ]
-        return pl.concat([numbered.filter(~lonely), *nothing]).sort(_PANE, maintain_order=True)
+        return pl.concat([numbered.filter(~has_null), *one_sided]).sort(_PANE, maintain_order=True)
 
     def _late_rows(self, late: pl.DataFrame) -> pl.DataFrame:
-        """The rows of both sides that were dropped; what they carry is as in panes."""
+        """The dropped rows of both sides, with their carried columns as in panes."""
         carried = self._carried_columns(late)
         if self.spec.how == "cogroup":
             carried = [
@@ -296,7 +312,7 @@ class MergeOperator:
         return [pl.col(inner).alias(name) for inner, name in self._keys.items()]
 
     def _carried_columns(self, frame: pl.DataFrame) -> list[pl.Expr]:
-        """The columns of both sides from their structs."""
+        """The carried columns of both sides, taken from their structs."""
         return [
             _field(pl.col(_inner(side)), frame.schema[_inner(side)], name).alias(chosen)
             for (side, name), chosen in self.spec.carried_names.items()
@@ -312,7 +328,7 @@ def _number(side: Side) -> str:
 
 
 def _field(rows: pl.Expr, kind: object, name: str) -> pl.Expr:
-    """A carried column of a struct; null where nothing has come of that side yet."""
+    """A carried column of a struct; null if that side has not had any rows yet."""
     fields = kind.fields if isinstance(kind, pl.Struct) else []
     if any(field.name == _CARRIED + name for field in fields):
         return rows.struct.field(_CARRIED + name)

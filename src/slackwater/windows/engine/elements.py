@@ -1,6 +1,6 @@
-"""From a batch as it comes to the elements that an operator works on: checked, and under its own names.
+"""Validation of a batch, and its conversion to elements under internal column names.
 
-Everything that can be wrong with a batch is found here, before a step changes anything.
+All errors in a batch are found here, before a step changes any state.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.windows.accumulations.base import TIME, WEIGHT, value_name
-from slackwater.windows.engine.rules import ROW
+from slackwater.windows.columns import ROW, TIME, WEIGHT, input_column, key_column
 
 _FURTHEST = 2**62
-"""How far from 1970 an element may lie; beyond it the ends of windows would not fit into 64 bits."""
+"""The greatest distance of an event time from 1970; beyond it the ends of windows would overflow."""
 
 
 def kind(dtype: pl.DataType) -> str | None:
-    """What a column holds, as far as batches must agree on it; None where all is null.
+    """The kind of values in a column, which must be the same in all batches; None for a column of nulls.
 
     >>> kind(pl.Int8()), kind(pl.Float64()), kind(pl.String()), kind(pl.Null())
     ('numbers', 'numbers', 'text', None)
@@ -36,21 +35,23 @@ def kind(dtype: pl.DataType) -> str | None:
 
 
 def agreed(found: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """What columns hold after another batch; refused if an earlier one held something else.
+    """The kinds of columns after another batch; raises if an earlier batch had another kind.
 
     >>> agreed({"auction": "text"}, {"auction": "numbers"})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: auction = 'text': was numbers in earlier batches; cast the column
+    slackwater.errors.InvalidArgument: auction = 'text': had numbers in earlier batches; cast the column
     """
-    for name, held in found.items():
-        if known.get(name, held) != held:
-            raise InvalidArgument(name, held, f"was {known[name]} in earlier batches", fix="cast the column")
+    for name, kind_found in found.items():
+        if known.get(name, kind_found) != kind_found:
+            raise InvalidArgument(
+                name, kind_found, f"had {known[name]} in earlier batches", fix="cast the column"
+            )
     return {**known, **found}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """Which columns of a batch play which part.
+    """The columns of a batch that an operator reads.
 
     >>> columns = BatchColumns("ts", key=("auction",), inputs=("price",))
     >>> batch = pl.DataFrame({"ts": [5], "auction": ["a"], "price": [7], "bidder": [1]})
@@ -63,12 +64,12 @@ class BatchColumns:
     inputs: tuple[str, ...]
     retractions: str | None = None
     reserved: tuple[str, ...] = ()
-    """Names that the rows of a batch must not have, because dropped rows get columns of these names."""
+    """Names that a batch must not contain, because late rows get columns with these names."""
     numbered: bool = False
-    """Whether rows get their number, so that dropped ones can be found again."""
+    """Whether elements get their row number, so that dropped rows can be found again."""
 
     def kinds(self, batch: pl.DataFrame) -> dict[str, str]:
-        """What keys and inputs hold, as far as this batch tells.
+        """The kinds of the key and input columns; columns of nulls are left out.
 
         >>> columns = BatchColumns("ts", key=("auction",), inputs=("price",))
         >>> columns.kinds(pl.DataFrame({"ts": [5], "auction": ["a"], "price": [None]}))
@@ -79,44 +80,47 @@ class BatchColumns:
             found = kind(batch.schema[name])
             if found == "object":
                 raise InvalidArgument(
-                    name, found, "is a column of Python objects", fix="give it a type of Polars"
+                    name, found, "is a column of Python objects", fix="convert it to a Polars type"
                 )
             if found is not None:
                 kinds[name] = found
         return kinds
 
     def check(self, batch: object) -> pl.DataFrame:
-        """The batch, if it is one and has the columns that are needed.
+        """Raise unless the batch is a DataFrame with all required columns; returns the batch.
 
         >>> BatchColumns("ts", key=(), inputs=()).check([1, 2])
         Traceback (most recent call last):
-        slackwater.errors.InvalidArgument: batch = 'list': is not a DataFrame of Polars; collect it first
+        slackwater.errors.InvalidArgument: batch = 'list': is not a Polars DataFrame; convert or collect it
         """
         if not isinstance(batch, pl.DataFrame):
             raise InvalidArgument(
-                "batch", type(batch).__name__, "is not a DataFrame of Polars", fix="collect it first"
+                "batch",
+                type(batch).__name__,
+                "is not a Polars DataFrame",
+                fix="convert or collect it",
             )
         needed = [self.event_time, *self.key, *self.inputs, *([self.retractions] if self.retractions else [])]
         self._check_names(batch.columns, needed)
         if self.retractions is not None and batch.schema[self.retractions] != pl.Boolean:
             found = batch.schema[self.retractions]
             raise InvalidArgument(
-                "retractions", self.retractions, f"is a column of {found}", fix="give booleans"
+                "retractions", self.retractions, f"has type {found}", fix="use a boolean column"
             )
         return batch
 
     def elements(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """The columns that the operator works on, under its own names."""
+        """The columns that the operator reads, under their internal names."""
         time = self._times(batch[self.event_time])
-        keys = [batch[name].alias(f"key:{number}") for number, name in enumerate(self.key)]
-        inputs = [batch[name].alias(value_name(name)) for name in self.inputs]
+        keys = [batch[name].alias(key_column(number)) for number, name in enumerate(self.key)]
+        inputs = [batch[name].alias(input_column(name)) for name in self.inputs]
         elements = pl.DataFrame([time.alias(TIME), *keys, *inputs])
         extra: list[pl.Expr] = []
         if not self.key:
-            extra.append(pl.lit(0, pl.UInt8).alias("key:0"))
+            extra.append(pl.lit(0, pl.UInt8).alias(key_column(0)))
         if self.retractions is not None:
-            taken_back = pl.lit(batch[self.retractions].fill_null(value=False))
-            extra.append(pl.when(taken_back).then(-1).otherwise(1).cast(pl.Int64).alias(WEIGHT))
+            is_retraction = pl.lit(batch[self.retractions].fill_null(value=False))
+            extra.append(pl.when(is_retraction).then(-1).otherwise(1).cast(pl.Int64).alias(WEIGHT))
         if self.numbered:
             extra.append(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW))
         return elements.with_columns(extra) if extra else elements
@@ -125,14 +129,14 @@ class BatchColumns:
         missing = [name for name in needed if name not in columns]
         if missing:
             raise InvalidArgument(
-                "batch", list(columns), f"has no column {missing[0]!r}", fix="name the columns of the batch"
+                "batch", list(columns), f"has no column {missing[0]!r}", fix="add or rename the column"
             )
-        taken = [name for name in self.reserved if name in columns]
-        if taken:
+        conflicts = [name for name in self.reserved if name in columns]
+        if conflicts:
             raise InvalidArgument(
                 "batch",
-                taken[0],
-                "is a column that dropped rows get",
+                conflicts[0],
+                "is the name of a column that is added to late rows",
                 fix='rename the column, or use late="count"',
             )
 
@@ -141,19 +145,19 @@ class BatchColumns:
             raise InvalidArgument(
                 "event_time",
                 self.event_time,
-                f"is a column of {time.dtype}",
-                fix="give integers of microseconds",
+                f"has type {time.dtype}",
+                fix="use integer microseconds since 1970",
             )
         if time.null_count():
             raise InvalidArgument(
                 "event_time",
                 self.event_time,
                 f"is null in {time.null_count()} rows",
-                fix="filter these rows out first",
+                fix="filter out these rows",
             )
         for extreme in (time.min(), time.max()) if time.len() else ():
             if not -_FURTHEST <= extreme <= _FURTHEST:  # type: ignore[operator]  # integers, not null
                 raise InvalidArgument(
-                    "event_time", extreme, "lies too far from 1970", fix="give microseconds since 1970"
+                    "event_time", extreme, "is too far from 1970", fix="use microseconds since 1970"
                 )
         return time.cast(pl.Int64)

@@ -1,9 +1,8 @@
-"""The time-bounded join at work: batches of two streams in, pairs and padded rows out.
+"""The time-bounded join operator: batches of two streams in, pairs and padded rows out (rules J1 to J7).
 
-One step joins what is new with what is buffered and with each other, on whole columns, and then
-lets the watermarks move. The order of rows inside a step does not matter: a row that may no longer
-be stored lies, by the definition of its limit, out of reach of everything that is not late on the
-other side.
+One step joins the new rows with the buffered ones and with each other, on whole columns, and then advances
+the watermarks. The order of rows within a step does not matter: a row that is not stored any more cannot, by
+the definition of its limit, match any row of the other side that is not late.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
 from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
 from slackwater.windows.engine.blobs import BlobStore
-from slackwater.windows.engine.join_pairs import matching_rows, time_range
-from slackwater.windows.engine.join_state import (
+from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
     INDEX,
-    Buffer,
     JoinState,
-    Part,
     SavedIndex,
+    SideBuffer,
+    SideRows,
     SideState,
 )
+from slackwater.windows.engine.join_matching import matching_rows, time_range
 from slackwater.windows.spec import REACH, SIDES, JoinSpec, Side
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
@@ -38,12 +37,12 @@ _OTHER: Final[Mapping[Side, Side]] = {"left": "right", "right": "left"}
 
 @dataclass(frozen=True, slots=True)
 class JoinOutput:
-    """What one step of a join hands on, in this order: rows, then watermarks.
+    """The output of one step of a join: rows, then watermarks.
 
-    ``rows`` has the keys, then the other columns of the left, then those of the right side; the
-    missing side of a padded row is null. ``late`` has the rows dropped in this step per side, if
-    the join was built with ``late="emit"``; their number is always in ``dropped``, and the totals
-    in the state. ``watermarks`` has a side only if its watermark moved.
+    ``rows`` has the keys, then the other columns of the left side, then those of the right side; the missing
+    side of a padded row is null. ``late`` has the rows that were dropped in this step by side, if the spec
+    has ``late="emit"``; their number is always in ``dropped``, and the totals are in the state.
+    ``watermarks`` has the sides whose watermark has advanced.
 
     >>> times = {"ts": pl.Int64}
     >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
@@ -59,11 +58,14 @@ class JoinOutput:
 
 
 class JoinOperator:
-    """Joins batches of two streams; knows nothing of where they come from.
+    """Joins two streams on keys and event time; described by a `JoinSpec`.
 
-    The schemas of both sides are given once, because a padded row needs the columns of a side that
-    may not have sent anything yet. The event times are ``Int64`` microseconds. ``chunk_rows`` is the
-    most rows that state keeps in one blob.
+    Args:
+        spec: what to join.
+        left: the schema of the left side. A padded row needs the columns of a side that may not have sent any
+            rows yet. The event time must be ``Int64`` microseconds.
+        right: the schema of the right side.
+        chunk_rows: the maximum number of rows per blob of the state.
 
     >>> bids = {"auction": pl.Int64, "ts": pl.Int64, "price": pl.Int64}
     >>> ends = {"auction": pl.Int64, "end": pl.Int64}
@@ -82,7 +84,7 @@ class JoinOperator:
 
     def __init__(self, spec: JoinSpec, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS) -> None:
         if chunk_rows < 1:
-            raise InvalidArgument("chunk_rows", chunk_rows, "leaves no room for a row", fix="give at least 1")
+            raise InvalidArgument("chunk_rows", chunk_rows, "must be at least 1", fix="use the default")
         self.spec = spec
         self._chunk_rows = chunk_rows
         self._schemas: dict[Side, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
@@ -90,28 +92,29 @@ class JoinOperator:
         self._check_schemas()
         self._names = self._output_names()
         self.output_schema = pl.Schema({name: self._schemas["left"][name] for name in spec.on})
-        """Names and types of the rows that come out."""
+        """The names and types of the output columns."""
         for side in SIDES:
             for name, renamed in self._names[side].items():
                 self.output_schema[renamed] = self._schemas[side][name]
 
     def initial_state(self, blobs: BlobStore | None = None) -> JoinState:
-        """Empty buffers, in ``blobs`` or in memory."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
         return JoinState(SideState(), SideState(), {} if blobs is None else blobs)
 
     def save(self, state: JoinState) -> bytes:
-        """The index of ``state``; its blobs are in the blob store already."""
-        return INDEX.encode(SavedIndex(self._identity(), state.left, state.right))
+        """Serialize the index of the state; its blobs are in the store already."""
+        return INDEX.encode(SavedIndex(self._signature, state.left, state.right))
 
     def load(self, data: bytes, blobs: BlobStore) -> JoinState:
-        """The state whose index was saved as ``data``, over the blob store it was saved beside."""
+        """Load the state whose index `save` returned, with the store that has its blobs."""
         index = INDEX.decode(data)
-        if index.join != self._identity():
-            raise CorruptState(INDEX.what, f"it belongs to {index.join}, not to {self._identity()}")
+        if index.join != self._signature:
+            problem = f"it belongs to another join (saved: {index.join}; this join: {self._signature})"
+            raise CorruptState(INDEX.what, problem)
         return JoinState(index.left, index.right, blobs)
 
     def buffered(self, state: JoinState) -> Mapping[Side, int]:
-        """How many rows each side keeps because they may still match. Reads state; not for a hot loop."""
+        """The number of buffered rows of each side, which may still match. Slow, because it reads state."""
         limits = _Limits(self.spec, state.left.watermark, state.right.watermark)
         buffers = self._buffers(state)
         return {side: buffers[side].live_rows(limits.bound(side)) for side in SIDES}
@@ -123,23 +126,33 @@ class JoinOperator:
         right: pl.DataFrame | None = None,
         watermarks: Mapping[str, int] = NO_WATERMARKS,
     ) -> tuple[JoinState, JoinOutput]:
-        """Join a batch of either side or both, then move the watermarks.
+        """Join a batch of one side or both, then advance the watermarks.
 
-        Rows are judged against the watermarks from before the step. ``END_OF_TIME`` as a watermark
-        means that the side has ended; one that has not moved may be left out or repeated. A step
-        that raises has changed nothing.
+        Args:
+            state: the state after the last step. It must not be used again: continue with the one returned.
+            left: the rows of the left side that arrived.
+            right: the rows of the right side that arrived.
+            watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
+                ``END_OF_TIME`` means that the side has ended.
+
+        Returns:
+            The new state and the output. Rows below the watermark of their side before the step are late.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the state is unchanged.
+            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
         batches = {"left": self._checked("left", left), "right": self._checked("right", right)}
         old = _Limits(self.spec, state.left.watermark, state.right.watermark)
-        new = old.moved(watermarks)
+        new = old.advanced(watermarks)
 
         late: dict[Side, pl.DataFrame] = {}
-        fresh: dict[Side, Part] = {}
+        fresh: dict[Side, SideRows] = {}
         for side in SIDES:
             watermark = old.watermark(side)
             below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
             late[side] = batches[side].filter(below)
-            fresh[side] = self._part(side, batches[side].filter(~below))
+            fresh[side] = self._side_rows(side, batches[side].filter(~below))
 
         buffers = self._buffers(state)
         rows = [self.output_schema.to_frame()]
@@ -169,12 +182,12 @@ class JoinOperator:
     # ---- joining
 
     def _pairs(
-        self, side: Side, fresh: Mapping[Side, Part], buffers: Mapping[Side, Buffer]
+        self, side: Side, fresh: Mapping[Side, SideRows], buffers: Mapping[Side, SideBuffer]
     ) -> pl.DataFrame | None:
-        """The pairs of a side's new rows, with both rows marked as matched.
+        """Join the new rows of one side, and mark matched rows.
 
-        They are paired with the buffer of the other side, and from the left also with its new rows:
-        so each pair is made once (J4).
+        They are joined with the buffer of the other side, and those of the left side also with the new rows
+        of the right side, so that each pair is emitted once (J4).
         """
         other = _OTHER[side]
         rows, buffer = fresh[side].rows, buffers[other]
@@ -185,26 +198,25 @@ class JoinOperator:
             (self.spec.before, self.spec.after) if side == "left" else (self.spec.after, self.spec.before)
         )
         numbers = buffer.overlapping(low - earlier, high + later)
-        parts = [buffer.load(number) for number in numbers]
+        others = [buffer.load(number) for number in numbers]
         if side == "left":
-            parts.append(fresh[other])
-        if not parts:
+            others.append(fresh[other])
+        if not others:
             return None
-        candidates = pl.concat([part.rows for part in parts])
+        candidates = pl.concat([each.rows for each in others])
         here, there = self._matching(side, rows, candidates)
 
         fresh[side].mark(here)
         if buffer.pads:
             matched = there.unique().sort()
-            starts = pl.Series([0, *(part.rows.height for part in parts)]).cum_sum()
-            for place, (start, stop) in enumerate(
-                pairwise(matched.search_sorted(starts, side="left").to_list())
-            ):
-                marked = matched.slice(start, stop - start) - starts[place]
-                if place < len(numbers):
-                    buffer.mark(numbers[place], marked)
+            starts = pl.Series([0, *(each.rows.height for each in others)]).cum_sum()
+            ranges = pairwise(matched.search_sorted(starts, side="left").to_list())
+            for position, (start, stop) in enumerate(ranges):
+                marked = matched.slice(start, stop - start) - starts[position]
+                if position < len(numbers):
+                    buffer.mark(numbers[position], marked)
                 else:
-                    parts[place].mark(marked)
+                    others[position].mark(marked)
 
         mine, theirs = rows[here], candidates[there]
         left, right = (mine, theirs) if side == "left" else (theirs, mine)
@@ -230,7 +242,7 @@ class JoinOperator:
         return (left_rows, right_rows) if side == "left" else (right_rows, left_rows)
 
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of one side as output rows, the columns of the other side null."""
+        """Rows of one side as output rows, with nulls in the columns of the other side."""
         other = _OTHER[side]
         nulls = [
             pl.lit(None, self._schemas[other][name]).alias(to) for name, to in self._names[other].items()
@@ -238,21 +250,21 @@ class JoinOperator:
         columns = {side: _renamed(self._names[side]), other: nulls}
         return rows.select(*self.spec.on, *columns["left"], *columns["right"])
 
-    def _part(self, side: Side, rows: pl.DataFrame) -> Part:
-        return Part(
+    def _side_rows(self, side: Side, rows: pl.DataFrame) -> SideRows:
+        return SideRows(
             rows, pl.zeros(rows.height, dtype=pl.Boolean, eager=True) if self.spec.pads(side) else None
         )
 
-    def _buffers(self, state: JoinState) -> dict[Side, Buffer]:
+    def _buffers(self, state: JoinState) -> dict[Side, SideBuffer]:
         sides: dict[Side, SideState] = {"left": state.left, "right": state.right}
         return {
-            side: Buffer(
+            side: SideBuffer(
                 side, self._times[side], self.spec.pads(side), sides[side], state.blobs, self._chunk_rows
             )
             for side in SIDES
         }
 
-    # ---- checking what was given
+    # ---- validation
 
     def _check_schemas(self) -> None:
         for side in SIDES:
@@ -260,26 +272,34 @@ class JoinOperator:
             for name in (*self.spec.on, time):
                 if name not in schema:
                     raise InvalidArgument(
-                        side, schema.names(), f"has no column {name!r}", fix="add or rename one"
+                        side, schema.names(), f"has no column {name!r}", fix="add or rename the column"
                     )
             if schema[time] != pl.Int64:
                 raise InvalidArgument(
                     f"{side}_time",
                     time,
-                    f"is of type {schema[time]}",
-                    fix="give Int64 microseconds since 1970",
+                    f"has type {schema[time]}",
+                    fix="use Int64 microseconds since 1970",
                 )
         for name in self.spec.on:
             left, right = self._schemas["left"][name], self._schemas["right"][name]
             if left != right:
                 raise InvalidArgument(
-                    "on", name, f"is {left} on the left, {right} on the right", fix="cast one"
+                    "on",
+                    name,
+                    f"has type {left} on the left and {right} on the right",
+                    fix="cast one of them",
                 )
             if left.is_nested() or left == pl.Object:
-                raise InvalidArgument("on", name, f"is of type {left}", fix="join on plain columns")
+                raise InvalidArgument(
+                    "on",
+                    name,
+                    f"has type {left}, which cannot be a key",
+                    fix="use a column that is not nested",
+                )
 
     def _output_names(self) -> dict[Side, dict[str, str]]:
-        """The columns of each side besides the keys, and what they are called in the result."""
+        """The columns of each side that are not keys, with their names in the output."""
         own = {side: [name for name in self._schemas[side] if name not in self.spec.on] for side in SIDES}
         shared = set(own["left"]) & set(own["right"])
         names = {
@@ -289,59 +309,61 @@ class JoinOperator:
         result = [*self.spec.on, *names["left"].values(), *names["right"].values()]
         if twice := sorted({name for name in result if result.count(name) > 1}):
             raise InvalidArgument(
-                "suffixes", self.spec.suffixes, f"make {twice[0]!r} appear twice", fix="choose other suffixes"
+                "suffixes",
+                self.spec.suffixes,
+                f"give two columns the name {twice[0]!r}",
+                fix="use other suffixes",
             )
         return names
 
     def _checked(self, side: Side, batch: pl.DataFrame | None) -> pl.DataFrame:
-        """The batch with its columns in order, or an error that says what is wrong with it."""
+        """The batch with its columns in the order of the schema; raises if it cannot be used."""
         schema, time = self._schemas[side], self._times[side]
         if batch is None:
             return schema.to_frame()
         if dict(batch.schema) != dict(schema):
             raise InvalidArgument(
-                side, dict(batch.schema), "is not the schema given", fix=f"send {dict(schema)}"
+                side, dict(batch.schema), "does not have the declared schema", fix=f"use {dict(schema)}"
             )
         times = batch[time]
         if times.has_nulls():
-            raise InvalidArgument(
-                side, None, f"event time {time!r} is null", fix="filter such rows out before"
-            )
+            raise InvalidArgument(side, None, f"event time {time!r} is null", fix="filter out such rows")
         outside = times.filter((times <= -REACH) | (times >= REACH))
         if not outside.is_empty():
             raise InvalidArgument(
                 side,
                 outside[0],
-                f"event time {time!r} is 146,000 years off",
-                fix="give microseconds since 1970",
+                f"event time {time!r} is more than 146,000 years from 1970",
+                fix="use microseconds since 1970",
             )
         return batch.select(schema.names())
 
-    def _identity(self) -> str:
-        """What a saved state depends on: loading it into another join would lose or invent rows."""
+    @property
+    def _signature(self) -> str:
+        """The settings that saved state depends on: loading it into another join would lose or add rows."""
         schemas = ", ".join(f"{side}={dict(self._schemas[side])}" for side in SIDES)
         return f"{self.spec.signature} of {schemas}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The watermarks of both sides at one moment, and what follows from them."""
+    """The watermarks of both sides, and the limits that follow from them."""
 
     spec: JoinSpec
     left: int | None
     right: int | None
 
     def watermark(self, side: Side) -> int | None:
-        """The last one received: rows of that side below it are late (J1)."""
+        """The watermark of a side; its rows below it are late (J1)."""
         return self.left if side == "left" else self.right
 
     def limit(self, side: Side) -> int | None:
-        """Rows of a side below this cannot match what the other side may still bring (J2)."""
+        """The time below which rows of a side cannot match any future row of the other side (J2)."""
         other, reach = (self.right, self.spec.after) if side == "left" else (self.left, self.spec.before)
         return other if other is None or other == END_OF_TIME else other - reach
 
     def bound(self, side: Side) -> int | None:
-        """The limit, moved to where times can lie, so that it can be compared with a column."""
+        """The limit, clipped to the range of event times, so that it can be compared with a column."""
         limit = self.limit(side)
         return None if limit is None else max(-REACH, min(limit, REACH))
 
@@ -350,27 +372,27 @@ class _Limits:
         own, limit = self.watermark(side), self.limit(side)
         return None if own is None or limit is None else max(BEGINNING_OF_TIME, min(own, limit))
 
-    def moved(self, watermarks: Mapping[str, int]) -> _Limits:
-        """The limits after these watermarks; one that goes back is an error (J7)."""
+    def advanced(self, watermarks: Mapping[str, int]) -> _Limits:
+        """The limits after an update of the watermarks; raises if one decreases (J7)."""
         if unknown := sorted(watermarks.keys() - set(SIDES)):
             raise InvalidArgument(
-                "watermarks", unknown[0], "is not a side of a join", fix='use "left" and "right"'
+                "watermarks", unknown[0], "is not a side of a join", fix='use "left" or "right"'
             )
-        moved = {side: self.watermark(side) for side in SIDES}
+        new = {side: self.watermark(side) for side in SIDES}
         for side in SIDES:
             if side in watermarks:
-                value, previous = check_int64(watermarks[side], f"watermarks[{side!r}]"), moved[side]
+                value, previous = check_int64(watermarks[side], f"watermarks[{side!r}]"), new[side]
                 if previous is not None and value < previous:
                     raise WatermarkRegression(f"the {side} side of the join", DEFAULT_KEY, previous, value)
-                moved[side] = value
-        return _Limits(self.spec, moved["left"], moved["right"])
+                new[side] = value
+        return _Limits(self.spec, new["left"], new["right"])
 
 
-def _settle(buffer: Buffer, fresh: Part, previous: int | None, limit: int | None) -> pl.DataFrame:
-    """Store the new rows that may still match, let go of all that may not; the rows to pad.
+def _settle(buffer: SideBuffer, fresh: SideRows, previous: int | None, limit: int | None) -> pl.DataFrame:
+    """Store the new rows that may still match, and remove those that cannot; returns the rows to pad.
 
-    A new row below the limit from before the step is not stored (J3). One that falls below it only
-    by this step would be stored and leave again at once (J5), so it is not stored either.
+    A new row below the limit before the step is not stored (J3). A new row below the limit after the step
+    would be stored and removed at once (J5), so it is not stored either.
     """
     if limit is None:
         buffer.append(fresh)

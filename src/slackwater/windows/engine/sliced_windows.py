@@ -1,301 +1,279 @@
-"""Windows that elements do not move: global, fixed, sliding, calendar, inherited.
+"""Windows with fixed bounds (global, fixed, sliding, calendar, inherited): adding, firing and purging.
 
-Partials lie in slices, one blob per slice and batch, merged now and then. A window that waits for its end
-keeps nothing else: a batch appends and reads nothing. Only when the trigger must be asked before the end,
-or after it, does a window keep a blob of rows, one per key.
+Partials are stored in slices, one blob per slice and batch, and compacted when there are many. A window whose
+trigger waits for the end stores nothing else: a batch appends to slices and reads nothing. Only if the
+trigger has to be evaluated before the end, or after it, does a window store a blob of window rows, one per
+key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.assigners import WindowBounds
-from slackwater.windows.engine.firing import (
-    FIRES,
-    WANTED,
-    Question,
-    clock_question,
-    decide,
-    emit,
-    take_back_suppressed,
-)
-from slackwater.windows.engine.partials import SlicePartials
-from slackwater.windows.engine.rules import (
-    ADDED,
-    CLOSED,
-    END,
-    FIRED,
-    FRESH,
-    ROW,
-    SEQUENCE,
-    STAMP,
-    START,
-    Collector,
-    Rules,
-    match,
-    stack,
-)
+from slackwater.windows.columns import ADDED, CLOSED, END, FIRED, FRESH, NEW, ROW, SEQUENCE, STAMP, START
+from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
+from slackwater.windows.engine.firing import EMITS, FIRES, Evaluation, by_clock, decide, undo_suppressed
+from slackwater.windows.engine.frames import match, stack
+from slackwater.windows.engine.retractions import emit
+from slackwater.windows.engine.slice_partials import SlicePartials
 from slackwater.windows.engine.slices import Slicing
-from slackwater.windows.engine.trigger_machine import NEW
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
+
+_WINDOW_START: Final = "holder:start"
+_WINDOW_END: Final = "holder:end"
+
+WindowsBySlice = Mapping[WindowBounds, Sequence[WindowBounds]]
+"""Slices, each with some of the windows that contain it."""
 
 
 class SlicedWindows:
-    """Folds batches into slices, and fires the windows made of them."""
+    """The windows of one operator whose windows do not merge."""
 
-    def __init__(self, rules: Rules, slicing: Slicing) -> None:
-        self.rules = rules
+    def __init__(self, compiled: CompiledSpec, slicing: Slicing) -> None:
+        self.compiled = compiled
         self.slicing = slicing
-        self.waits = rules.machine.waits_for_end and rules.spec.timestamp != "latest"
-        """Whether a window keeps no rows before its end."""
-        self.partials = SlicePartials(rules, slicing)
+        self.waits_for_end = compiled.trigger.waits_for_end and compiled.spec.timestamp != "latest"
+        """Whether a window stores no window rows before its end."""
+        self.partials = SlicePartials(compiled, slicing)
 
-    # ---- the three parts of a step
+    # ---- the three phases of a step
 
-    def add(self, state: WindowState, elements: pl.DataFrame, now: int, out: Collector) -> None:
-        """Elements of a batch, judged by the watermark before the step."""
+    def add(self, state: WindowState, elements: pl.DataFrame, now: int, out: StepResults) -> None:
+        """Add the elements of a batch; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         elements = self.slicing.assign(elements)
-        elements, alive = self._drop_late(elements, watermark, out)
+        elements, accepting = self._drop_late(elements, watermark, out)
         if elements.is_empty():
             return
-        partials = self.partials.fold(elements, len(alive), watermark)
-        self._take(state, partials, alive, now, out, elements)
+        partials = self.partials.fold(elements, len(accepting), watermark)
+        self._add_partials(state, partials, accepting, now, out, elements)
 
     def fold(self, elements: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
-        """Elements as partials, before anybody knows the watermark."""
+        """Aggregate elements to partials where there is no state and the watermark is not known."""
         elements = self.slicing.assign(elements)
-        slices = elements[self.slicing.columns[0]].n_unique()  # about; it only tells how to group
+        slices = elements[self.slicing.columns[0]].n_unique()  # an estimate that only affects how to group
         return self.partials.fold(elements, slices, BEGINNING_OF_TIME, carried)
 
     def add_folded(
-        self, state: WindowState, several: Sequence[pl.DataFrame], now: int, out: Collector
+        self, state: WindowState, several: Sequence[pl.DataFrame], now: int, out: StepResults
     ) -> None:
-        """Partials of a batch that were folded before, judged by the watermark before the step."""
+        """Add partials that were folded before; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        partials, alive = self._drop_late(stack(several), watermark, out)
+        partials, accepting = self._drop_late(stack(several), watermark, out)
         if partials.is_empty():
             return
         if len(several) > 1:
-            partials = self.partials.merge(partials, len(alive))
-        self._take(state, partials, alive, now, out)
+            partials = self.partials.merge(partials, len(accepting))
+        self._add_partials(state, partials, accepting, now, out)
 
-    def _take(
+    def _add_partials(
         self,
         state: WindowState,
         partials: pl.DataFrame,
-        alive: dict[WindowBounds, list[WindowBounds]],
+        accepting: WindowsBySlice,
         now: int,
-        out: Collector,
+        out: StepResults,
         elements: pl.DataFrame | None = None,
     ) -> None:
-        """Keep the partials of a batch, and ask the windows that may fire by them."""
+        """Store the partials of a batch, and evaluate the windows that may fire because of them."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if state.empty is None:
             state.empty = partials.drop(*self.slicing.columns).clear()
-        present = [self.slicing.bounds(*row) for row in partials.select(self.slicing.columns).unique().rows()]
-        alive = {bounds: alive[bounds] for bounds in sorted(present)}
-        windows = list(dict.fromkeys(window for several in alive.values() for window in several))
-        asked = [window for window in windows if not self._is_waiting(state, window, watermark)]
+        accepting = {bounds: accepting[bounds] for bounds in sorted(self._slices(partials))}
+        windows = list(dict.fromkeys(window for several in accepting.values() for window in several))
+        evaluated = [window for window in windows if not self._is_waiting(state, window, watermark)]
         rows: pl.DataFrame | None = None
-        if asked:
-            rows = self._touched(state, partials, alive, asked)
-            if self.rules.machine.can_finish:
+        if evaluated:
+            rows = self._touched_rows(state, partials, accepting, evaluated)
+            if self.compiled.trigger.can_finish:
                 rows, partials = self._drop_closed(rows, partials, elements, out)
         self.partials.append(state, partials)
-        for window in windows:
-            if window not in state.windows:
-                state.note(
-                    WindowEntry(
-                        *window, due=window[1] if watermark < window[1] else self.rules.horizon(window[1])
-                    )
-                )
-        self._hold_waiting(state, partials, alive, watermark)
+        for start, end in windows:
+            if (start, end) not in state.windows:
+                due = self.compiled.lateness.next_due(end, watermark)
+                state.note(WindowEntry(start, end, due=due))
+        self._hold_at_earliest(state, partials, accepting, watermark)
         if rows is not None:
-            rows = rows.with_columns(self.rules.add_to_rows(watermark, now))
+            rows = rows.with_columns(self.compiled.add_to_rows(watermark, now))
             touched = pl.col(ADDED) > 0
-            self._fire(state, rows, Question(watermark, state.clock, state.step, touched), out)
+            self._fire(state, rows, Evaluation(watermark, state.clock, state.step, touched), out)
 
-    def advance(self, state: WindowState, before: int, watermark: int, out: Collector) -> None:
-        """The watermark moved: windows it completes are asked, windows it purges say their last word."""
+    def advance(self, state: WindowState, before: int, watermark: int, out: StepResults) -> None:
+        """Evaluate the windows that the new watermark completes, and purge those it has passed for good."""
         due = state.dues.take(watermark)
+        purge_time = self.compiled.lateness.purge_time
         for windows in self.partials.portions(state, due):
-            waiting = [window for window in windows if state.windows[window].rows is None]
-            asking = [window for window in windows if state.windows[window].rows is not None]
-            question = Question(
+            without_rows = [window for window in windows if state.windows[window].rows is None]
+            with_rows = [window for window in windows if state.windows[window].rows is not None]
+            evaluation = Evaluation(
                 watermark,
                 state.clock,
                 state.step,
-                asked=pl.col(END) > before,
-                purged=self.rules.horizon_expression(pl.col(END)) <= watermark,
+                due=pl.col(END) > before,
+                purged=self.compiled.lateness.purge_times(pl.col(END)) <= watermark,
                 completes=pl.col(END) > before,
-                asks=any(self.rules.horizon(end) > watermark for _, end in windows),
+                evaluates_trigger=any(purge_time(end) > watermark for _, end in windows),
             )
-            if waiting:
-                rows, partials = self._rows_of_waiting(state, waiting)
-                self._fire(state, rows, question, out, partials)
-            if asking:
-                self._fire(state, self._read_rows(state, asking), question, out)
+            if without_rows:
+                rows, partials = self._first_rows(state, without_rows)
+                self._fire(state, rows, evaluation, out, partials)
+            if with_rows:
+                self._fire(state, self._read_rows(state, with_rows), evaluation, out)
         for window in due:
-            if self.rules.horizon(window[1]) <= watermark:
+            if purge_time(window[1]) <= watermark:
                 self._purge(state, window, watermark)
 
-    def tick(self, state: WindowState, before: int, out: Collector) -> None:
-        """The clock moved: windows whose target it passed are asked."""
+    def tick(self, state: WindowState, before: int, out: StepResults) -> None:
+        """Evaluate the windows whose target time the clock has passed."""
         due = state.targets.take(state.clock - 1)
         if not due:
             return
-        question = clock_question(self.rules, state, before)
-        self._fire(state, self._read_rows(state, due), question, out)
+        evaluation = by_clock(self.compiled, state, before)
+        self._fire(state, self._read_rows(state, due), evaluation, out)
 
-    # ---- judging elements
+    # ---- dropping elements
 
     def _drop_late(
-        self, elements: pl.DataFrame, watermark: int, out: Collector
+        self, elements: pl.DataFrame, watermark: int, out: StepResults
     ) -> tuple[pl.DataFrame, dict[WindowBounds, list[WindowBounds]]]:
-        """The elements that some window takes, and which windows those are, by slice."""
-        rules = self.rules
-        by_element = rules.spec.drop_late == "by_element"
-        slices = [self.slicing.bounds(*row) for row in elements.select(self.slicing.columns).unique().rows()]
-        windows = {bounds: self.slicing.windows(bounds) for bounds in slices}
+        """The elements that some window accepts, and by slice the windows that accept them."""
+        lateness = self.compiled.lateness
+        by_element = self.compiled.spec.drop_late == "by_element"
+        windows = {bounds: self.slicing.windows(bounds) for bounds in self._slices(elements)}
         gaps = [bounds for bounds, holders in windows.items() if not holders]
         if gaps:
             elements = match(elements, self._slice_frame(gaps), self.slicing.columns, "anti")
         if by_element:
-            behind = elements.filter(rules.drop_behind(watermark))
+            is_late = lateness.is_late_by_element(watermark)
+            behind = elements.filter(is_late)
             if behind.height:
-                elements = elements.filter(~rules.drop_behind(watermark))
+                elements = elements.filter(~is_late)
                 self._report_late(behind, None, out)
-        alive = {
-            bounds: [window for window in holders if rules.horizon(window[1]) > watermark]
+        accepting = {
+            bounds: [window for window in holders if lateness.purge_time(window[1]) > watermark]
             for bounds, holders in windows.items()
         }
         late = {
-            bounds: [window for window in holders if rules.horizon(window[1]) <= watermark]
+            bounds: [window for window in holders if lateness.purge_time(window[1]) <= watermark]
             for bounds, holders in windows.items()
         }
         late = {bounds: several for bounds, several in late.items() if several}
         if late:
             dropped = match(elements, self._slice_frame(late), self.slicing.columns, "semi")
             self._report_late(dropped, None if by_element else late, out)
-            gone = [bounds for bounds in late if by_element or not alive[bounds]]
+            gone = [bounds for bounds in late if by_element or not accepting[bounds]]
             if gone:
                 elements = match(elements, self._slice_frame(gone), self.slicing.columns, "anti")
-        return elements, alive
+        return elements, accepting
 
-    def _report_late(
-        self, dropped: pl.DataFrame, windows: dict[WindowBounds, list[WindowBounds]] | None, out: Collector
-    ) -> None:
-        """Count elements that were dropped: each once, or once for each of the windows."""
+    def _report_late(self, dropped: pl.DataFrame, windows: WindowsBySlice | None, out: StepResults) -> None:
+        """Count dropped elements: once for each of the windows, or once each if there are none."""
         if windows is not None:
-            dropped = match(dropped, self._holders(windows), self.slicing.columns, "inner")
+            dropped = match(dropped, self._window_frame(windows), self.slicing.columns, "inner")
         out.dropped_late += int(dropped[ADDED].sum()) if ADDED in dropped.columns else dropped.height
-        if self.rules.spec.late == "emit" and dropped.height:
+        if self.compiled.spec.late == "emit" and dropped.height:
             nothing = pl.lit(None, pl.Int64())
             start, end = (
-                (pl.col("holder:start"), pl.col("holder:end")) if windows is not None else (nothing, nothing)
+                (pl.col(_WINDOW_START), pl.col(_WINDOW_END)) if windows is not None else (nothing, nothing)
             )
             out.late.append(
                 dropped.select(ROW, pl.lit("late").alias("reason"), start.alias(START), end.alias(END))
             )
 
     def _drop_closed(
-        self, rows: pl.DataFrame, partials: pl.DataFrame, elements: pl.DataFrame | None, out: Collector
+        self, rows: pl.DataFrame, partials: pl.DataFrame, elements: pl.DataFrame | None, out: StepResults
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Elements whose window was closed by its trigger: counted, and kept nowhere."""
-        closed = rows.filter(pl.col(CLOSED) & (pl.col(ADDED) > 0)).select(*self.rules.row_columns, ADDED)
+        """Drop and count the elements of windows that their trigger has closed."""
+        compiled = self.compiled
+        closed = rows.filter(pl.col(CLOSED) & (pl.col(ADDED) > 0)).select(*compiled.row_columns, ADDED)
         if closed.is_empty():
             return rows, partials
         out.dropped_closed += int(closed[ADDED].sum())
         rows = rows.with_columns(pl.when(pl.col(CLOSED)).then(0).otherwise(pl.col(ADDED)).alias(ADDED))
-        if self.rules.spec.late == "emit" and elements is not None:
-            slices = [
-                self.slicing.bounds(*row) for row in elements.select(self.slicing.columns).unique().rows()
-            ]
-            holders = self._holders({bounds: self.slicing.windows(bounds) for bounds in slices})
-            owners = closed.rename({START: "holder:start", END: "holder:end"})
+        if compiled.spec.late == "emit" and elements is not None:
+            windows = self._window_frame(
+                {bounds: self.slicing.windows(bounds) for bounds in self._slices(elements)}
+            )
             found = match(
-                match(elements, holders, self.slicing.columns, "inner"),
-                owners,
-                ["holder:start", "holder:end", *self.rules.key_columns],
+                match(elements, windows, self.slicing.columns, "inner"),
+                closed.rename({START: _WINDOW_START, END: _WINDOW_END}),
+                [_WINDOW_START, _WINDOW_END, *compiled.key_columns],
                 "semi",
             )
-            bounds = pl.col("holder:start").alias(START), pl.col("holder:end").alias(END)
+            bounds = pl.col(_WINDOW_START).alias(START), pl.col(_WINDOW_END).alias(END)
             out.late.append(found.select(ROW, pl.lit("closed").alias("reason"), *bounds))
         if not self.slicing.shared:
-            partials = match(partials, closed, [*self.slicing.columns, *self.rules.key_columns], "anti")
+            partials = match(partials, closed, [*self.slicing.columns, *compiled.key_columns], "anti")
         return rows, partials
 
-    def _rows_of_waiting(
-        self, state: WindowState, windows: list[WindowBounds]
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The rows of windows that kept none, and their partials: everything in them is new."""
-        merged = self.partials.combine(state, windows)
-        stamp = pl.col(STAMP) if STAMP in merged.columns else pl.lit(None, pl.Int64()).alias(STAMP)
-        rows = merged.select(*self.rules.row_columns, *self.rules.new_rows(), stamp, ADDED).with_columns(
-            pl.col(ADDED).alias(NEW), pl.lit(value=True).alias(FRESH)
-        )
-        return rows.drop(ADDED), merged
-
-    # ---- rows
+    # ---- window rows
 
     def _is_waiting(self, state: WindowState, window: WindowBounds, watermark: int) -> bool:
-        if not self.waits or watermark >= window[1]:
+        """Whether the window has no window rows yet and needs none before its end."""
+        if not self.waits_for_end or watermark >= window[1]:
             return False
         entry = state.windows.get(window)
         return entry is None or entry.rows is None
 
-    def _hold_waiting(
-        self,
-        state: WindowState,
-        partials: pl.DataFrame,
-        alive: dict[WindowBounds, list[WindowBounds]],
-        watermark: int,
+    def _hold_at_earliest(
+        self, state: WindowState, partials: pl.DataFrame, accepting: WindowsBySlice, watermark: int
     ) -> None:
-        """Windows without rows hold the watermark at their earliest element, if that is the timestamp."""
-        if self.rules.spec.timestamp != "earliest" or not self.waits:
+        """Hold the watermark at the earliest element of windows without rows, if that is the timestamp."""
+        if self.compiled.spec.timestamp != "earliest" or not self.waits_for_end:
             return
         earliest = partials.group_by(self.slicing.columns).agg(pl.col(STAMP).min())
-        for *place, stamp in earliest.rows():
-            for window in alive[self.slicing.bounds(*place)] if stamp is not None else ():
+        for *bounds, stamp in earliest.rows():
+            for window in accepting[self.slicing.bounds(*bounds)] if stamp is not None else ():
                 entry = state.windows[window]
                 if entry.rows is None and watermark < window[1]:
                     entry.hold = stamp if entry.hold is None else min(entry.hold, stamp)
                     state.note(entry)
 
-    def _touched(
+    def _first_rows(
+        self, state: WindowState, windows: list[WindowBounds]
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The rows of windows that stored none, and their partials: all of their elements are new."""
+        merged = self.partials.combine(state, windows)
+        stamp = pl.col(STAMP) if STAMP in merged.columns else pl.lit(None, pl.Int64()).alias(STAMP)
+        rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows(), stamp, ADDED)
+        rows = rows.with_columns(pl.col(ADDED).alias(NEW), pl.lit(value=True).alias(FRESH))
+        return rows.drop(ADDED), merged
+
+    def _touched_rows(
         self,
         state: WindowState,
         partials: pl.DataFrame,
-        alive: dict[WindowBounds, list[WindowBounds]],
+        accepting: WindowsBySlice,
         windows: list[WindowBounds],
     ) -> pl.DataFrame:
-        """All rows of some windows, with the number of elements that this batch brings to each."""
-        rules = self.rules
+        """All rows of some windows, with the number of elements that this batch adds to each."""
+        compiled = self.compiled
         wanted = set(windows)
-        holders = self._holders(
-            {bounds: [window for window in several if window in wanted] for bounds, several in alive.items()}
+        holders = self._window_frame(
+            {bounds: [one for one in several if one in wanted] for bounds, several in accepting.items()}
         )
-        brought = match(partials, holders, self.slicing.columns, "inner").drop(START, END, strict=False)
-        brought = brought.rename({"holder:start": START, "holder:end": END})
-        stamp = [rules.merge_stamps()] if rules.spec.timestamp != "end_of_window" else []
-        brought = brought.group_by(rules.row_columns).agg(pl.col(ADDED).sum(), *stamp)
+        added = match(partials, holders, self.slicing.columns, "inner").drop(START, END, strict=False)
+        added = added.rename({_WINDOW_START: START, _WINDOW_END: END})
+        stamp = [compiled.merge_stamps()] if compiled.spec.timestamp != "end_of_window" else []
+        added = added.group_by(compiled.row_columns).agg(pl.col(ADDED).sum(), *stamp)
         if not stamp:
-            brought = brought.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
-        fresh = brought.select(*rules.row_columns, *rules.new_rows(), STAMP, ADDED)
-        known = [
+            added = added.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
+        fresh = added.select(*compiled.row_columns, *compiled.new_rows(), STAMP, ADDED)
+        stored = [
             window for window in windows if window in state.windows and state.windows[window].rows is not None
         ]
-        if not known:
+        if not stored:
             return fresh
-        kept = self._read_rows(state, known).with_columns(pl.lit(0, pl.Int64()).alias(ADDED))
+        kept = self._read_rows(state, stored).with_columns(pl.lit(0, pl.Int64()).alias(ADDED))
         return (
             stack([kept, fresh])
-            .group_by(rules.row_columns)
-            .agg(*rules.combine_rows(), *rules.machine.combine())
+            .group_by(compiled.row_columns)
+            .agg(*compiled.combine_rows(), *compiled.trigger.combine())
         )
 
     def _read_rows(self, state: WindowState, windows: Iterable[WindowBounds]) -> pl.DataFrame:
@@ -311,52 +289,56 @@ class SlicedWindows:
         self,
         state: WindowState,
         rows: pl.DataFrame,
-        question: Question,
-        out: Collector,
+        evaluation: Evaluation,
+        out: StepResults,
         partials: pl.DataFrame | None = None,
     ) -> None:
-        """Decide, emit, and keep what remains of the rows and their partials."""
-        rules = self.rules
-        before = rows.select(*rules.row_columns, FIRED) if self.partials.counts_steps else None
-        rows = decide(rows, rules, question)
+        """Decide which rows fire, emit their panes, and store the remaining rows and partials."""
+        compiled = self.compiled
+        before = rows.select(*compiled.row_columns, FIRED) if self.partials.counts_steps else None
+        rows = decide(rows, compiled, evaluation)
         fired = rows.filter(FIRES)
         if fired.height:
-            wanted = rows.filter(WANTED)
-            if wanted.height:
-                rows = self._emit(state, rows, wanted, before, partials, out)
-            if rules.spec.mode == "discarding":
+            emitting = rows.filter(EMITS)
+            if emitting.height:
+                rows = self._emit(state, rows, emitting, before, partials, out)
+            if compiled.spec.mode == "discarding":
                 self._discard(state, fired, everything=fired.height == rows.height)
-        self._keep(state, rows, question)
+        self._store(state, rows, evaluation)
 
     def _emit(
         self,
         state: WindowState,
         rows: pl.DataFrame,
-        wanted: pl.DataFrame,
+        emitting: pl.DataFrame,
         before: pl.DataFrame | None,
         partials: pl.DataFrame | None,
-        out: Collector,
+        out: StepResults,
     ) -> pl.DataFrame:
-        rules = self.rules
-        windows = self._windows(wanted) if partials is None or rules.keeps_standing else []
+        """Emit the panes of some rows; all rows with their pane indexes."""
+        compiled = self.compiled
+        windows = self._windows(emitting) if partials is None or compiled.keeps_panes else []
         if partials is None:
             partials = self.partials.combine(state, windows, before)
             self.partials.replace(state, windows, partials)
             in_order = False
-        else:  # the rows were made of these very partials
-            in_order = wanted.height == partials.height
+        else:  # the rows were built from these partials
+            in_order = emitting.height == partials.height
         if in_order:
-            wanted = wanted.hstack(partials.drop(*rules.row_columns, ADDED, STAMP, SEQUENCE, strict=False))
+            values = partials.drop(*compiled.row_columns, ADDED, STAMP, SEQUENCE, strict=False)
+            emitting = emitting.hstack(values)
         else:
-            parts = partials.drop(ADDED, STAMP, SEQUENCE, strict=False)
-            wanted = match(wanted, parts, rules.row_columns, "left")
-        standing = self._read_standing(state, windows) if rules.keeps_standing else None
-        emission = emit(wanted, rules, standing)
+            values = partials.drop(ADDED, STAMP, SEQUENCE, strict=False)
+            emitting = match(emitting, values, compiled.row_columns, "left")
+        last_panes = None
+        if compiled.keeps_panes:
+            last_panes = state.read_all(state.windows[window].standing for window in windows)
+        emission = emit(emitting, compiled, last_panes)
         if emission.panes.height:
             out.panes.append(emission.panes)
-        if emission.standing is not None:
-            self._keep_standing(state, windows, emission.standing)
-        return take_back_suppressed(rows, emission.suppressed)
+        if emission.last_panes is not None:
+            self._store_last_panes(state, windows, emission.last_panes)
+        return undo_suppressed(rows, emission.suppressed)
 
     def _discard(self, state: WindowState, fired: pl.DataFrame, *, everything: bool) -> None:
         if everything:
@@ -365,49 +347,50 @@ class SlicedWindows:
         by_window = fired.partition_by(START, END, as_dict=True)
         self.partials.discard(state, {window: by_window[window] for window in self._windows(fired)})
 
-    def _keep(self, state: WindowState, rows: pl.DataFrame, question: Question) -> None:
-        """Write the rows of each window, and note when the window is due again."""
-        if not question.asks:  # every window was purged
+    def _store(self, state: WindowState, rows: pl.DataFrame, evaluation: Evaluation) -> None:
+        """Write the rows of each window, with the times at which the window is due again."""
+        if not evaluation.evaluates_trigger:  # every window is purged
             return
-        rules = self.rules
-        dates = rows.group_by(self.slicing.columns).agg(
+        compiled = self.compiled
+        times = rows.group_by(self.slicing.columns).agg(
             *([] if END in self.slicing.columns else [pl.col(END).first()]),
-            rules.hold().min().alias("hold"),
-            pl.when(~pl.col(CLOSED)).then(rules.machine.target(question.clock)).min().alias("target"),
+            compiled.hold().min().alias("hold"),
+            compiled.clock_target(evaluation.clock).min().alias("target"),
             pl.col(FIRED).max(),
         )
-        columns = [*rules.row_columns, *rules.state_columns]
+        columns = [*compiled.row_columns, *compiled.state_columns]
         kept = rows.select(columns).partition_by(self.slicing.columns, as_dict=True, include_key=False)
-        for start, end, hold, target, fired in dates.rows():
-            if rules.horizon(end) <= question.watermark:
+        for start, end, hold, target, fired in times.rows():
+            if compiled.lateness.purge_time(end) <= evaluation.watermark:
                 continue
             entry = state.windows[start, end]
-            place = (start, end) if END in self.slicing.columns else (start,)
-            entry.rows = state.write(kept[place].drop(END, strict=False), replaces=entry.rows)
+            bounds = (start, end) if END in self.slicing.columns else (start,)
+            entry.rows = state.write(kept[bounds].drop(END, strict=False), replaces=entry.rows)
             entry.hold, entry.target, entry.fired = hold, target, max(entry.fired, fired)
-            entry.due = end if question.watermark < end else rules.horizon(end)
+            entry.due = compiled.lateness.next_due(end, evaluation.watermark)
             state.note(entry)
 
-    def _read_standing(self, state: WindowState, windows: Iterable[WindowBounds]) -> pl.DataFrame | None:
-        kept = [state.windows[window].standing for window in windows]
-        frames = [state.read(name) for name in kept if name is not None]
-        return stack(frames) if frames else None
-
-    def _keep_standing(
-        self, state: WindowState, windows: Iterable[WindowBounds], standing: pl.DataFrame
+    def _store_last_panes(
+        self, state: WindowState, windows: Iterable[WindowBounds], last_panes: pl.DataFrame
     ) -> None:
-        by_window = standing.partition_by(START, END, as_dict=True)
+        by_window = last_panes.partition_by(START, END, as_dict=True)
         for window in windows:
             entry = state.windows[window]
-            entry.standing = state.write(by_window.get(window, standing.clear()), replaces=entry.standing)
+            entry.standing = state.write(by_window.get(window, last_panes.clear()), replaces=entry.standing)
 
     def _purge(self, state: WindowState, window: WindowBounds, watermark: int) -> None:
+        """Delete a window, and the slices that no window needs any more."""
         state.forget(window)
         for part in self.slicing.slices(window):
-            if self.rules.horizon(self.slicing.windows(part)[-1][1]) <= watermark:
+            last_end = self.slicing.windows(part)[-1][1]
+            if self.compiled.lateness.purge_time(last_end) <= watermark:
                 state.forget_slice(part)
 
-    # ---- small things
+    # ---- slices and windows of frames
+
+    def _slices(self, frame: pl.DataFrame) -> list[WindowBounds]:
+        """The slices that occur in a frame."""
+        return [self.slicing.bounds(*row) for row in frame.select(self.slicing.columns).unique().rows()]
 
     def _windows(self, rows: pl.DataFrame) -> list[WindowBounds]:
         """The windows that occur in some rows, in ascending order."""
@@ -421,9 +404,9 @@ class SlicedWindows:
         frame = pl.DataFrame(list(slices), schema={START: pl.Int64, END: pl.Int64}, orient="row")
         return frame.select(self.slicing.columns)
 
-    def _holders(self, windows: dict[WindowBounds, list[WindowBounds]]) -> pl.DataFrame:
-        """Slices with each of their windows."""
+    def _window_frame(self, windows: WindowsBySlice) -> pl.DataFrame:
+        """A row for each slice and window that contains it."""
         pairs = [(*bounds, *window) for bounds, several in windows.items() for window in several]
-        schema = dict.fromkeys((START, END, "holder:start", "holder:end"), pl.Int64)
+        schema = dict.fromkeys((START, END, _WINDOW_START, _WINDOW_END), pl.Int64)
         frame = pl.DataFrame(pairs, schema=schema, orient="row")
         return frame if END in self.slicing.columns else frame.drop(END)

@@ -1,7 +1,7 @@
-"""Which slice of event time an element falls into, on columns, and how slices and windows belong together.
+"""Slices of event time: assignment of elements to slices, and the relation of slices to windows.
 
-A slice is the stretch of event time between two neighbouring bounds of any windows. Where windows do not
-overlap, a slice is a window; sliding windows share slices, so that an element is kept once.
+A slice is the range of event time between two adjacent bounds of any windows. Where windows do not overlap,
+a slice is a window; sliding windows share slices, so that an element is stored once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import polars as pl
 
 from slackwater.errors import InvalidArgument
 from slackwater.time import DAY
-from slackwater.windows.accumulations.base import TIME, value_name
 from slackwater.windows.assigners import (
     GLOBAL_BOUNDS,
     Calendar,
@@ -20,7 +19,7 @@ from slackwater.windows.assigners import (
     Sliding,
     WindowBounds,
 )
-from slackwater.windows.engine.rules import END, START
+from slackwater.windows.columns import END, START, TIME, input_column
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -41,15 +40,15 @@ class Slicing:
         self.shared = isinstance(window, Sliding) and window.size > window.every
         """Whether several windows share a slice."""
         self.columns = [START, END] if isinstance(window, Inherited) else [START]
-        """The columns that tell slices apart."""
+        """The columns that identify a slice."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the batch that it reads, besides the event time."""
+        """The columns of the batch that it reads, in addition to the event time."""
         return (WINDOW_START, WINDOW_END) if isinstance(self.window, Inherited) else ()
 
     def assign(self, elements: pl.DataFrame) -> pl.DataFrame:
-        """The elements with the start of their slice (and its end, where it does not follow)."""
+        """Add the start of the slice to elements, and its end if it does not follow from the start."""
         time = pl.col(TIME)
         match self.window:
             case Global():
@@ -67,7 +66,8 @@ class Slicing:
                 return self._assign_calendar(elements, self.window)
             case Inherited():
                 bounds = elements.select(
-                    pl.col(value_name(WINDOW_START)).alias(START), pl.col(value_name(WINDOW_END)).alias(END)
+                    pl.col(input_column(WINDOW_START)).alias(START),
+                    pl.col(input_column(WINDOW_END)).alias(END),
                 )
                 _check_bounds(bounds)
                 return elements.with_columns(bounds)
@@ -80,28 +80,28 @@ class Slicing:
             case Sliding():
                 return self.window.slice_at(start)
             case Inherited():
-                raise AssertionError("an inherited window brings its end along")
+                raise AssertionError("the end of an inherited window does not follow from its start")
             case _:
                 return self.window.windows_at(start)[0]
 
     def windows(self, bounds: WindowBounds) -> list[WindowBounds]:
-        """The windows that hold a slice, in ascending order; none for a slice in a gap."""
+        """The windows that contain a slice, in ascending order; none for a slice in a gap."""
         return self.window.windows_at(bounds[0]) if isinstance(self.window, Sliding) else [bounds]
 
     def slices(self, bounds: WindowBounds) -> list[WindowBounds]:
-        """The slices of which a window is made, in ascending order."""
+        """The slices that a window consists of, in ascending order."""
         if not isinstance(self.window, Sliding):
             return [bounds]
-        made: list[WindowBounds] = []
+        slices: list[WindowBounds] = []
         at = bounds[0]
         while at < bounds[1]:
-            made.append(self.window.slice_at(at))
-            at = made[-1][1]
-        return made
+            slices.append(self.window.slice_at(at))
+            at = slices[-1][1]
+        return slices
 
     @staticmethod
     def _assign_calendar(elements: pl.DataFrame, window: Calendar) -> pl.DataFrame:
-        """By the bounds of the windows around every day that occurs; there are few, however many elements."""
+        """Assign by the bounds of the windows around every day that occurs, which are few."""
         starts: set[int] = set()
         for day in elements.select((pl.col(TIME) // DAY).unique().sort()).to_series():
             at = day * DAY
@@ -109,16 +109,16 @@ class Slicing:
                 start, at = window.windows_at(at)[0]
                 starts.add(start)
         ordered = pl.Series(START, sorted(starts), dtype=pl.Int64)
-        place = ordered.search_sorted(elements[TIME], side="right")
-        return elements.with_columns(ordered.gather(place.cast(pl.Int64) - 1).alias(START))
+        after = ordered.search_sorted(elements[TIME], side="right")
+        return elements.with_columns(ordered.gather(after.cast(pl.Int64) - 1).alias(START))
 
 
 def _check_bounds(bounds: pl.DataFrame) -> None:
-    wrong = bounds.filter(pl.col(START).is_null() | pl.col(END).is_null() | (pl.col(START) >= pl.col(END)))
-    if wrong.height:
+    invalid = bounds.filter(pl.col(START).is_null() | pl.col(END).is_null() | (pl.col(START) >= pl.col(END)))
+    if invalid.height:
         raise InvalidArgument(
             "window_start, window_end",
-            wrong.row(0),
-            "is not a window",
-            fix="give rows that come from a windowed operator",
+            invalid.row(0),
+            "is not a valid window",
+            fix="pass the panes of a windowed operator",
         )

@@ -1,14 +1,14 @@
 """The state of a windowed operator: a small index, and blobs in a key-value store.
 
-The index says what there is: which windows are open, which blobs belong to them, when they are due. It is
-one value, read and written with every step. The blobs hold what grows with the keys, and only those of the
-windows that a step touches are read or written. `docs/reference/window-state.md` describes the format.
+The index lists the open windows, their blobs and the times at which they are due. It is one value, read and
+written with every step. The blobs hold what grows with the number of keys; a step reads and writes only the
+blobs of the windows that it touches. `docs/reference/window-state.md` describes the format.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -19,13 +19,14 @@ from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
+from slackwater.windows.engine.frames import stack
 
 FAN_IN = 8
-"""So many blobs of one level are merged into one of the next."""
+"""The number of blobs of one level that are compacted into one of the next."""
 
 
 class Blob(Saved):
-    """A blob that was appended, or merged from others: its name, its level, how many rows."""
+    """A blob that was appended, or compacted from others: its name, level and number of rows."""
 
     name: str
     level: int
@@ -33,7 +34,7 @@ class Blob(Saved):
 
 
 class SliceEntry(Saved):
-    """The partials of a stretch of event time: whole windows, or what several windows share."""
+    """The partials of a slice: a whole window, or a range of event time that several windows share."""
 
     start: int
     end: int
@@ -41,28 +42,28 @@ class SliceEntry(Saved):
 
 
 class WindowEntry(Saved):
-    """What the index knows of an open window (or, for sessions, of a group of them)."""
+    """An open window in the index (for sessions, a group of them)."""
 
     start: int
     end: int
     rows: str | None = None
-    """The blob with one row per key; none while nothing but the end of the window matters."""
+    """The blob with one window row per key; None while the window only waits for its end."""
     standing: str | None = None
-    """The blob with the panes that stand, where they may have to be taken back or compared."""
+    """The blob with the last pane of each key, if it may be retracted or compared with the next."""
     target: int | None = None
-    """The earliest processing time at which the trigger must be asked."""
+    """The earliest processing time at which the trigger must be evaluated."""
     hold: int | None = None
-    """The earliest timestamp of a pane that is still to come on time."""
+    """The earliest timestamp of an on-time pane that is still due; it holds the watermark."""
     due: int = 0
-    """The next watermark that matters to it: its end, then its purge."""
+    """The next watermark at which it must be evaluated: its end, then its purge time."""
     fired: int = 0
     """The last step in which one of its rows fired."""
     reach: int = 0
-    """Sessions only: the earliest start in the group."""
+    """The earliest start in the group; only for sessions."""
 
 
 class IndexLayout(Saved):
-    """The index as it is saved."""
+    """The saved form of the index."""
 
     watermark: int | None
     clock: int
@@ -81,13 +82,13 @@ class IndexLayout(Saved):
 INDEX_FORM = SavedForm("window state", "W", 1, IndexLayout)
 
 _STALE = 64
-"""So many outdated entries an agenda carries before it is worth sorting them out."""
+"""How many outdated entries an agenda holds before it is rebuilt."""
 
 Member = TypeVar("Member", bound=Hashable)
 
 
 class Agenda(Generic[Member]):
-    """Members by when they are due; finding the earliest does not look at the others.
+    """A priority queue of members by due time, in which the due time of a member can change.
 
     >>> agenda: Agenda[str] = Agenda()
     >>> for member, due in (("a", 5), ("b", 3), ("a", 1)):
@@ -101,24 +102,24 @@ class Agenda(Generic[Member]):
         self._heap: list[tuple[int, Member]] = []
 
     def set(self, member: Member, due: int | None) -> None:
-        """Note when a member is due; ``None`` takes it off."""
+        """Set the due time of a member; None removes it."""
         if due is None:
             self._due.pop(member, None)
         elif self._due.get(member) != due:
             self._due[member] = due
             heapq.heappush(self._heap, (due, member))
-            if len(self._heap) > 2 * len(self._due) + _STALE:  # more than half are dates that were changed
+            if len(self._heap) > 2 * len(self._due) + _STALE:  # more than half are outdated
                 self._heap = [(at, each) for each, at in self._due.items()]
                 heapq.heapify(self._heap)
 
     def earliest(self) -> int | None:
-        """When the earliest is due."""
+        """The earliest due time; None if there are no members."""
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self, until: int) -> list[Member]:
-        """Take off all that are due at or before ``until``, earliest first."""
+        """Remove and return the members that are due at or before ``until``, earliest first."""
         taken: list[Member] = []
         while (earliest := self.earliest()) is not None and earliest <= until:
             member = heapq.heappop(self._heap)[1]
@@ -128,7 +129,7 @@ class Agenda(Generic[Member]):
 
 
 class WindowState:
-    """What a windowed operator remembers between two steps; made and loaded by the operator.
+    """The state of a windowed operator between two steps; created and loaded by the operator.
 
     >>> from slackwater.windows import Count, Fixed, WindowedOperator
     >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -149,9 +150,9 @@ class WindowState:
         self.slices: dict[WindowBounds, SliceEntry] = {}
         self.windows: dict[WindowBounds, WindowEntry] = {}
         self.empty: pl.DataFrame | None = None
-        """A frame without rows that has the columns and types of partials; none before the first batch."""
+        """A frame without rows that has the columns and types of partials; None before the first batch."""
         self.kinds: dict[str, str] = {}
-        """What keys and inputs hold: batches must agree on it."""
+        """The kind of values in each key and input column, which must be the same in all batches."""
         self.dues: Agenda[WindowBounds] = Agenda()
         self.targets: Agenda[WindowBounds] = Agenda()
         self.holds: Agenda[WindowBounds] = Agenda()
@@ -161,20 +162,20 @@ class WindowState:
 
     @property
     def open_windows(self) -> int:
-        """How many windows (for sessions: groups of them) are open."""
+        """The number of open windows (for sessions, of groups of them)."""
         return len(self.windows)
 
     @property
     def no_partials(self) -> pl.DataFrame:
         """A frame without rows that has the columns and types of partials."""
         if self.empty is None:
-            raise CorruptState("window state", "it names windows but not the types of their partials")
+            raise CorruptState("window state", "its index has windows but not the types of their partials")
         return self.empty
 
     # ---- the index
 
     def note(self, entry: WindowEntry) -> None:
-        """Put a window into the index, or say that its dates changed."""
+        """Add a window to the index, or update its due times."""
         bounds = entry.start, entry.end
         self.windows[bounds] = entry
         self.dues.set(bounds, entry.due)
@@ -182,7 +183,7 @@ class WindowState:
         self.holds.set(bounds, entry.hold)
 
     def forget(self, bounds: WindowBounds) -> None:
-        """Take a window out of the index, with its blobs."""
+        """Remove a window from the index, and its blobs."""
         entry = self.windows.pop(bounds)
         for agenda in (self.dues, self.targets, self.holds):
             agenda.set(bounds, None)
@@ -190,31 +191,36 @@ class WindowState:
         self.delete(entry.standing)
 
     def forget_slice(self, bounds: WindowBounds) -> None:
-        """Take a slice out of the index, with its blobs; nothing happens if there is none."""
+        """Remove a slice from the index, and its blobs; does nothing if there is none."""
         entry = self.slices.pop(bounds, None)
         if entry is not None:
             for blob in entry.blobs:
                 self.delete(blob.name)
 
-    # ---- blobs, written behind: what is gone by the end of the step is never encoded
+    # ---- blobs; they are written at the end of the step, so that short-lived ones are never encoded
 
     def read(self, name: str | None) -> pl.DataFrame:
-        """The frame of a blob that the index names."""
+        """The frame of a blob that is in the index."""
         if name is None:
-            raise CorruptState("window state", "its index names a window without the blob that belongs to it")
+            raise CorruptState("window state", "its index has a window without the blob that it needs")
         frame = self._read.get(name)
         if frame is None:
             try:
                 data = self.blobs[name]
             except KeyError:
                 raise CorruptState(
-                    "window state", f"the blob {name!r} that its index names is missing"
+                    "window state", f"blob {name!r} is in its index but not in the store"
                 ) from None
             frame = self._read[name] = decode(data, f"window state (blob {name})")
         return frame
 
+    def read_all(self, names: Iterable[str | None]) -> pl.DataFrame | None:
+        """The frames of several blobs as one; None if no blob is named."""
+        frames = [self.read(name) for name in names if name is not None]
+        return stack(frames) if frames else None
+
     def write(self, frame: pl.DataFrame, replaces: str | None = None) -> str | None:
-        """Keep a frame in a new blob instead of another one; an empty frame needs none."""
+        """Store a frame in a new blob that replaces another one; its name, or None if it is empty."""
         self.delete(replaces)
         if frame.is_empty():
             return None
@@ -225,18 +231,18 @@ class WindowState:
         return name
 
     def delete(self, name: str | None) -> None:
-        """Drop a blob; nothing happens for none."""
+        """Delete a blob; does nothing for None."""
         if name is None:
             return
         self._read.pop(name, None)
         if name in self._written:
             self._written.discard(name)
         else:
-            with suppress(KeyError):  # not pop(), which would read the blob first
+            with suppress(KeyError):  # del instead of pop(), which would read the blob
                 del self.blobs[name]
 
     def flush(self) -> None:
-        """End a step: encode what was written and is still there, drop what was read."""
+        """End a step: encode the blobs that were written, and release those that were read."""
         for name in sorted(self._written, key=int):
             self.blobs[name] = encode(self._read[name])
         self._written.clear()
@@ -265,11 +271,12 @@ class WindowState:
 
     @classmethod
     def load(cls, saved: bytes, blobs: BlobStore, signature: str) -> WindowState:
-        """What `save` wrote, over the blobs that belong to it."""
+        """Load the index that `save` returned, with the blobs that belong to it."""
         layout = INDEX_FORM.decode(saved)
         if layout.signature != signature:
             raise CorruptState(
-                "window state", f"it belongs to another operator ({layout.signature}, here {signature})"
+                "window state",
+                f"it belongs to another operator (saved: {layout.signature}; this operator: {signature})",
             )
         state = cls(blobs, signature)
         state.watermark, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded

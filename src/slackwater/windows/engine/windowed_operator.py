@@ -1,8 +1,8 @@
-"""The windowed operator: batches, watermarks and a clock in, panes out.
+"""The windowed operator: a function from state, batch, watermark and processing time to state and panes.
 
-A pure function of its state: ``step(state, batch, watermarks, now)`` returns the state and what to emit. It
-knows nothing of Spark, threads or files, and reads no clock. In one step elements are judged against the
-watermark before the step; then the watermark advances; then triggers that wait for the clock are asked.
+``step(state, batch, watermarks, now)`` returns the new state and the output. It does not use Spark, threads
+or files, and reads no clock. In one step, elements are tested for lateness against the watermark before the
+step; then the watermark advances; then triggers that wait for processing time are evaluated.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.assigners import Sessions
+from slackwater.windows.columns import END, ROW, START
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.elements import BatchColumns, agreed
-from slackwater.windows.engine.rules import END, ROW, START, Collector, Rules, stack
+from slackwater.windows.engine.frames import stack
 from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
 from slackwater.windows.engine.slices import Slicing
@@ -29,7 +31,7 @@ from slackwater.windows.spec import WINDOW_COLUMNS, WindowSpec
 
 @dataclass(frozen=True)
 class WindowOutput:
-    """What one step emits.
+    """The output of one step.
 
     >>> from slackwater.windows import Count, Fixed
     >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -39,18 +41,20 @@ class WindowOutput:
     """
 
     panes: pl.DataFrame
-    """Key columns, window, accumulations and what each pane says of itself."""
+    """The panes, with the columns of `WindowSpec.pane_columns`."""
     late: pl.DataFrame | None
-    """The rows that were dropped, with the reason; only with ``late="emit"``."""
+    """The rows that were dropped, with the reason; None unless ``late="emit"``."""
     dropped_late: int
+    """The number of (element, window) pairs that were dropped because they were too late."""
     dropped_closed: int
+    """The number of (element, window) pairs that were dropped because the trigger had finished."""
     watermarks: Mapping[str, int]
-    """What to send downstream: the operator's watermark, if it moved."""
+    """The watermark to send downstream, if it has advanced."""
 
 
 @dataclass(frozen=True)
 class Folded:
-    """A batch folded to partials by `WindowedOperator.fold`, where there is no state.
+    """A batch that `WindowedOperator.fold` has aggregated to partials, without access to the state.
 
     >>> from slackwater.windows import Count, Fixed
     >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -59,13 +63,15 @@ class Folded:
     """
 
     partials: pl.DataFrame
-    """A row for each slice of event time and key."""
+    """One row per slice of event time and key."""
     kinds: Mapping[str, str]
-    """What the columns held that were folded: batches must agree on it."""
+    """The kind of values in each key and input column, which must be the same in all batches."""
 
 
 class WindowedOperator:
-    """Windows, a trigger and accumulations over a keyed stream.
+    """Aggregates a keyed stream in windows; described by a `WindowSpec`.
+
+    It takes a `WindowSpec`, or the fields of one as keyword arguments.
 
     >>> from slackwater.windows import Fixed, Sum
     >>> operator = WindowedOperator(
@@ -80,19 +86,19 @@ class WindowedOperator:
 
     def __init__(self, spec: WindowSpec | None = None, /, **settings: Any) -> None:
         self.spec = WindowSpec.from_arguments(spec, settings)
-        self.rules = Rules(self.spec)
+        compiled = CompiledSpec(self.spec)
         self._windows: SessionWindows | SlicedWindows
-        slicing: tuple[str, ...] = ()
+        window_columns: tuple[str, ...] = ()
         if isinstance(self.spec.window, Sessions):
-            self._windows = SessionWindows(self.rules, self.spec.window)
+            self._windows = SessionWindows(compiled, self.spec.window)
         else:
-            layout = Slicing(self.spec.window)
-            slicing = layout.inputs
-            self._windows = SlicedWindows(self.rules, layout)
+            slicing = Slicing(self.spec.window)
+            window_columns = slicing.inputs
+            self._windows = SlicedWindows(compiled, slicing)
         self._columns = BatchColumns(
             event_time=self.spec.event_time,
             key=tuple(self.spec.key),
-            inputs=tuple(dict.fromkeys((*self.spec.inputs, *slicing))),
+            inputs=tuple(dict.fromkeys((*self.spec.inputs, *window_columns))),
             retractions=self.spec.retractions,
             reserved=self._late_columns if self.spec.late == "emit" else (),
             numbered=self.spec.late == "emit",
@@ -101,7 +107,10 @@ class WindowedOperator:
     # ---- state
 
     def initial_state(self, blobs: BlobStore | None = None) -> WindowState:
-        """The state before the first step; its blobs go into ``blobs``, or a ``dict``.
+        """Create the state before the first step.
+
+        Args:
+            blobs: where the blobs of the state are stored; a new ``dict`` by default.
 
         >>> from slackwater.windows import Count, Fixed
         >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -111,7 +120,7 @@ class WindowedOperator:
         return WindowState({} if blobs is None else blobs, self.spec.signature)
 
     def save(self, state: WindowState) -> bytes:
-        """The index of the state; its blobs are in the store already.
+        """Serialize the index of the state; its blobs are in the store already.
 
         >>> from slackwater.windows import Count, Fixed
         >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -122,10 +131,19 @@ class WindowedOperator:
         return state.save()
 
     def load(self, saved: bytes, blobs: BlobStore) -> WindowState:
-        """The state whose index `save` returned, over the blobs that were stored with it."""
+        """Load the state whose index `save` returned.
+
+        Args:
+            saved: the bytes that `save` returned.
+            blobs: the store with the blobs of that state.
+
+        Raises:
+            CorruptState: the bytes are damaged, or belong to an operator with another signature.
+            UnsupportedStateVersion: the bytes have a version that this release cannot read.
+        """
         return WindowState.load(saved, blobs, self.spec.signature)
 
-    # ---- folding ahead of the step
+    # ---- folding before the step
 
     @property
     def can_fold(self) -> bool:
@@ -133,9 +151,14 @@ class WindowedOperator:
         return self.spec.can_fold
 
     def fold(self, batch: pl.DataFrame, carried: Sequence[str] = ()) -> Folded:
-        """A batch as partials, which a step takes instead of it; only if `can_fold`.
+        """Aggregate a batch to partials, which can be passed to `step` instead of the batch.
 
-        ``carried`` are further columns, each the same in all rows of a key: partials keep them.
+        Args:
+            batch: the rows to aggregate.
+            carried: further columns that the partials keep; each must have one value per key.
+
+        Raises:
+            InvalidArgument: the batch cannot be used, or `can_fold` is False.
 
         >>> from slackwater.windows import Count, Fixed
         >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -144,8 +167,9 @@ class WindowedOperator:
         >>> output.panes["n"].to_list()
         [3]
         """
+        batch = self._columns.check(batch)
         windows = self._folding_windows("batch", batch.shape)
-        elements = self._columns.elements(self._columns.check(batch))
+        elements = self._columns.elements(batch)
         elements = elements.with_columns(batch.select(carried).get_columns())
         return Folded(windows.fold(elements, carried), self._columns.kinds(batch))
 
@@ -171,18 +195,28 @@ class WindowedOperator:
         *,
         folded: Sequence[Folded] = (),
     ) -> tuple[WindowState, WindowOutput]:
-        """Take a batch, then the watermark, then the clock; say what to emit.
+        """Process a batch, then the watermark, then the processing time.
 
-        A batch comes as it is, or as parts that were folded before, in their order. The state that is
-        given is used up: go on with the one that is returned. Nothing of a step that raises because of
-        its arguments is kept.
+        Args:
+            state: the state after the last step. It must not be used again: continue with the one returned.
+            batch: the rows that arrived.
+            watermarks: by key; only that of ``spec.watermark_key`` is used.
+            now: the processing time in microseconds.
+            folded: batches that `fold` has aggregated, in order of arrival, instead of ``batch``.
+
+        Returns:
+            The new state and the output.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the state is unchanged.
+            WatermarkRegression: the watermark is below that of an earlier step; the state is unchanged.
         """
         watermark = self._checked_watermark(state, watermarks)
         check_int64(now, "now")
         folding = self._folding_windows("folded", len(folded)) if folded else None
         if batch is not None and folding:
             raise InvalidArgument(
-                "batch", batch.shape, "cannot be combined with folded batches", fix="fold it too"
+                "folded", len(folded), "cannot be combined with a batch", fix="fold the batch too"
             )
         elements = None
         kinds = state.kinds
@@ -192,7 +226,7 @@ class WindowedOperator:
         for part in folded:
             kinds = agreed(part.kinds, kinds)
         state.kinds = kinds
-        out = Collector()
+        out = StepResults()
         state.step += 1
         if elements is not None:
             self._windows.add(state, elements, now, out)
@@ -240,11 +274,11 @@ class WindowedOperator:
 
     @property
     def _late_columns(self) -> tuple[str, ...]:
-        """The columns that a late row has in addition to its own; inherited windows are columns already."""
+        """The columns that are added to late rows; with inherited windows, rows have their window already."""
         return ("reason",) if self.spec.inherits else ("reason", *WINDOW_COLUMNS)
 
     def _late_rows(self, batch: pl.DataFrame | None, dropped: list[pl.DataFrame]) -> pl.DataFrame | None:
-        """The dropped rows as they came, with the reason and the window for which they were dropped."""
+        """The dropped rows of the batch, with the reason and the window for which they were dropped."""
         if self.spec.late != "emit" or batch is None:
             return None
         if not dropped:
@@ -260,7 +294,7 @@ class WindowedOperator:
         return batch.drop(reasons.columns, strict=False)[numbers[ROW]].hstack(reasons)
 
     def _forwarded(self, state: WindowState) -> Mapping[str, int]:
-        """The watermark, held at the earliest timestamp of a pane that is still to come on time."""
+        """The watermark to send downstream, held at the earliest timestamp of an on-time pane still due."""
         if state.watermark is None:
             return NO_WATERMARKS
         hold = state.holds.earliest()

@@ -1,11 +1,11 @@
-"""The buffers of a time-bounded join: rows of each side in chunks of time, a small index over them.
+"""The buffers of a time-bounded join: the rows of each side in chunks, with a small index.
 
-A chunk is a run of rows sorted by time, one blob. The index knows the range of every chunk, so a
-batch reads only the chunks its rows can match, and a watermark drops whole chunks without reading
-them. A row below its limit has left the buffer from that moment on, even while the chunk it lies
-in is still there: readers filter by the limit, nothing is rewritten for it. Whether a row of an
-outer side has matched is a second, tiny blob beside the chunk, because it changes and the rows do
-not. Small chunks are merged in tiers, so each row is rewritten a logarithmic number of times.
+A chunk is a range of rows sorted by time, stored as one blob. The index has the time range of every chunk, so
+a batch reads only the chunks that its rows can match, and a watermark drops whole chunks without reading
+them. A row below its limit is no longer in the buffer, even while its chunk still exists: readers filter by
+the limit, and nothing is rewritten. Whether a row of an outer side has matched is stored in a second, small
+blob, because it changes and the rows do not. Small chunks are compacted in tiers, so that each row is
+rewritten a logarithmic number of times.
 
 Blobs are named ``left-7`` (the rows) and ``left-7-matched`` (the flags);
 see `slackwater.windows.engine.blobs`.
@@ -26,14 +26,14 @@ from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.spec import Side
 
 CHUNK_ROWS: Final = 65_536
-"""Large enough that a batch writes few blobs, small enough that reading one too many is cheap."""
+"""Large enough that a batch writes few blobs, small enough that reading an unneeded one is cheap."""
 _FANOUT_BITS: Final = 3
 _FANOUT: Final = 2**_FANOUT_BITS
 _MATCHED: Final = "matched"
 
 
 class Chunk(Saved):
-    """What the index knows of a chunk: its blob, its size, its lowest, middle and highest time."""
+    """A chunk in the index: the number of its blob, its size, its lowest, middle and highest time."""
 
     number: int
     rows: int
@@ -43,7 +43,7 @@ class Chunk(Saved):
 
 
 class SideState(Saved):
-    """One side between two steps: the last watermark received, late rows so far, its chunks."""
+    """The state of one side between two steps: its last watermark, number of late rows and chunks."""
 
     watermark: int | None = None
     late: int = 0
@@ -52,7 +52,7 @@ class SideState(Saved):
 
 
 class SavedIndex(Saved):
-    """The saved index; ``join`` says for which join it was written."""
+    """The saved form of the index; ``join`` is the signature of the join that wrote it."""
 
     join: str
     left: SideState
@@ -64,9 +64,9 @@ INDEX: Final = SavedForm("index of a time-bounded join", "J", 1, SavedIndex)
 
 @dataclass(frozen=True, slots=True)
 class JoinState:
-    """The state of a join between two steps: an index, and the blobs it points to.
+    """The state of a join between two steps: an index, and the store with its blobs.
 
-    A step hands back a new index over the same blob store; the one it was given is used up.
+    A step returns a new index with the same blob store; the state that it was given must not be used again.
     """
 
     left: SideState
@@ -75,29 +75,29 @@ class JoinState:
 
 
 @dataclass(slots=True)
-class Part:
-    """Rows of one side in memory; ``matched`` is None on a side that never pads."""
+class SideRows:
+    """Rows of one side in memory; ``matched`` is None for a side that is not padded."""
 
     rows: pl.DataFrame
     matched: pl.Series | None
 
-    def take(self, order: pl.Series | slice) -> Part:
-        """The rows in another order, or some of them."""
-        return Part(self.rows[order], None if self.matched is None else self.matched[order])
+    def take(self, order: pl.Series | slice) -> SideRows:
+        """Select rows by their numbers or a slice."""
+        return SideRows(self.rows[order], None if self.matched is None else self.matched[order])
 
     def mark(self, rows: pl.Series) -> None:
-        """Note that these rows have matched."""
+        """Mark rows as matched."""
         if self.matched is not None:
             self.matched = self.matched.scatter(rows.unique(), values=True)
 
     def unmatched(self) -> pl.DataFrame:
-        """The rows without a match, on a side that pads; no rows on one that does not."""
+        """The rows without a match; none for a side that is not padded."""
         return self.rows.clear() if self.matched is None else self.rows.filter(~self.matched)
 
 
 @dataclass(slots=True)
-class Buffer:
-    """One side during one step: reads chunks as they are needed, writes nothing before `commit`."""
+class SideBuffer:
+    """The buffer of one side during a step: reads chunks when needed, and writes nothing before `commit`."""
 
     side: Side
     time: str
@@ -106,7 +106,7 @@ class Buffer:
     blobs: BlobStore
     chunk_rows: int
     _chunks: dict[int, Chunk] = field(init=False)
-    _loaded: dict[int, Part] = field(init=False, default_factory=dict)
+    _loaded: dict[int, SideRows] = field(init=False, default_factory=dict)
     _new: set[int] = field(init=False, default_factory=set)
     _marked: set[int] = field(init=False, default_factory=set)
     _next_number: int = field(init=False)
@@ -119,40 +119,40 @@ class Buffer:
         """The numbers of the chunks with times in ``[low, high]``."""
         return [chunk.number for chunk in self._chunks.values() if chunk.high >= low and chunk.low <= high]
 
-    def load(self, number: int) -> Part:
-        """The rows of a chunk, read at most once in a step."""
+    def load(self, number: int) -> SideRows:
+        """The rows of a chunk, which is read at most once per step."""
         if number not in self._loaded:
             rows = self._read(f"{self.side}-{number}")
             matched = self._read(f"{self.side}-{number}-matched")[_MATCHED] if self.pads else None
-            self._loaded[number] = Part(rows, matched)
+            self._loaded[number] = SideRows(rows, matched)
         return self._loaded[number]
 
     def mark(self, number: int, rows: pl.Series) -> None:
-        """Note that these rows of a chunk have matched."""
+        """Mark rows of a chunk as matched."""
         if self.pads and not rows.is_empty():
             self.load(number).mark(rows)
             self._marked.add(number)
 
-    def append(self, part: Part) -> None:
-        """Store rows: sorted by time, cut into chunks of equal size."""
-        total = part.rows.height
+    def append(self, added: SideRows) -> None:
+        """Store rows, sorted by time and divided into chunks of equal size."""
+        total = added.rows.height
         if total == 0:
             return
-        part = part.take(part.rows[self.time].arg_sort())
-        pieces = -(-total // self.chunk_rows)
-        for start, stop in pairwise(total * piece // pieces for piece in range(pieces + 1)):
-            piece = part.take(slice(start, stop))
-            times = piece.rows[self.time]
+        added = added.take(added.rows[self.time].arg_sort())
+        count = -(-total // self.chunk_rows)
+        for start, stop in pairwise(total * number // count for number in range(count + 1)):
+            chunk_rows = added.take(slice(start, stop))
+            times = chunk_rows.rows[self.time]
             chunk = Chunk(self._next_number, len(times), times[0], times[len(times) // 2], times[-1])
             self._chunks[chunk.number] = chunk
-            self._loaded[chunk.number] = piece
+            self._loaded[chunk.number] = chunk_rows
             self._new.add(chunk.number)
             self._next_number += 1
 
     def evict(self, previous: int | None, limit: int) -> list[pl.DataFrame]:
-        """Let the rows below ``limit`` leave; what is handed back had no match, on a side that pads.
+        """Remove the rows below ``limit``; returns those without a match, for a side that is padded.
 
-        Rows below the ``previous`` limit have left before.
+        Rows below the ``previous`` limit were removed before.
         """
         unmatched: list[pl.DataFrame] = []
         for chunk in list(self._chunks.values()):
@@ -167,12 +167,12 @@ class Buffer:
             if chunk.high < limit:
                 del self._chunks[chunk.number]
             elif limit > chunk.middle and chunk.high - limit > chunk.middle - chunk.low:
-                # Most rows are gone, and a few that lie far ahead would keep them here for long.
+                # Most rows were removed, and a few much later ones would keep the chunk for a long time.
                 self._rewrite([chunk.number], limit)
         return unmatched
 
     def compact(self, limit: int | None) -> None:
-        """Merge chunks that are small, as soon as enough of about one size have come together."""
+        """Merge small chunks once there are enough of about the same size."""
         tiers: dict[int, list[int]] = {}
         for chunk in self._chunks.values():
             if chunk.rows < self.chunk_rows // 2:
@@ -182,7 +182,7 @@ class Buffer:
                 self._rewrite(numbers, limit)
 
     def live_rows(self, limit: int | None) -> int:
-        """How many rows are in the buffer; reads the chunks that the limit divides."""
+        """The number of rows in the buffer; reads the chunks that contain the limit."""
         total = 0
         for chunk in self._chunks.values():
             if limit is None or chunk.low >= limit:
@@ -194,7 +194,7 @@ class Buffer:
         return total
 
     def commit(self, watermark: int | None, late: int) -> SideState:
-        """Write what this step changed, and hand back the new index of the side."""
+        """Write the changes of this step; returns the new state of the side."""
         for chunk in self.state.chunks:
             if chunk.number not in self._chunks:
                 for suffix in ("", "-matched") if self.pads else ("",):
@@ -213,16 +213,16 @@ class Buffer:
         try:
             data = self.blobs[name]
         except KeyError:
-            raise CorruptState(what, "the index names it, but the store does not have it") from None
+            raise CorruptState(what, "it is in the index but not in the store") from None
         return decode(data, what)
 
     def _rewrite(self, numbers: Iterable[int], limit: int | None) -> None:
-        """Replace chunks by chunks of those of their rows that are still in the buffer."""
-        parts = [self.load(number) for number in numbers]
+        """Rewrite chunks with only those of their rows that are still in the buffer."""
+        loaded = [self.load(number) for number in numbers]
         for number in numbers:
             del self._chunks[number]
-        flags = [part.matched for part in parts if part.matched is not None]
-        merged = Part(pl.concat([part.rows for part in parts]), pl.concat(flags) if flags else None)
+        flags = [chunk.matched for chunk in loaded if chunk.matched is not None]
+        merged = SideRows(pl.concat([chunk.rows for chunk in loaded]), pl.concat(flags) if flags else None)
         if limit is not None:
             merged = merged.take((merged.rows[self.time] >= limit).arg_true())
         self.append(merged)

@@ -1,12 +1,12 @@
-"""The trigger algebra on columns: one trigger, all keys and windows at once.
+"""A trigger compiled to Polars expressions, which evaluate it for all keys and windows at once.
 
-What a trigger tree remembers is little. Outside of ``until`` parts, a count is the number of elements
-since the last firing and a clock target follows from the arrival of the first of them, and both belong to
-the row of a key and window, not to the trigger. What remains, per node of the tree, is a few flat columns:
+A trigger has little state. Except under the ``until`` of an or_finally, a count is the number of elements
+since the last firing and a processing-time target follows from the arrival of the first of them; both are
+columns of the window row, not of the trigger. What remains is a few columns per node of the trigger tree:
 
-- each after_watermark: whether it has fired at the end (``past``);
-- each after_each: which of its triggers is the current one (``place``);
-- each or_finally: how many elements its ``until`` has seen, and when the first of them arrived.
+- after_watermark: whether it has fired at the end (``past``);
+- after_each: the number of its current trigger (``place``);
+- or_finally: how many elements its ``until`` has seen, and when the first of them arrived.
 
 So "ready", "fire" and "merge" become expressions over a frame with one row per key and window.
 """
@@ -21,6 +21,7 @@ from operator import and_, or_
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.columns import FIRST, NEW
 from slackwater.windows.triggers import (
     AfterAll,
     AfterAny,
@@ -36,44 +37,39 @@ from slackwater.windows.triggers import (
     waits_for_end,
 )
 
-NEW = "new"
-"""How many elements came since the last firing."""
-FIRST = "first"
-"""When the first of them arrived, by the clock."""
-
 _FALSE = pl.lit(value=False)
 _TRUE = pl.lit(value=True)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a trigger can see when it is asked: whether the window is complete, and the clock."""
+    """When a trigger is evaluated: whether the window is complete, and the processing time."""
 
     complete: pl.Expr
     clock: int
 
 
 @dataclass(frozen=True)
-class _Memory:
-    """A column that a node keeps: its name, its type and what it starts from."""
+class _StateColumn:
+    """A column that a node keeps in the window row: its name, type and initial value."""
 
     name: str
     dtype: pl.DataType
     initial: bool | int | None
 
     @property
-    def start(self) -> pl.Expr:
+    def reset(self) -> pl.Expr:
         return pl.lit(self.initial, self.dtype)
 
 
 class _Changes:
-    """The columns of a machine as expressions, changed step by step and written at once."""
+    """The state columns of a trigger as expressions, to which changes are added one after the other."""
 
-    def __init__(self, memories: Sequence[_Memory]) -> None:
-        self.columns = {memory.name: pl.col(memory.name) for memory in memories}
+    def __init__(self, columns: Sequence[_StateColumn]) -> None:
+        self.columns = {column.name: pl.col(column.name) for column in columns}
 
-    def set(self, memory: _Memory, mask: pl.Expr, value: pl.Expr) -> None:
-        self.columns[memory.name] = pl.when(mask).then(value).otherwise(self.columns[memory.name])
+    def set(self, column: _StateColumn, mask: pl.Expr, value: pl.Expr) -> None:
+        self.columns[column.name] = pl.when(mask).then(value).otherwise(self.columns[column.name])
 
     def expressions(self) -> list[pl.Expr]:
         return [expression.alias(name) for name, expression in self.columns.items()]
@@ -81,40 +77,43 @@ class _Changes:
 
 @dataclass(frozen=True)
 class _Pending:
-    """Where the count and the first arrival are read: the row's own, or those of an ``until``."""
+    """The columns with the count and the first arrival: those of the window row, or of an ``until``."""
 
     count: str
     first: str
 
 
 class _Node:
-    """A node of the tree, with the columns it keeps."""
+    """A node of the trigger tree, with its state columns."""
 
     def __init__(self, trigger: Trigger, number: list[int], pending: _Pending) -> None:
         self.trigger = trigger
         self.pending = pending
-        self.memories: tuple[_Memory, ...] = ()
+        self.columns: tuple[_StateColumn, ...] = ()
         name = f"trigger:{number[0]}"
         number[0] += 1
         inner: list[tuple[Trigger, _Pending]] = []
         match trigger:
             case AfterWatermark(early, late):
-                self.memories = (_Memory(f"{name}:past", pl.Boolean(), initial=False),)
+                self.columns = (_StateColumn(f"{name}:past", pl.Boolean(), initial=False),)
                 inner = [(part, pending) for part in (early, late) if part is not None]
             case AfterEach(triggers=parts):
-                self.memories = (_Memory(f"{name}:place", pl.Int16(), 0),)
+                self.columns = (_StateColumn(f"{name}:place", pl.Int16(), 0),)
                 inner = [(part, pending) for part in parts]
             case AfterAny(triggers=parts) | AfterAll(triggers=parts):
                 inner = [(part, pending) for part in parts]
             case Repeatedly(part):
                 inner = [(part, pending)]
             case OrFinally(main, until):
-                seen = _Memory(f"{name}:count", pl.Int64(), 0), _Memory(f"{name}:first", pl.Int64(), None)
-                self.memories = seen
+                seen = (
+                    _StateColumn(f"{name}:count", pl.Int64(), 0),
+                    _StateColumn(f"{name}:first", pl.Int64(), None),
+                )
+                self.columns = seen
                 inner = [(main, pending), (until, _Pending(seen[0].name, seen[1].name))]
             case _:
                 pass
-        self.children = tuple(_Node(part, number, place) for part, place in inner)
+        self.children = tuple(_Node(part, number, counted) for part, counted in inner)
 
     @property
     def early(self) -> _Node | None:
@@ -124,13 +123,14 @@ class _Node:
     def late(self) -> _Node | None:
         return self.children[-1] if isinstance(self.trigger, AfterWatermark) and self.trigger.late else None
 
-    def memory(self, place: int = 0) -> pl.Expr:
-        return pl.col(self.memories[place].name)
+    def state(self) -> pl.Expr:
+        """The first state column of the node."""
+        return pl.col(self.columns[0].name)
 
     def descendants(self) -> list[_Node]:
         return [self, *(node for child in self.children for node in child.descendants())]
 
-    # ---- asking
+    # ---- evaluating
 
     def ready(self, moment: Moment) -> pl.Expr:
         match self.trigger:
@@ -142,7 +142,7 @@ class _Node:
             case AfterWatermark():
                 early = self.early.ready(moment) if self.early else _FALSE
                 late = self.late.ready(moment) if self.late else _FALSE
-                return pl.when(self.memory()).then(late).otherwise(moment.complete | early)
+                return pl.when(self.state()).then(late).otherwise(moment.complete | early)
             case AfterEach():
                 return self._current([child.ready(moment) for child in self.children])
             case AfterAll():
@@ -165,29 +165,30 @@ class _Node:
             case AfterWatermark():
                 early = self.early.target(clock) if self.early else nothing
                 late = self.late.target(clock) if self.late else nothing
-                return pl.when(self.memory()).then(late).otherwise(early)
+                return pl.when(self.state()).then(late).otherwise(early)
             case AfterEach():
                 return self._current([child.target(clock) for child in self.children])
             case _:
                 targets = [child.target(clock) for child in self.children]
                 return pl.min_horizontal(targets) if targets else nothing
 
-    def _current(self, answers: Sequence[pl.Expr]) -> pl.Expr:
-        choice = answers[-1]
-        for place, answer in reversed(list(enumerate(answers[:-1]))):
-            choice = pl.when(self.memory() == place).then(answer).otherwise(choice)
+    def _current(self, results: Sequence[pl.Expr]) -> pl.Expr:
+        """Of the results of the triggers of an after_each, that of the current one."""
+        choice = results[-1]
+        for number, result in reversed(list(enumerate(results[:-1]))):
+            choice = pl.when(self.state() == number).then(result).otherwise(choice)
         return choice
 
     # ---- firing
 
     def fire(self, mask: pl.Expr, moment: Moment, changes: _Changes) -> pl.Expr:
-        """Change what a firing changes where ``mask`` holds; the answer is where the node finishes."""
+        """Add the changes of a firing where ``mask`` is true; returns where the node finishes."""
         match self.trigger:
             case AfterWatermark():
-                past = self.memory() | moment.complete
+                past = self.state() | moment.complete
                 for child in self.children:
                     child.reset(mask, changes)
-                changes.set(self.memories[0], mask, past)
+                changes.set(self.columns[0], mask, past)
                 return _FALSE if self.late else mask & past
             case Repeatedly():
                 finished = self.children[0].fire(mask, moment, changes)
@@ -198,14 +199,14 @@ class _Node:
             case AfterAny() | AfterAll():
                 for child in self.children:
                     child.fire(mask & child.ready(moment), moment, changes)
-                self.forget(mask, changes)
+                self.clear_counts(mask, changes)
                 return mask
             case OrFinally():
                 main, until = self.children
                 ends = mask & until.ready(moment)
                 until.fire(ends, moment, changes)
                 finished = ends | main.fire(mask & ~ends, moment, changes)
-                self.forget(finished, changes)
+                self.clear_counts(finished, changes)
                 return finished
             case Never() | Always():
                 return _FALSE
@@ -213,75 +214,75 @@ class _Node:
                 return mask
 
     def _fire_each(self, mask: pl.Expr, moment: Moment, changes: _Changes) -> pl.Expr:
-        place = self.memory()
+        current = self.state()
         finished = []
         for number, child in enumerate(self.children):
-            current = mask & (place == number)
-            finished.append(child.fire(current, moment, changes))
-            child.forget((mask & (place != number)) | finished[number], changes)
+            fires = mask & (current == number)
+            finished.append(child.fire(fires, moment, changes))
+            child.clear_counts((mask & (current != number)) | finished[number], changes)
         for number, ended in enumerate(finished[:-1]):
-            changes.set(self.memories[0], ended, pl.lit(number + 1, pl.Int16()))
+            changes.set(self.columns[0], ended, pl.lit(number + 1, pl.Int16()))
         return finished[-1]
 
-    def forget(self, mask: pl.Expr, changes: _Changes) -> None:
-        """What was pending is no more: counts and first arrivals, nothing else."""
+    def clear_counts(self, mask: pl.Expr, changes: _Changes) -> None:
+        """Reset counts and first arrivals, and no other state."""
         for node in self.descendants():
             if isinstance(node.trigger, OrFinally):
-                for memory in node.memories:
-                    changes.set(memory, mask, memory.start)
+                for column in node.columns:
+                    changes.set(column, mask, column.reset)
 
     def reset(self, mask: pl.Expr, changes: _Changes) -> None:
-        """Start from the very beginning."""
+        """Reset all state."""
         for node in self.descendants():
-            for memory in node.memories:
-                changes.set(memory, mask, memory.start)
+            for column in node.columns:
+                changes.set(column, mask, column.reset)
 
     # ---- merging sessions
 
     def rewind(self, complete: pl.Expr, changes: _Changes) -> pl.Expr:
-        """After a merge: set what the sessions go back to; the answer is where an after_watermark does."""
+        """Set the phase of merged sessions; returns where an after_watermark is before the end again."""
         rewinds = [child.rewind(complete, changes) for child in self.children]
         match self.trigger:
             case AfterWatermark():
                 every, some = (
-                    pl.col(f"{self.memories[0].name}:every"),
-                    pl.col(f"{self.memories[0].name}:some"),
+                    pl.col(f"{self.columns[0].name}:every"),
+                    pl.col(f"{self.columns[0].name}:some"),
                 )
                 past = complete & every
-                changes.set(self.memories[0], _TRUE, past)
+                changes.set(self.columns[0], _TRUE, past)
                 if self.late:
                     self.late.reset(~past, changes)
                 rewinds.append(some & ~past)
             case AfterEach():
-                place = self.memory()
-                for number, back in reversed(list(enumerate(rewinds[:-1]))):
-                    place = (
-                        pl.when((self.memory() > number) & back)
+                current = self.state()
+                for number, rewound in reversed(list(enumerate(rewinds[:-1]))):
+                    current = (
+                        pl.when((self.state() > number) & rewound)
                         .then(pl.lit(number, pl.Int16()))
-                        .otherwise(place)
+                        .otherwise(current)
                     )
-                changes.set(self.memories[0], _TRUE, place)
+                changes.set(self.columns[0], _TRUE, current)
                 for number, child in enumerate(self.children):
-                    child.reset(place < number, changes)
+                    child.reset(current < number, changes)
             case _:
                 pass
         return reduce(or_, rewinds, _FALSE)
 
 
-class TriggerMachine:
-    """A trigger, compiled: its columns, and expressions that ask, fire and merge it.
+class CompiledTrigger:
+    """A trigger as expressions over window rows: its state columns, and how to evaluate, fire and merge it.
 
     >>> from slackwater.windows.triggers import AfterCount, Repeatedly
-    >>> machine = TriggerMachine(Repeatedly(AfterCount(2)))
+    >>> trigger = CompiledTrigger(Repeatedly(AfterCount(2)))
     >>> rows = pl.DataFrame({"new": [1, 2, 3]})
-    >>> rows.select(machine.ready(Moment(pl.lit(value=False), clock=0)).alias("ready")).to_series().to_list()
+    >>> rows.select(trigger.ready(Moment(pl.lit(value=False), clock=0)).alias("ready")).to_series().to_list()
     [False, True, True]
     """
 
     def __init__(self, trigger: Trigger) -> None:
         self.root = _Node(trigger, [0], _Pending(NEW, FIRST))
         nodes = self.root.descendants()
-        self._memories = [memory for node in nodes for memory in node.memories]
+        self._columns = [column for node in nodes for column in node.columns]
         self._watermarks = [node for node in nodes if isinstance(node.trigger, AfterWatermark)]
         self.uses_clock = any(isinstance(node.trigger, AfterProcessingTime) for node in nodes)
         self.can_finish = trigger.can_finish
@@ -289,60 +290,60 @@ class TriggerMachine:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns it keeps."""
-        return [memory.name for memory in self._memories]
+        """The names of its state columns."""
+        return [column.name for column in self._columns]
 
     def initial(self) -> list[pl.Expr]:
-        """The columns of rows that nothing has come to."""
-        return [memory.start.alias(memory.name) for memory in self._memories]
+        """The state columns of window rows without elements."""
+        return [column.reset.alias(column.name) for column in self._columns]
 
     def add(self, count: pl.Expr, arrival: int) -> list[pl.Expr]:
-        """The columns after ``count`` elements came: every ``until`` sees them, whosever turn it is."""
+        """The state columns after ``count`` elements arrived; every ``until`` counts them."""
         changed: list[pl.Expr] = []
-        for memory in self._memories:
-            if memory.name.endswith(":count"):
-                changed.append(pl.col(memory.name) + count)
-            elif memory.name.endswith(":first"):
+        for name in self.columns:
+            if name.endswith(":count"):
+                changed.append(pl.col(name) + count)
+            elif name.endswith(":first"):
                 arrived = pl.when(count > 0).then(pl.lit(arrival, pl.Int64()))
-                changed.append(pl.coalesce(pl.col(memory.name), arrived))
+                changed.append(pl.coalesce(pl.col(name), arrived))
         return changed
 
     def combine(self) -> list[pl.Expr]:
-        """Aggregations that join the row of a window with a row that nothing has come to."""
+        """Aggregations that combine a stored window row with a new row of the same window and key."""
         return [
-            pl.col(memory.name).min() if memory.name.endswith(":first")
-            else pl.col(memory.name).sum() if memory.name.endswith(":count")
-            else pl.col(memory.name).max()
-            for memory in self._memories
+            pl.col(name).min() if name.endswith(":first")
+            else pl.col(name).sum() if name.endswith(":count")
+            else pl.col(name).max()
+            for name in self.columns
         ]  # fmt: skip
 
-    def merge(self, source: str) -> list[pl.Expr]:
-        """Aggregations that join sessions; rows where ``source`` is false are elements, not sessions."""
+    def merge(self, stored: str) -> list[pl.Expr]:
+        """Aggregations that merge sessions; column ``stored`` is false for sessions of the batch."""
         flags: list[pl.Expr] = []
         for node in self._watermarks:
-            past, is_source = node.memory(), pl.col(source)
+            past, is_stored = node.state(), pl.col(stored)
             flags += [
-                (past | ~is_source).all().alias(f"{node.memories[0].name}:every"),
-                (past & is_source).any().alias(f"{node.memories[0].name}:some"),
+                (past | ~is_stored).all().alias(f"{node.columns[0].name}:every"),
+                (past & is_stored).any().alias(f"{node.columns[0].name}:some"),
             ]
         return [*self.combine(), *flags]
 
     def rewind(self, complete: pl.Expr) -> list[pl.Expr]:
-        """The columns of merged sessions, after `merge` over at least one of them."""
-        changes = _Changes(self._memories)
+        """The state columns of merged sessions, after `merge` with at least one stored session."""
+        changes = _Changes(self._columns)
         self.root.rewind(complete, changes)
         return changes.expressions()
 
     def ready(self, moment: Moment) -> pl.Expr:
-        """Whether the window should fire."""
+        """Whether the trigger is ready to fire."""
         return self.root.ready(moment)
 
     def fire(self, mask: pl.Expr, moment: Moment) -> tuple[pl.Expr, list[pl.Expr]]:
-        """For a firing where ``mask`` holds: where the trigger finishes, and its columns afterwards."""
-        changes = _Changes(self._memories)
+        """Fire where ``mask`` is true; returns where the trigger finishes, and its state columns."""
+        changes = _Changes(self._columns)
         finished = self.root.fire(mask, moment, changes)
         return finished, changes.expressions()
 
     def target(self, clock: int) -> pl.Expr:
-        """The earliest processing time, not before ``clock``, at which to ask again; or null."""
+        """The earliest processing time, not before ``clock``, at which to evaluate it again; or null."""
         return self.root.target(clock)

@@ -1,9 +1,9 @@
-"""Which rows of two frames match: equal keys and times within a band, at a cost that follows the result.
+"""Matching rows of two frames with equal keys and times within bounds.
 
-A hash join on the key followed by a filter on time compares every two rows of a key, and a hot key
-makes that explode even when nothing matches. Here each key and time become one sortable number, so
-the matches of a row are one slice of the sorted other side, found by binary search. The work is
-n log n plus the pairs that really are there.
+A hash join on the key followed by a filter on time compares every two rows of a key, so a hot key is
+quadratic even if nothing matches. Here key and time are combined to one sortable number, and the matches of a
+row are a slice of the other side, found by binary search. The cost is n log n plus the number of matching
+pairs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 import polars as pl
 
-_ROOM: Final = 2**62
-"""Key number times width of the time range must stay below this, to be safe in 64 bits."""
+_LARGEST_NUMBER: Final = 2**62
+"""The number of keys times the width of the time range must stay below this, to fit into 64 bits."""
 
 
 def matching_rows(
@@ -29,8 +29,8 @@ def matching_rows(
 ) -> tuple[pl.Series, pl.Series]:
     """The row numbers of all pairs with equal keys and ``left − before ≤ right ≤ left + after``.
 
-    A null in any key column matches nothing. Without key columns only the times are compared.
-    Times and bounds must lie within ±2**62.
+    A null in any key column matches nothing. Without key columns only the times are compared. Times and
+    bounds must be within ±2**62.
 
     >>> left = pl.DataFrame({"k": ["a", "b"], "ts": [10, 10]})
     >>> right = pl.DataFrame({"k": ["a", "a", "b"], "ts": [8, 13, 14]})
@@ -41,7 +41,7 @@ def matching_rows(
     nothing = pl.Series(dtype=pl.UInt32)
     if left.is_empty() or right.is_empty():
         return nothing, nothing
-    keys = [f"key{place}" for place in range(len(on))] or ["key"]
+    keys = [f"key{number}" for number in range(len(on))] or ["key"]
     wanted = _keyed(left, on, left_time)
     offered = _keyed(right, on, right_time)
     codes = offered.select(keys).unique().with_row_index("code").with_columns(pl.col("code").cast(pl.Int64))
@@ -53,8 +53,8 @@ def matching_rows(
     low, high, times = wanted["time"] - before, wanted["time"] + after, offered["time"]
     first, last = time_range(times)
     width = last - first + 1
-    if width * len(codes) >= _ROOM:
-        # The times lie too far apart to share a number with the key: let their ranks stand for them.
+    if width * len(codes) >= _LARGEST_NUMBER:
+        # The times are too far apart to share a number with the key: use their ranks instead.
         ordered = times.sort()
         low = ordered.search_sorted(low, side="left").cast(pl.Int64)
         high = ordered.search_sorted(high, side="right").cast(pl.Int64) - 1
@@ -69,14 +69,14 @@ def matching_rows(
     slices = pl.DataFrame({"left": wanted["row"], "start": start, "stop": stop})
     pairs = (
         slices.filter(pl.col("stop") > pl.col("start"))
-        .select("left", pl.int_ranges("start", "stop", dtype=pl.UInt32).alias("place"))
-        .explode("place")
+        .select("left", pl.int_ranges("start", "stop", dtype=pl.UInt32).alias("position"))
+        .explode("position")
     )
-    return pairs["left"], numbers["row"].gather(pairs["place"])
+    return pairs["left"], numbers["row"].gather(pairs["position"])
 
 
 def time_range(times: pl.Series) -> tuple[int, int]:
-    """The lowest and the highest of times that are not empty.
+    """The lowest and highest time of a series that is not empty.
 
     >>> time_range(pl.Series([3, 1, 2]))
     (1, 3)
@@ -86,6 +86,6 @@ def time_range(times: pl.Series) -> tuple[int, int]:
 
 
 def _keyed(frame: pl.DataFrame, on: Sequence[str], time: str) -> pl.DataFrame:
-    """Row number, key columns under names that cannot clash, and time."""
-    keys = [pl.col(name).alias(f"key{place}") for place, name in enumerate(on)] or [pl.lit(0).alias("key")]
+    """Row number, key columns under internal names, and time."""
+    keys = [pl.col(name).alias(f"key{number}") for number, name in enumerate(on)] or [pl.lit(0).alias("key")]
     return frame.select(*keys, pl.col(time).alias("time")).with_row_index("row")

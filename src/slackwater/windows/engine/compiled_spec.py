@@ -1,0 +1,175 @@
+"""A window spec compiled to Polars expressions over elements, partials and window rows.
+
+Three kinds of frames occur in an operator. *Elements* are the rows of a batch. *Partials* hold aggregated
+elements: one row per slice (or session) and key. *Window rows* hold what an operator remembers of a key in a
+window: how many elements are new, the index of the next pane, the state of the trigger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from slackwater.windows.accumulations.base import PartialColumns
+from slackwater.windows.columns import (
+    ADDED,
+    CLOSED,
+    END,
+    FIRED,
+    FIRST,
+    FRESH,
+    INDEX,
+    NEW,
+    ON_TIME,
+    STAMP,
+    START,
+    TIME,
+    key_column,
+    value_column,
+)
+from slackwater.windows.engine.compiled_trigger import CompiledTrigger
+from slackwater.windows.engine.lateness import Lateness
+from slackwater.windows.spec import WindowSpec
+
+
+@dataclass(frozen=True)
+class CompiledSpec:
+    """The expressions of one operator."""
+
+    spec: WindowSpec
+
+    @cached_property
+    def trigger(self) -> CompiledTrigger:
+        """The trigger as expressions over window rows."""
+        return CompiledTrigger(self.spec.trigger)
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """When windows are purged and elements are too late."""
+        return Lateness(self.spec)
+
+    @cached_property
+    def key_columns(self) -> list[str]:
+        """The internal names of the key columns; an operator without keys has one that is always 0."""
+        return [key_column(number) for number in range(max(len(self.spec.key), 1))]
+
+    @cached_property
+    def row_columns(self) -> list[str]:
+        """The columns that identify a window row: its window and its key."""
+        return [START, END, *self.key_columns]
+
+    @cached_property
+    def keeps_panes(self) -> bool:
+        """Whether the last pane is kept after it was emitted, to be retracted or compared with the next."""
+        return self.spec.only_updated or self.spec.retracts
+
+    @cached_property
+    def partials(self) -> dict[str, PartialColumns]:
+        """The partial columns of each accumulation."""
+        return {name: PartialColumns(name, self.spec.takes_retractions) for name in self.spec.accumulations}
+
+    # ---- expressions over elements and partials
+
+    def add_elements(self, watermark: int) -> list[pl.Expr]:
+        """Aggregations from elements to partials, with the number of elements and their output timestamp."""
+        aggregations = [pl.len().cast(pl.Int64).alias(ADDED)]
+        if self.spec.timestamp != "end_of_window":
+            times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
+            stamp = times.min() if self.spec.timestamp == "earliest" else times.max()
+            aggregations.append(stamp.alias(STAMP))
+        for name, accumulation in self.spec.accumulations.items():
+            aggregations += accumulation.add(self.partials[name])
+        return aggregations
+
+    def merge_partials(self) -> list[pl.Expr]:
+        """Aggregations from several partials to one."""
+        aggregations = [pl.col(ADDED).sum()]
+        if self.spec.timestamp != "end_of_window":
+            aggregations.append(self.merge_stamps())
+        return aggregations + self.merge_values()
+
+    def merge_values(self) -> list[pl.Expr]:
+        """`merge_partials` without the number of elements and the timestamp."""
+        return [
+            expression
+            for name, accumulation in self.spec.accumulations.items()
+            for expression in accumulation.merge(self.partials[name])
+        ]
+
+    def merge_stamps(self) -> pl.Expr:
+        """Aggregation from several output timestamps to one."""
+        return pl.col(STAMP).max() if self.spec.timestamp == "latest" else pl.col(STAMP).min()
+
+    def values(self) -> list[pl.Expr]:
+        """The values of panes, from partials."""
+        return [
+            accumulation.output(self.partials[name]).alias(value_column(name))
+            for name, accumulation in self.spec.accumulations.items()
+        ]
+
+    # ---- expressions over window rows
+
+    def new_rows(self) -> list[pl.Expr]:
+        """The columns of window rows without any elements."""
+        return [
+            pl.lit(0, pl.Int64()).alias(NEW),
+            pl.lit(None, pl.Int64()).alias(FIRST),
+            pl.lit(value=False).alias(FRESH),
+            pl.lit(0, pl.Int64()).alias(INDEX),
+            pl.lit(0, pl.Int64()).alias(ON_TIME),
+            pl.lit(value=False).alias(CLOSED),
+            pl.lit(-1, pl.Int64()).alias(FIRED),
+            *self.trigger.initial(),
+        ]
+
+    @cached_property
+    def state_columns(self) -> list[str]:
+        """The columns that a window row keeps between steps, in addition to its window and key."""
+        return [NEW, FIRST, FRESH, STAMP, INDEX, ON_TIME, CLOSED, FIRED, *self.trigger.columns]
+
+    def combine_rows(self) -> list[pl.Expr]:
+        """Aggregations that combine a stored window row with a new row of the same window and key."""
+        return [
+            pl.col(NEW).sum(),
+            pl.col(FIRST).min(),
+            pl.col(FRESH).any(),
+            self.merge_stamps(),
+            pl.col(INDEX).sum(),
+            pl.col(ON_TIME).sum(),
+            pl.col(CLOSED).any(),
+            pl.col(FIRED).max(),
+            pl.col(ADDED).sum(),
+        ]
+
+    def add_to_rows(self, watermark: int, now: int) -> list[pl.Expr]:
+        """The columns of window rows after ``ADDED`` elements were added to each."""
+        added = pl.col(ADDED)
+        arrived = pl.when(added > 0).then(pl.lit(now, pl.Int64()))
+        return [
+            pl.col(NEW) + added,
+            pl.coalesce(pl.col(FIRST), arrived),
+            pl.col(FRESH) | ((added > 0) & (pl.col(END) > watermark)),
+            *self.trigger.add(added, now),
+        ]
+
+    def hold(self) -> pl.Expr:
+        """The timestamp of the on-time pane that is still due, at which the watermark is held; or null."""
+        pending = ~pl.col(CLOSED) & pl.col(FRESH) & (pl.col(ON_TIME) == 0)
+        return pl.when(pending).then(pl.coalesce(pl.col(STAMP), pl.col(END) - 1))
+
+    def clock_target(self, clock: int) -> pl.Expr:
+        """The processing time at which an open window has to be evaluated again; or null."""
+        return pl.when(~pl.col(CLOSED)).then(self.trigger.target(clock))
+
+
+@dataclass
+class StepResults:
+    """What one step has produced so far: panes, and the rows that were dropped."""
+
+    panes: list[pl.DataFrame] = field(default_factory=list)
+    late: list[pl.DataFrame] = field(default_factory=list)
+    """Numbers of dropped rows with the reason, and the window if there is one."""
+    dropped_late: int = 0
+    dropped_closed: int = 0

@@ -1,0 +1,55 @@
+"""Allowed lateness: when a window is purged, and which elements are too late.
+
+A window that ends at ``end`` accepts elements while the watermark is below ``end`` plus the allowed lateness.
+At that watermark its state is purged, and later elements for it are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from slackwater.time import END_OF_TIME
+from slackwater.windows.columns import TIME
+from slackwater.windows.spec import WindowSpec
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """The lateness rules of one operator.
+
+    >>> from slackwater.windows import count, fixed
+    >>> counts = {"window": fixed("10 seconds"), "accumulations": {"n": count()}, "event_time": "ts"}
+    >>> Lateness(WindowSpec(**counts, allowed_lateness=5)).purge_time(20)
+    25
+    """
+
+    spec: WindowSpec
+
+    def purge_time(self, end: int) -> int:
+        """The watermark at which a window that ends at ``end`` is purged."""
+        if self.spec.allowed_lateness is None:
+            return END_OF_TIME
+        return min(end + self.spec.allowed_lateness, END_OF_TIME)
+
+    def purge_times(self, end: pl.Expr) -> pl.Expr:
+        """`purge_time` for a column of ends."""
+        if self.spec.allowed_lateness is None:
+            return pl.lit(END_OF_TIME, pl.Int64())
+        latest = END_OF_TIME - self.spec.allowed_lateness
+        return (
+            pl.when(end >= latest)
+            .then(pl.lit(END_OF_TIME, pl.Int64()))
+            .otherwise(end + min(self.spec.allowed_lateness, END_OF_TIME))
+        )
+
+    def is_late_by_element(self, watermark: int) -> pl.Expr:
+        """Whether an element is too late by its own event time; only with ``drop_late="by_element"``."""
+        if self.spec.drop_late == "by_window" or self.spec.allowed_lateness is None:
+            return pl.lit(value=False)
+        return pl.col(TIME) < max(watermark - self.spec.allowed_lateness, -(2**63))
+
+    def next_due(self, end: int, watermark: int) -> int:
+        """The next watermark at which a window has to be evaluated: its end, then its purge time."""
+        return end if watermark < end else self.purge_time(end)

@@ -1,0 +1,113 @@
+"""Panes as they are emitted: values, retractions of the panes they replace, suppression of unchanged ones.
+
+In accumulating-and-retracting mode, and with ``only_updated``, the last emitted pane of each key and window
+is kept. A new pane is emitted directly after the retraction of the kept pane, and replaces it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from slackwater.windows.columns import END, ROW, START, key_column, value_column
+from slackwater.windows.engine.compiled_spec import CompiledSpec
+from slackwater.windows.engine.firing import (
+    PANE_INDEX,
+    PANE_LAST,
+    PANE_ON_TIME_INDEX,
+    PANE_TIMESTAMP,
+    PANE_TIMING,
+)
+from slackwater.windows.engine.frames import match, stack
+
+_PANE_START: Final = "pane:start"
+_PANE_END: Final = "pane:end"
+_RETRACTION: Final = "pane:retraction"
+_DESCRIPTION: Final = (PANE_TIMING, PANE_INDEX, PANE_ON_TIME_INDEX, PANE_LAST, PANE_TIMESTAMP)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """The panes of some window rows, the rows whose pane was suppressed, and the last panes to keep."""
+
+    panes: pl.DataFrame
+    suppressed: pl.Series | None
+    last_panes: pl.DataFrame | None
+
+
+def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | None) -> Emission:
+    """Build the panes of window rows that have their partials.
+
+    Args:
+        rows: the window rows that emit, with the columns that `decide` added and their partials.
+        compiled: the operator.
+        last_panes: the last panes of the same windows, if they are kept.
+
+    >>> from slackwater.windows import Count, Fixed, WindowSpec
+    >>> spec = WindowSpec(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    >>> row = {START: 0, END: 10, "key:0": 0, ROW: 0, "part:n:n": 2, PANE_TIMING: "EARLY", PANE_INDEX: 0}
+    >>> row |= {PANE_ON_TIME_INDEX: -1, PANE_LAST: False, PANE_TIMESTAMP: 9}
+    >>> emit(pl.DataFrame([row]), CompiledSpec(spec), None).panes.select("window_end", "n", "timing").rows()
+    [(10, 2, 'EARLY')]
+    """
+    values = [value_column(name) for name in compiled.spec.accumulations]
+    emitted = rows.with_columns(*compiled.values())
+    suppressed: pl.Series | None = None
+    if compiled.spec.only_updated and last_panes is not None:
+        unchanged = _unchanged(emitted, last_panes, compiled, values)
+        emitted = match(emitted, unchanged, [ROW], "anti")
+        suppressed = unchanged[ROW]
+    identity = [*compiled.row_columns, ROW]
+    results = emitted.select(
+        *identity, pl.col(START).alias(_PANE_START), pl.col(END).alias(_PANE_END), *values, *_DESCRIPTION,
+        pl.lit(value=False).alias(_RETRACTION),
+    )  # fmt: skip
+    if not compiled.keeps_panes:
+        return Emission(_output(results, compiled), None, None)
+    kept = results.filter(~pl.col(PANE_LAST)).drop(ROW)
+    panes = results
+    if last_panes is not None:
+        replaced = results.select(identity)
+        if compiled.spec.retracts:
+            retractions = match(last_panes, replaced, compiled.row_columns, "inner").with_columns(
+                pl.lit(value=True).alias(_RETRACTION)
+            )
+            # A stable sort: the retractions of a row first, then the pane that replaces them.
+            panes = stack([results, retractions]).sort(ROW, ~pl.col(_RETRACTION), maintain_order=True)
+        kept = stack([match(last_panes, replaced, compiled.row_columns, "anti"), kept])
+    return Emission(_output(panes, compiled), suppressed, kept)
+
+
+def _unchanged(
+    emitted: pl.DataFrame, last_panes: pl.DataFrame, compiled: CompiledSpec, values: list[str]
+) -> pl.DataFrame:
+    """The rows whose values equal those of the last pane, unless they owe a retraction of another window."""
+    same_window = (pl.col(_PANE_START) == pl.col(START)) & (pl.col(_PANE_END) == pl.col(END))
+    last = last_panes.filter(same_window).select(
+        *compiled.row_columns, *(pl.col(name).alias(f"last:{name}") for name in values)
+    )
+    owing = last_panes.filter(~same_window).select(compiled.row_columns)
+    candidates = match(emitted, owing, compiled.row_columns, "anti")
+    candidates = match(candidates, last, compiled.row_columns, "inner")
+    equal = [pl.col(name).eq_missing(pl.col(f"last:{name}")) for name in values]
+    return candidates.filter(*equal).select(ROW)
+
+
+def _output(panes: pl.DataFrame, compiled: CompiledSpec) -> pl.DataFrame:
+    """The panes under the names of `WindowSpec.pane_columns`."""
+    keys = [pl.col(key_column(number)).alias(name) for number, name in enumerate(compiled.spec.key)]
+    return panes.select(
+        *keys,
+        pl.col(_PANE_START).alias("window_start"),
+        pl.col(_PANE_END).alias("window_end"),
+        *(pl.col(value_column(name)).alias(name) for name in compiled.spec.accumulations),
+        pl.col(PANE_TIMING).alias("timing"),
+        pl.col(PANE_INDEX).alias("index"),
+        pl.col(PANE_ON_TIME_INDEX).alias("on_time_index"),
+        (pl.col(PANE_INDEX) == 0).alias("is_first"),
+        pl.col(PANE_LAST).alias("is_last"),
+        pl.col(_RETRACTION).alias("retraction"),
+        pl.col(PANE_TIMESTAMP).alias("timestamp"),
+    )

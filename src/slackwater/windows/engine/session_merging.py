@@ -1,0 +1,208 @@
+"""Merging of sessions: elements of a batch form sessions, which merge with the stored ones they overlap.
+
+Intervals that overlap strictly merge: elements exactly one gap apart are two sessions. A session that was
+closed by its trigger takes no part in merging.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from slackwater.time import BEGINNING_OF_TIME
+from slackwater.windows.columns import ADDED, CLOSED, END, INDEX, ON_TIME, ROW, STAMP, START, TIME
+from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
+from slackwater.windows.engine.frames import match, stack
+
+_SEGMENT: Final = "segment"
+_MERGED: Final = "merged"
+_STORED: Final = "source"
+_FROM_STORED: Final = "sources"
+_MERGED_START: Final = "met:start"
+_MERGED_END: Final = "met:end"
+_MEETS_STORED: Final = "met:sources"
+_MEETS_NEW: Final = "met:arrivals"
+NEW_OWNER: Final = (("owner:start", START), ("owner:end", END))
+"""The bounds of the session into which a stored one was merged, with the columns they replace."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The result of merging the sessions of a batch with the stored ones."""
+
+    merged: pl.DataFrame
+    """The sessions that got elements, with the number of elements added."""
+    untouched: pl.DataFrame
+    """The stored sessions that overlap none of the batch."""
+    owners: pl.DataFrame
+    """For each stored session that was merged, the bounds of the session it is part of now."""
+
+
+@dataclass(frozen=True)
+class SessionMerging:
+    """The merging rules of one operator."""
+
+    compiled: CompiledSpec
+    gap: int
+
+    def sessions_of(self, elements: pl.DataFrame, watermark: int) -> pl.DataFrame:
+        """The sessions that the elements of a batch form among themselves."""
+        keys = self.compiled.key_columns
+        elements = elements.sort(*keys, TIME, maintain_order=True)
+        starts = _key_changes(keys) | (pl.col(TIME).diff() >= self.gap)
+        elements = elements.with_columns(
+            starts.fill_null(value=True).cum_sum().cast(pl.Int64).set_sorted().alias(_SEGMENT)
+        )
+        sessions = elements.group_by(_SEGMENT, maintain_order=True).agg(
+            *(pl.col(key).first() for key in keys),
+            pl.col(TIME).first().alias(START),
+            (pl.col(TIME).last() + self.gap).alias(END),
+            *self.compiled.add_elements(watermark),
+        )
+        if STAMP not in sessions.columns:
+            sessions = sessions.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
+        return sessions.drop(_SEGMENT)
+
+    def merge(
+        self,
+        stored: pl.DataFrame | None,
+        sessions: pl.DataFrame,
+        elements: pl.DataFrame,
+        watermark: int,
+        out: StepResults,
+    ) -> Merge:
+        """Merge the sessions of a batch with stored ones; elements of closed sessions are dropped."""
+        if stored is None:
+            merged = sessions.with_columns(self.compiled.new_rows())
+            return Merge(merged, sessions.clear(), sessions.clear())
+        columns = self.compiled.row_columns
+        closed, opened = stored.filter(CLOSED), stored.filter(~pl.col(CLOSED))
+        overlaps = _overlaps(opened.select(columns), sessions.select(columns), self.compiled.key_columns)
+        opened = opened.hstack(overlaps.head(opened.height))
+        sessions = sessions.hstack(overlaps.tail(sessions.height))
+        to_merge = opened.filter(_MEETS_NEW)
+        untouched = stack([opened.filter(~pl.col(_MEETS_NEW)).select(stored.columns), closed])
+        alone = sessions.filter(~pl.col(_MEETS_STORED)).with_columns(self.compiled.new_rows())
+        result_columns = [*stored.columns, ADDED, _FROM_STORED]
+        merged = alone.with_columns(pl.lit(0).alias(_FROM_STORED)).select(result_columns)
+        if to_merge.height:
+            joined = self._joined(to_merge, sessions.filter(_MEETS_STORED), watermark)
+            merged = stack([joined.select(result_columns), merged])
+        bounds = zip((_MERGED_START, _MERGED_END), NEW_OWNER, strict=True)
+        owners = to_merge.select(*columns, *(pl.col(name).alias(owner) for name, (owner, _) in bounds))
+        merged, untouched = self._drop_closed(merged, untouched, elements, out)
+        return Merge(merged, untouched, owners)
+
+    def _joined(self, stored: pl.DataFrame, sessions: pl.DataFrame, watermark: int) -> pl.DataFrame:
+        """Each group of overlapping sessions as one.
+
+        Stored partials come first, so that among values with the same event time the one that arrived first
+        stays the first. The pane numbering continues if the merged session equals a stored one.
+        """
+        compiled = self.compiled
+        is_stored = pl.lit(value=True).alias(_STORED)
+        older = stored.with_columns(is_stored, pl.lit(0, pl.Int64()).alias(ADDED))
+        newer = sessions.with_columns(*compiled.new_rows(), ~is_stored)
+        both = stack([older, newer.select(older.columns)])
+        unchanged = (
+            pl.col(_STORED) & (pl.col(START) == pl.col(_MERGED_START)) & (pl.col(END) == pl.col(_MERGED_END))
+        )
+        both = both.with_columns(
+            pl.when(unchanged).then(pl.col(INDEX)).otherwise(0).alias(INDEX),
+            pl.when(unchanged).then(pl.col(ON_TIME)).otherwise(0).alias(ON_TIME),
+        )
+        merged = both.group_by(_MERGED).agg(
+            *(pl.col(key).first() for key in compiled.key_columns),
+            pl.col(_MERGED_START).first().alias(START),
+            pl.col(_MERGED_END).first().alias(END),
+            *compiled.combine_rows(),
+            *compiled.trigger.merge(_STORED),
+            *compiled.merge_values(),
+        )
+        rewound = compiled.trigger.rewind(pl.col(END) <= watermark)
+        return merged.with_columns(*rewound, pl.lit(1).alias(_FROM_STORED))
+
+    def _drop_closed(
+        self, merged: pl.DataFrame, untouched: pl.DataFrame, elements: pl.DataFrame, out: StepResults
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Handle sessions that equal a closed one.
+
+        If no open session took part, their elements are dropped. Otherwise they continue its numbering.
+        """
+        compiled = self.compiled
+        closed = untouched.filter(CLOSED).select(
+            *compiled.row_columns,
+            pl.col(INDEX).alias("closed:index"),
+            pl.col(ON_TIME).alias("closed:on_time"),
+        )
+        if compiled.trigger.can_finish and closed.height:
+            merged = match(merged, closed, compiled.row_columns, "left")
+            equals_closed = pl.col("closed:index").is_not_null()
+            dropped = merged.filter(equals_closed & (pl.col(_FROM_STORED) == 0))
+            merged = merged.filter(~equals_closed | (pl.col(_FROM_STORED) > 0))
+            if dropped.height:
+                self._report_closed(dropped, elements, out)
+            untouched = match(untouched, merged.filter(equals_closed), compiled.row_columns, "anti")
+            merged = merged.with_columns(
+                pl.coalesce("closed:index", INDEX).alias(INDEX),
+                pl.coalesce("closed:on_time", ON_TIME).alias(ON_TIME),
+            ).drop("closed:index", "closed:on_time")
+        return merged.drop(_FROM_STORED), untouched
+
+    def _report_closed(self, dropped: pl.DataFrame, elements: pl.DataFrame, out: StepResults) -> None:
+        keys = self.compiled.key_columns
+        out.dropped_closed += int(dropped[ADDED].sum())
+        if self.compiled.spec.late == "emit":
+            bounds = dropped.select(*keys, START, END)
+            rows = match(elements.select(ROW, TIME, *keys), bounds, keys, "inner")
+            rows = rows.filter(pl.col(TIME).is_between(START, END, closed="left"))
+            out.late.append(rows.select(ROW, pl.lit("closed").alias("reason"), START, END))
+
+
+def _key_changes(keys: list[str]) -> pl.Expr:
+    """Where another key begins, in sorted rows."""
+    return pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift(1)) for key in keys)
+
+
+def _overlaps(stored: pl.DataFrame, sessions: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """For each stored and each new session, in this order: the merged session that it is part of.
+
+    The result has the number and bounds of the merged session, and whether stored and new sessions take part.
+    Sessions of one kind do not overlap each other, so the furthest end before a row is that of the last row
+    of either kind.
+    """
+    is_stored = pl.lit(value=True).alias(_STORED)
+    ordered = (
+        stack([stored.with_columns(is_stored), sessions.with_columns(~is_stored)])
+        .with_row_index(ROW)
+        .sort(*keys, START, END)
+        .with_columns(_key_changes(keys).alias("other"))
+    )
+    before = pl.lit(BEGINNING_OF_TIME, pl.Int64())
+
+    def furthest(kind: pl.Expr) -> pl.Expr:
+        return (
+            pl.when(kind)
+            .then(pl.col(END))
+            .when(pl.col("other"))
+            .then(before)
+            .forward_fill()
+            .fill_null(before)
+        )
+
+    reached = pl.max_horizontal(furthest(pl.col(_STORED)), furthest(~pl.col(_STORED))).shift(1)
+    starts = (pl.col("other") | (pl.col(START) >= reached)).fill_null(value=True)
+    numbered = ordered.select(
+        ROW, _STORED, START, END, starts.cum_sum().cast(pl.Int64).set_sorted().alias(_MERGED)
+    )
+    merged = numbered.group_by(_MERGED, maintain_order=True).agg(
+        pl.col(START).first().alias(_MERGED_START),
+        pl.col(END).max().alias(_MERGED_END),
+        pl.col(_STORED).any().alias(_MEETS_STORED),
+        (~pl.col(_STORED)).any().alias(_MEETS_NEW),
+    )
+    # The numbers are dense, so the merged session of a row is found by position.
+    per_row = merged.drop(_MERGED)[numbered[_MERGED] - 1]
+    return numbered.select(ROW, _MERGED).hstack(per_row).sort(ROW).drop(ROW)
