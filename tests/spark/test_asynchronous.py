@@ -18,11 +18,12 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slackwater import windows
 from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
-from slackwater.progress.async_stage import Retry
 from slackwater.progress.generator import Lag, lag
-from slackwater.spark.api.map_async import AsyncFunction, AsyncMapper, async_call
+from slackwater.progress.async_stage import Retry
+from slackwater.spark.api.map_async import async_call
 from slackwater.spark.api.stream import Stream, stream
-from slackwater.spark.wire.map_side import TIME, WITNESS, numbered
+from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper
+from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
@@ -178,7 +179,7 @@ def in_one_task(fn: AsyncFunction, schema: StructType, rows: pa.Table, **options
     """The answers for the rows of a map task, without a cluster around it."""
     output = StructType([TIME_FIELD, StructField(WITNESS, BooleanType()), *schema.fields])
     mapper = AsyncMapper(async_call(fn, schema, **options), tuple(rows.column_names), output)
-    numbers = rows.rename_columns([numbered(place) for place in range(rows.num_columns)])
+    numbers = rows.rename_columns([column_alias(place) for place in range(rows.num_columns)])
     times = pa.array([SECOND * number for number in range(rows.num_rows)], pa.int64())
     batches = numbers.add_column(0, TIME, times).to_batches(max_chunksize=4)
     return [row for batch in mapper(batches) for row in batch.to_pylist()]
@@ -221,7 +222,7 @@ def test_headers_without_rows_are_not_asked_and_answers_are_told_apart() -> None
     fields = [StructField(name, kind) for name, kind in driving.items()]
     output = StructType([TIME_FIELD, *fields, StructField(WITNESS, BooleanType()), *VALUE.fields])
     batch = pa.record_batch(
-        {TIME: [1, 2, 3], EMPTY: [True, False, False], ROW: [1, 2, 3], numbered(0): [None, 5, 6]}
+        {TIME: [1, 2, 3], EMPTY: [True, False, False], ROW: [1, 2, 3], column_alias(0): [None, 5, 6]}
     )
     (answers,) = AsyncMapper(async_call(twice, VALUE), ("value",), output)([batch])
     told = [(row[TIME], row[WITNESS], row["value"]) for row in answers.to_pylist()]

@@ -18,13 +18,13 @@ import pytest
 from slackwater import windows
 from slackwater.errors import CorruptState
 from slackwater.progress.generator import Lag
-from slackwater.spark.api.stream_inputs import RETRACTION
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
+from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
-from slackwater.spark.wire.map_side import CONTROL, PLACE, TIME, Shipper
+from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, RETRACTION, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Pane, Row
 from tests.support.windowed import ModelSubject, Observed, Options, blocks
@@ -44,7 +44,9 @@ class Stage:
     def step(self, buffers: Sequence[tuple[int, Header, bytes | None]]) -> list[BucketOutput]:
         outputs: list[BucketOutput] = []
         for bucket in BUCKETS:
-            mine = [(write_header(header), payload) for place, header, payload in buffers if place == bucket]
+            mine = [
+                (write_header(header), payload) for target, header, payload in buffers if target == bucket
+            ]
             output = self.plan.step(bucket, self.saved.get(bucket), self.blobs[bucket], mine)
             self.saved[bucket] = output.state
             outputs.append(output)
@@ -53,13 +55,13 @@ class Stage:
 
 def shipped(frame: pl.DataFrame, number: int = 0, key: str | None = "key") -> list[Any]:
     """The buffers of some rows, as two tasks would make them."""
-    places = [0] * frame.height
+    indices = [0] * frame.height
     if key is not None:
-        places = [zlib.crc32(repr(value).encode()) % len(BUCKETS) for value in frame[key]]
-    placed = frame.with_columns(pl.Series(PLACE, places, dtype=pl.Int32))
+        indices = [zlib.crc32(repr(value).encode()) % len(BUCKETS) for value in frame[key]]
+    indexed = frame.with_columns(pl.Series(BUCKET_INDEX, indices, dtype=pl.Int32))
     shipper = Shipper(BUCKETS, number, (), None if CONTROL in frame.columns else "input", False, True)
     half = frame.height // 2
-    parts = enumerate((placed[:half], placed[half:]))
+    parts = enumerate((indexed[:half], indexed[half:]))
     return [buffer for task, part in parts if part.height for buffer in shipper.buffers(part, task, 0)]
 
 
@@ -102,17 +104,17 @@ def canonical(panes: Sequence[Pane]) -> list[Any]:
 
 
 def host(options: Options) -> WindowHost:
-    return WindowHost(
-        {
-            "window": options.window,
-            "trigger": options.trigger,
-            "accumulations": ACCUMULATIONS,
-            "key": options.key,
-            "mode": options.mode,
-            "allowed_lateness": options.allowed_lateness,
-            **({"retractions": RETRACTION} if options.retractions else {}),
-        }
+    spec = windows.WindowSpec(
+        window=options.window,
+        trigger=options.trigger,
+        accumulations=ACCUMULATIONS,
+        event_time=TIME,
+        key=options.key,
+        mode=options.mode,  # type: ignore[arg-type]
+        allowed_lateness=options.allowed_lateness,
+        retractions=RETRACTION if options.retractions else None,
     )
+    return WindowHost(spec)
 
 
 def random_batches(random: Random, count: int = 8) -> list[list[Row]]:

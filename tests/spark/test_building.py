@@ -17,19 +17,19 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.generator import lag
 from slackwater.spark.api.stream import stream
+from slackwater.spark.internals import ROCKSDB
 from slackwater.spark.session import (
     CHANGELOG,
     PARTITIONS,
-    ROCKSDB,
     STATE_STORE,
     WORKER_PYTHON,
     SlowSession,
     check_session,
-    runs_here,
+    is_local_master,
     session,
     settings,
 )
-from slackwater.spark.wire.buffers import bucket_ids, spark_hash
+from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import Range
 
@@ -338,10 +338,10 @@ def test_where_somebody_else_may_have_named_a_cluster_nothing_is_certain(
 ) -> None:
     for variable in ("SPARK_HOME", "PYSPARK_GATEWAY_PORT"):  # whatever those who test have set
         monkeypatch.delenv(variable, raising=False)
-    assert runs_here(None)
+    assert is_local_master(None)
     monkeypatch.setenv(name, "x")
-    assert not runs_here(None)
-    assert runs_here("local[*]")
+    assert not is_local_master(None)
+    assert is_local_master("local[*]")
 
 
 def test_a_temporary_folder_with_a_long_name_does_not_keep_spark_from_starting(tmp_path: Path) -> None:

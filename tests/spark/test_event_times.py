@@ -17,7 +17,7 @@ from slackwater.progress.generator import Lag, lag
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.monitor.reports import OperatorReport, reported
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
-from slackwater.spark.runtime.operator_inputs import Heard, Inputs
+from slackwater.spark.runtime.operator_inputs import Inputs, ProgressHeaders
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.clock_source import Ticks
@@ -187,12 +187,13 @@ def test_all_keys_survive_a_restart() -> None:
 def test_keys_of_several_inputs_are_coalesced_by_name() -> None:
     rules = keys("order", "shipped"), keys("order", "paid")
     inputs = Inputs(rules, now=0)
-    inputs.advance([Heard(seen("a", order=20, shipped=30)), Heard(seen("b", order=10, paid=40))], now=0)
+    first, second = seen("a", order=20, shipped=30), seen("b", order=10, paid=40)
+    inputs.advance([ProgressHeaders(first), ProgressHeaders(second)], now=0)
     assert inputs.watermarks == {"order": 10, "shipped": None, "paid": None}
     assert inputs.why("paid").held_by == "input 0, which has no such key"
     assert inputs.why("order").held_by == "partition 'b'"
     again = Inputs(rules, 0, inputs.save())
-    again.advance([Heard(), Heard(seen("b", order=15))], now=1)
+    again.advance([ProgressHeaders(), ProgressHeaders(seen("b", order=15))], now=1)
     assert (again.watermark, again.watermarks["order"]) == (15, 15)
 
 

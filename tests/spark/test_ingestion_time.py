@@ -31,7 +31,7 @@ class Arriving(Scenario):
 
     def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
         made = stream(df, event_time=ingestion_time(), clock=Ticks(tuple(times)), **self.stream_options)
-        assert not made.sources[0].settled
+        assert not made.sources[0].can_fold
         return made
 
 

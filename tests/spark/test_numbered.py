@@ -14,10 +14,11 @@ from slackwater.errors import SequenceConflict, UnknownSource
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader
 from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.wire import numbered_chunks as chunks
 from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
-from slackwater.spark.wire.map_side import PLACE, TIME, Shipper
+from slackwater.spark.wire.columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.spark.test_buckets import (
@@ -60,7 +61,7 @@ def frame_of(buffers: list[Buffer], *, rows_are_numbered: bool) -> pl.DataFrame:
             listed.append(
                 {
                     TIME: None if row is None else row["ts"],
-                    PLACE: zlib.crc32(repr(key).encode()) % len(BUCKETS),
+                    BUCKET_INDEX: zlib.crc32(repr(key).encode()) % len(BUCKETS),
                     chunks.ORIGIN: header.origin,
                     chunks.SEQUENCE: header.sequence,
                     chunks.CHUNK: header.chunk,
@@ -186,7 +187,7 @@ def test_rows_without_a_number_are_invalid_and_rows_of_a_copy_are_not_counted_ag
     frame = pl.DataFrame(
         {
             TIME: [5, None, 6, None],
-            PLACE: [0, 0, 1, 1],
+            BUCKET_INDEX: [0, 0, 1, 1],
             chunks.ORIGIN: ["a", "a", None, "a"],
             chunks.SEQUENCE: [1, 1, 1, None],
             chunks.CHUNK: [1, 1, 1, 1],

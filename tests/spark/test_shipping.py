@@ -5,8 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, bucket_ids, spark_hash, unpack
-from slackwater.spark.wire.map_side import FURTHEST, ORIGIN, PLACE, TIME, Shipper
+from slackwater.spark.runtime.map_side import FURTHEST, Shipper
+from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
+from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, unpack
+from slackwater.spark.wire.columns import BUCKET_INDEX, ORIGIN, TIME
 from slackwater.time import SECOND
 
 
@@ -15,7 +17,7 @@ def rows(*times: int | None, origins: str = "a") -> pl.DataFrame:
     return pl.DataFrame(
         {
             TIME: pl.Series(times, dtype=pl.Int64),
-            PLACE: pl.Series([number % 2 for number in range(count)], dtype=pl.Int32),
+            BUCKET_INDEX: pl.Series([number % 2 for number in range(count)], dtype=pl.Int32),
             ORIGIN: [origins[number % len(origins)] for number in range(count)],
             "value": list(range(count)),
         }
@@ -90,5 +92,5 @@ def test_the_hundred_highest_seconds_are_told_apart_and_the_rest_by_its_highest(
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16, 200])
 def test_every_partition_gets_equally_many_buckets(partitions: int) -> None:
-    places = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions, partitions)]
-    assert all(places.count(place) == 3 for place in range(partitions))
+    chosen = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions, partitions)]
+    assert all(chosen.count(partition) == 3 for partition in range(partitions))

@@ -1,53 +1,70 @@
-"""Sources that give a batch only a part of what there is, by the options of a plan.
+"""Private and undocumented names of Spark, all of them in this module.
 
-A run that ends the stream tells its end with the first batch, before which every row has to come. A source
-that is limited has rows left by then, so it is refused while nothing has happened yet. What cannot be seen
-here, a limit that a source has by itself, is found in the batch that it is too late for.
+Slackwater goes through Spark's public API wherever there is one. What is left is here, so that a new Spark
+release has to be checked in one place: `tests/spark/test_internals.py` has a test for each function.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
 
-from slackwater.errors import InvalidArgument
-from slackwater.spark.session import is_remote
+__all__ = [
+    "FILE_SYSTEM_CHECKPOINTS",
+    "ROCKSDB",
+    "JavaError",
+    "default_file_system",
+    "from_arrow_schema",
+    "from_arrow_type",
+    "is_remote",
+    "is_streaming_query",
+    "java_causes",
+    "streaming_source_options",
+    "to_arrow_schema",
+    "worker_python",
+]
 
-_LIMIT: Final = re.compile(r"(max|min)\w+Per(Trigger|Batch)|max_events|rowsPerBatch", re.IGNORECASE)
-"""How sources of Spark, of its connectors and of this library call a limit."""
-
-
-def check_unlimited(df: DataFrame) -> None:
-    """Refuse a plan in which a streaming source is limited; the message names the option.
-
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> check_unlimited(spark.readStream.format("rate").load())
-    >>> check_unlimited(spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load())
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: flush = True: a source is limited by rowsPerBatch = '5', and what is \
-left after the first batch would come after the end; run the query to its end without flush, then once more \
-with flush=True and without that option
-    """
-    found = _remote_options(df) if is_remote(df.sparkSession) else _options(df)
-    for options in found:
-        for name, value in options.items():
-            if _LIMIT.fullmatch(name):
-                raise InvalidArgument(
-                    "flush",
-                    True,  # noqa: FBT003 - the value that was given
-                    f"a source is limited by {name} = {value!r}, and what is left after the first batch "
-                    "would come after the end",
-                    fix="run the query to its end without flush, then once more with flush=True and without "
-                    "that option",
-                )
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+FILE_SYSTEM_CHECKPOINTS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 
 
-def _options(df: DataFrame) -> Iterator[Mapping[str, str]]:
-    """The options of each streaming source; DataFrames do not show them."""
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the session belongs to Spark Connect, so that there is no JVM in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_streaming_query(value: object) -> bool:
+    """Whether a value is a streaming query, also one of Spark Connect, which has a class of its own."""
+    remote = type(value).__module__ == "pyspark.sql.connect.streaming.query"
+    return isinstance(value, StreamingQuery) or remote
+
+
+def default_file_system(spark: SparkSession) -> str:
+    """The URL of the Hadoop default file system, such as ``file:///``; not available on Spark Connect."""
+    return str(cast(Any, spark.sparkContext)._jsc.hadoopConfiguration().get("fs.defaultFS"))  # noqa: SLF001
+
+
+def worker_python(spark: SparkSession) -> str:
+    """The interpreter that Spark starts for its Python workers; not available on Spark Connect."""
+    return str(spark.sparkContext.pythonExec)
+
+
+def streaming_source_options(df: DataFrame) -> Iterator[Mapping[str, str]]:
+    """The options of each streaming source in the plan of a DataFrame."""
+    if is_remote(df.sparkSession):
+        remote = cast(Any, df)
+        return _options_in_proto(remote._plan.to_proto(remote.sparkSession.client))  # noqa: SLF001
+    return _options_in_plan(df)
+
+
+def _options_in_plan(df: DataFrame) -> Iterator[Mapping[str, str]]:
     leaves = cast(Any, df)._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
@@ -59,13 +76,8 @@ def _options(df: DataFrame) -> Iterator[Mapping[str, str]]:
                 yield {pairs.apply(each)._1(): pairs.apply(each)._2() for each in range(pairs.size())}  # noqa: SLF001
 
 
-def _remote_options(df: DataFrame) -> Iterator[Mapping[str, str]]:
-    """The same of a plan that has not left this process."""
-    remote = cast(Any, df)
-    return _read(remote._plan.to_proto(remote.sparkSession.client))  # noqa: SLF001
-
-
-def _read(message: Any) -> Iterator[Mapping[str, str]]:
+def _options_in_proto(message: Any) -> Iterator[Mapping[str, str]]:
+    """The same for a Spark Connect plan, which has not been sent to the server yet."""
     if message.DESCRIPTOR.name == "Read":
         if message.is_streaming:
             yield dict(message.data_source.options) | dict(message.named_table.options)
@@ -73,4 +85,12 @@ def _read(message: Any) -> Iterator[Mapping[str, str]]:
     for field, value in message.ListFields():
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for each in value if field.is_repeated else (value,):
-                yield from _read(each)
+                yield from _options_in_proto(each)
+
+
+def java_causes(error: Exception) -> Iterator[str]:
+    """The JVM exception behind an error and its chain of causes, as text; empty on Spark Connect."""
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while thrown is not None:
+        yield str(thrown.toString())
+        thrown = thrown.getCause()

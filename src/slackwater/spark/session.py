@@ -1,9 +1,9 @@
-"""A SparkSession that can run stateful operators in Python, and the check of one that somebody else made.
+"""Creating and checking a SparkSession for stateful Python operators.
 
-Three defaults of Spark stand in the way: its state store provider refuses the operators we need, its
-workers start whatever ``python3`` is first on the path, and 200 shuffle partitions run 200 Python tasks
-in every micro-batch. `session` sets what is needed; `check_session` finds what is missing in a session
-made elsewhere, before a query starts and fails somewhere in a worker, or takes longer than it needs to.
+Three of Spark's defaults do not work: its default state store provider does not support these operators, its
+workers start whatever ``python3`` comes first on the path, and 200 shuffle partitions start 200 Python tasks
+in every micro-batch. `session` sets what is needed. `check_session` checks a session that was created
+elsewhere, before a query starts and fails in a worker or runs slowly.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.internals import (
+    FILE_SYSTEM_CHECKPOINTS,
+    ROCKSDB,
+    default_file_system,
+    is_remote,
+    worker_python,
+)
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-_CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM: Final = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
-_FILE_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
-_ELSEWHERE: Final = (
+_CHECKPOINT_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+_CLUSTER_VARIABLES: Final = (
     "MASTER",
     "PYSPARK_GATEWAY_PORT",
     "PYSPARK_SUBMIT_ARGS",
@@ -44,31 +47,40 @@ _ELSEWHERE: Final = (
     "SPARK_HOME",
     "SPARK_REMOTE",
 )
-"""Where somebody else may have said on which machines Spark runs."""
+"""Environment variables that may choose a master other than this machine."""
 _FEW_ROWS: Final = 10_000
-"""What Spark hands over at a time unless told otherwise, which is too few."""
-_TASKS_A_CORE: Final = 4
-"""More stateful tasks than this for each core cost more to start than they share work."""
+"""Spark's default number of rows in an Arrow batch, which is too low."""
+_TASKS_PER_CORE: Final = 4
+"""With more stateful tasks per core than this, starting tasks costs more than parallelism saves."""
 
 
 def settings(partitions: int | None = None) -> dict[str, str]:
-    """The settings that `session` makes, for a session that is configured elsewhere.
+    """The Spark settings that `session` makes, for a session that is configured elsewhere.
+
+    Args:
+        partitions: The number of shuffle partitions; the number of CPU cores if omitted.
+
+    Returns:
+        Setting names and values, for ``SparkSession.builder.config`` or a cluster's configuration.
+
+    Raises:
+        InvalidArgument: ``partitions`` is less than 1.
 
     >>> settings(partitions=4)["spark.sql.shuffle.partitions"]
     '4'
     """
     if partitions is not None and partitions < 1:
         raise InvalidArgument(
-            "partitions", partitions, "must be at least 1", fix="leave it out for one a core"
+            "partitions", partitions, "must be at least 1", fix="omit it for one partition per core"
         )
     return {
         STATE_STORE: ROCKSDB,
         CHANGELOG: "true",
         PARTITIONS: str(partitions or os.cpu_count() or 1),
         _ARROW_ROWS: "200000",
-        # A limit in bytes would be checked for every row, which costs more than the rows are worth.
+        # A limit in bytes is checked for every row, which costs more than processing the row.
         _ARROW_BYTES: str(2**31 - 1),
-        # A worker per core already: more threads in each would only get into each other's way.
+        # There is already one worker per core, so more threads in each would compete for the same cores.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
     }
 
@@ -81,20 +93,33 @@ def session(
     partitions: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A SparkSession with everything set that Slackwater needs; the running one, if there is one.
+    """Create a SparkSession with all settings that Slackwater needs, or return the active one.
 
-    ``partitions`` is how many stateful tasks run in a micro-batch: one a core of this machine unless
-    told otherwise. It is pinned by the first start of a query. ``config`` adds to our settings, or
-    overrides them. ``remote`` is the address of a server of Spark Connect, or ``"local[2]"`` for one that
-    is started along; the workers of a server that runs already need Slackwater installed.
+    Args:
+        app_name: The name of the Spark application.
+        master: The Spark master, such as ``"local[4]"`` or ``"spark://host:7077"``.
+        remote: The URL of a Spark Connect server, or ``"local[2]"`` to start one. The workers of a running
+            server need Slackwater installed.
+        partitions: The number of shuffle partitions, and so of stateful tasks in a micro-batch; the number
+            of CPU cores if omitted. It is fixed by the first start of a query.
+        config: Further Spark settings. They override those of `settings`.
+
+    Returns:
+        The session, checked by `check_session`.
+
+    Raises:
+        InvalidArgument: Both ``master`` and ``remote`` are given, ``partitions`` is less than 1, or the
+            active session has settings with which a query would fail.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
     'true'
     """
     if master is not None and remote is not None:
-        raise InvalidArgument("remote", remote, f"and master, {master!r}, exclude each other", fix="give one")
-    # Spark reads this when the context starts; the setting of the same meaning only counts in spark-submit.
+        raise InvalidArgument(
+            "remote", remote, f"cannot be combined with master={master!r}", fix="give one of the two"
+        )
+    # Spark reads this variable when the context starts; the equivalent setting only works in spark-submit.
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -102,39 +127,40 @@ def session(
     if remote is not None:
         builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
-    if remote is None and runs_here(master or chosen.get("spark.master")) and not _moved(chosen.values()):
-        # Rows and calls to the state store pass through them in less time than through the network's.
-        chosen.setdefault(_FILE_SOCKETS, "true")
+    local = remote is None and is_local_master(master or chosen.get("spark.master"))
+    if local and not _moves_temporary_folder(chosen.values()):
+        # Rows and calls to the state store are faster through Unix domain sockets than through TCP.
+        chosen.setdefault(_UNIX_SOCKETS, "true")
     for name, value in chosen.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
-        # A server of Spark Connect keeps what it was started with; whether that will do is checked below.
+        # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         spark = builder.getOrCreate()
-    if not is_remote(spark) and _is_local(spark) and spark.conf.get(_CHECKPOINTS, None) is None:
-        # Spark's usual way runs `readlink` eight times for every file that it writes to a local disk.
-        spark.conf.set(_CHECKPOINTS, _BY_FILE_SYSTEM)
+    if not is_remote(spark) and _is_local(spark) and spark.conf.get(_CHECKPOINT_MANAGER, None) is None:
+        # Spark's default manager runs `readlink` eight times for every file that it writes to a local disk.
+        spark.conf.set(_CHECKPOINT_MANAGER, FILE_SYSTEM_CHECKPOINTS)
     check_session(spark)
     return spark
 
 
-def runs_here(master: str | None) -> bool:
-    """Whether it is certain that a session will have its workers on this machine, which has Unix' sockets.
+def is_local_master(master: str | None) -> bool:
+    """Whether the workers of a new session are certain to run on this machine, with Unix domain sockets.
 
-    On a cluster, the folders of workers may have names that are too long for such a socket.
+    On a cluster, the working directories may have paths that are too long for a Unix domain socket.
 
-    >>> runs_here("local[2]"), runs_here("spark://there:7077")
+    >>> is_local_master("local[2]"), is_local_master("spark://host:7077")
     (True, False)
     """
     if os.name != "posix":
         return False
     if master is None:
-        return not any(name in os.environ for name in _ELSEWHERE)
+        return not any(name in os.environ for name in _CLUSTER_VARIABLES)
     return master.startswith("local")
 
 
-def _moved(options: Iterable[str]) -> bool:
-    """Whether the JVM may have its sockets in another folder than usual, whose name may be too long."""
+def _moves_temporary_folder(options: Iterable[str]) -> bool:
+    """Whether the JVM may use another temporary folder, whose path may be too long for a socket."""
     given = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
     return any("java.io.tmpdir" in text for text in (*options, *given))
 
@@ -147,9 +173,17 @@ class SlowSession(UserWarning):
 
 
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session in which a query would fail later, and warn of one in which it would be slow.
+    """Raise if queries would fail in this session, and warn if they would be slow.
 
-    Either way the message names the settings, and the values that fit; `settings` has them all.
+    Args:
+        spark: The session to check.
+
+    Raises:
+        InvalidArgument: The state store provider does not support Python operators, or the workers'
+            interpreter cannot run them. The message names the setting and the required value.
+
+    Warns:
+        SlowSession: The message names the settings and better values; `settings` returns all of them.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> check_session(spark)
@@ -159,101 +193,92 @@ def check_session(spark: SparkSession) -> None:
         raise InvalidArgument(
             STATE_STORE,
             provider,
-            "is not the state store that operators written in Python need",
-            fix=f'set it to "{ROCKSDB}", or make the session with slackwater.session()',
+            "does not support stateful operators in Python",
+            fix=f'set it to "{ROCKSDB}", or create the session with slackwater.session()',
         )
     if not is_remote(spark):
         _check_workers(spark)
     slow = _slow_settings(spark)
     if slow:
-        named = "; ".join(f"{name} = {value!r}, {why}" for name, value, why in slow)
-        warnings.warn(f"{named}; or make the session with slackwater.session()", SlowSession, stacklevel=3)
+        named = "; ".join(f"{name} = {value!r} {problem}" for name, value, problem in slow)
+        warnings.warn(f"{named}; or create the session with slackwater.session()", SlowSession, stacklevel=3)
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Refuse an interpreter of which it is known here that it cannot run our operators."""
+    """Raise if the workers' interpreter is known to be unable to run the operators."""
     given = os.environ.get(WORKER_PYTHON)
-    started = shutil.which(spark.sparkContext.pythonExec)
+    python = worker_python(spark)
+    started = shutil.which(python)
     if started is not None and _is_this_interpreter(Path(started)):
         return
-    fix = f'set it to "{sys.executable}" before the session is made, or use slackwater.session()'
+    fix = f'set it to "{sys.executable}" before the session is created, or use slackwater.session()'
     if given is None:
         which = f"is not set, so workers start {started or 'nothing'}, which is not this interpreter"
         raise InvalidArgument(WORKER_PYTHON, None, which, fix=fix)
-    # The interpreters of a cluster are on other machines; those of a local session can be asked.
+    # The interpreters of a cluster are on other machines; the one of a local session can be run here.
     if str(spark.sparkContext.master).startswith("local") and (problem := _problem(started)) is not None:
-        raise InvalidArgument(WORKER_PYTHON, spark.sparkContext.pythonExec, problem, fix=fix)
+        raise InvalidArgument(WORKER_PYTHON, python, problem, fix=fix)
 
 
 @cache
 def _problem(interpreter: str | None) -> str | None:
-    """Why an interpreter cannot run our operators; None if it can."""
+    """Why an interpreter cannot run the operators; None if it can."""
     if interpreter is None:
         return "does not exist, so no worker would start"
     question = "import sys, slackwater; print(*sys.version_info[:2], sep='.')"
     try:
-        asked = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, check=False)
+        answer = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, check=False)
     except OSError as error:
         return f"cannot be started ({error.strerror})"
-    if asked.returncode:
-        last = (asked.stderr.strip().splitlines() or ["it failed"])[-1]
+    if answer.returncode:
+        last = (answer.stderr.strip().splitlines() or ["it failed"])[-1]
         return f"starts workers that cannot import slackwater ({last})"
-    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = asked.stdout.strip()
-    return None if found == mine else f"is Python {found}, but this process runs {mine}"
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = answer.stdout.strip()
+    return None if found == here else f"is Python {found}, but this process runs Python {here}"
 
 
 def _slow_settings(spark: SparkSession) -> list[tuple[str, str, str]]:
-    """Settings that cost time, with their values and what would be better."""
+    """Settings that slow queries down: name, value, and the problem with a better value."""
     wanted = settings()
     slow: list[tuple[str, str, str]] = []
     changelog = str(spark.conf.get(CHANGELOG, "false"))
     if changelog.lower() != "true":
-        slow.append((CHANGELOG, changelog, 'which writes all state anew again and again: set it to "true"'))
+        slow.append((CHANGELOG, changelog, 'writes full snapshots of the state: set it to "true"'))
     rows = str(spark.conf.get(_ARROW_ROWS, "10000"))
     if 0 < int(rows) <= _FEW_ROWS:
-        better = f"which hands rows over in small pieces: set it to {wanted[_ARROW_ROWS]}"
-        slow.append((_ARROW_ROWS, rows, better))
+        slow.append((_ARROW_ROWS, rows, f"transfers small batches of rows: set it to {wanted[_ARROW_ROWS]}"))
     if not is_remote(spark):
         cores = spark.sparkContext.defaultParallelism
         partitions = str(spark.conf.get(PARTITIONS, "200"))
-        if int(partitions) > _TASKS_A_CORE * cores:
-            better = f"each a Python task in every batch, for {cores} cores: set it to {cores}"
-            slow.append((PARTITIONS, partitions, better))
+        if int(partitions) > _TASKS_PER_CORE * cores:
+            problem = f"starts as many Python tasks in every batch on {cores} cores: set it to {cores}"
+            slow.append((PARTITIONS, partitions, problem))
     return slow
 
 
-_marks: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()
+_tokens: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()
 
 
-def session_mark(spark: SparkSession) -> str:
-    """A few letters that no other session has, for the names of data sources that are registered in it.
+def session_token(spark: SparkSession) -> str:
+    """A random suffix, unique per session, for the names of data sources that are registered in it.
 
-    Spark refuses to register a name in one session if the session that is active at the time has it.
+    Spark raises when a name is registered in one session while the active session already has it.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> session_mark(spark) == session_mark(spark) != session_mark(spark.newSession())
+    >>> session_token(spark) == session_token(spark) != session_token(spark.newSession())
     True
     """
-    return _marks.setdefault(spark, uuid.uuid4().hex[:12])
+    return _tokens.setdefault(spark, uuid.uuid4().hex[:12])
 
 
 def _is_this_interpreter(path: Path) -> bool:
-    # The interpreters of two virtual environments may be one file; the folder tells what they can import.
-    mine = Path(sys.executable)
-    return path.parent.samefile(mine.parent) and path.samefile(mine)
+    # Two virtual environments may share one interpreter file; the folder decides what they can import.
+    here = Path(sys.executable)
+    return path.parent.samefile(here.parent) and path.samefile(here)
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Whether everything runs on this machine, and files are on its disk unless their names say otherwise."""
-    files = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 - no other way
-    return str(spark.sparkContext.master).startswith("local") and str(files).startswith("file:")
-
-
-def is_remote(spark: SparkSession) -> bool:
-    """Whether the workers belong to a server of Spark Connect, whose interpreter is its own business.
-
-    >>> is_remote(session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"}))
-    False
-    """
-    return type(spark).__module__.startswith("pyspark.sql.connect")
+    """Whether everything runs on this machine and the default file system is its local disk."""
+    is_local = str(spark.sparkContext.master).startswith("local")
+    return is_local and default_file_system(spark).startswith("file:")

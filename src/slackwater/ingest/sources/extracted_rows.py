@@ -13,10 +13,10 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from slackwater.ingest.sources.arrow_types import INSTANTS, in_utc
 from slackwater.ingest.targets.schema_drift import Columns, columns_of, fitted
+from slackwater.spark.internals import from_arrow_schema, from_arrow_type
 
 Batches = Iterator[pa.RecordBatch]
 

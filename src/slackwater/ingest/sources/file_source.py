@@ -8,13 +8,13 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import instant_of
 from slackwater.ingest.sources.globs import escaped, expression_of, inside, root_of
+from slackwater.spark.internals import JavaError
 from slackwater.time import to_datetime
 
 _LETTERS: Final = {"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute"}
@@ -124,7 +124,7 @@ def files_of(
                 fix = "correct it, or make the folder if nothing was ever put there"
                 raise InvalidArgument("ms.source.path", home, "is not there", fix=fix)
             return []
-    except Py4JJavaError as error:
+    except JavaError as error:
         reason = f"cannot be listed: {error.java_exception.getMessage()}"
         fix = "check the path, and what Spark's configuration says of its file system"
         raise InvalidArgument("ms.source.path", path, reason, fix=fix) from None

@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.sources.arrow_types import plain_type
+from slackwater.spark.internals import from_arrow_type, to_arrow_schema
 
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 _EXACT_BITS: Final = {16: 8, 32: 16, 64: 32}

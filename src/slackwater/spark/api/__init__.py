@@ -1,1 +1,1 @@
-"""What users call: streams, windowed streams, panes and joins."""
+"""The stream API: streams, windowed streams, panes and joins."""

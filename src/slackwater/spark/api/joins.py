@@ -1,34 +1,27 @@
-"""Two streams joined by their times: pairs of rows, instead of panes."""
+"""Time-bounded joins of two streams, whose output is pairs of rows instead of panes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.dataflow import Operated
-from slackwater.spark.api.stream_inputs import conformed
+from slackwater.spark.api.dataflow import Dataflow
+from slackwater.spark.api.stream_inputs import StreamInputs, united_sources
 from slackwater.spark.runtime.hosts import JoinHost
-from slackwater.spark.wire.buffers import unpack
-from slackwater.spark.wire.map_side import TIME
-from slackwater.spark.wire.pane_codec import FlatRows
-from slackwater.spark.wire.pane_rows import empty_frame
+from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.pane_schema import empty_frame
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.row_codec import RowCodec
 from slackwater.windows import JoinSpec
-
-if TYPE_CHECKING:
-    from slackwater.spark.api.stream import Stream
 
 
 @dataclass(frozen=True)
-class Joined(Operated):
-    """Pairs of rows of two streams; made by `Stream.join`.
+class Joined:
+    """Pairs of rows of two streams; created by `Stream.join`.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -41,28 +34,40 @@ class Joined(Operated):
     ['auction', 'at_left', 'price', 'at_right']
     """
 
-    schema: StructType
+    dataflow: Dataflow
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the pairs: the key, then those of the left side, then those of the right side."""
+        return self.dataflow.schema
 
     def to_df(self, *, flush: bool = False) -> DataFrame:
-        """The pairs as a DataFrame; see `Panes.to_df`."""
-        flat = FlatRows.of(self.schema, {})
-        return self.finished(self.schema, _RowReader(self.schema), flat, flush=flush)
+        """The pairs as a DataFrame, streaming if the input is.
+
+        Args:
+            flush: End the stream after the first micro-batch of the run; see `Panes.to_df`.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input, or a source is limited per micro-batch.
+        """
+        codec = RowCodec.for_schema(self.schema)
+        return self.dataflow.output(PayloadReader(self.schema), codec, flush=flush)
 
 
-def joined(left: Stream, right: Stream, join: JoinSpec) -> Joined:
-    """Two keyed streams joined by their times; behind `Stream.join`."""
+def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> Joined:
+    """Join two keyed streams by their event times; the implementation of `Stream.join`."""
     check_sides(left, right)
     for one in (left, right):
         for name in one.sources[0].schema.names:
             one.field("join", name)
     sides = [one.sources[0].schema for one in (left, right)]
     schemas = [{TIME: pl.Int64(), **empty_frame(side).schema} for side in sides]
-    host = JoinHost({"join": join, "left": schemas[0], "right": schemas[1]})
+    host = JoinHost(join, left=schemas[0], right=schemas[1])
     types: list[DataType | None] = [sides[0][name].dataType for name in join.on]
     for side in sides:
         types += [None, *(field.dataType for field in side if field.name not in join.on)]
     named = zip(host.operator.output_schema.names(), types, strict=True)
-    return Joined(
+    dataflow = Dataflow(
         sources=left.sources + right.sources,
         buckets=left.buckets,
         key=left.key,
@@ -71,10 +76,11 @@ def joined(left: Stream, right: Stream, join: JoinSpec) -> Joined:
         schema=StructType([StructField(name, kind) for name, kind in named if kind is not None]),
         invalid="count",
     )
+    return Joined(dataflow)
 
 
-def check_sides(left: Stream, right: Stream) -> None:
-    """Refuse two streams that cannot meet in one operator.
+def check_sides(left: StreamInputs, right: StreamInputs) -> None:
+    """Raise if two streams cannot be the sides of one join or cogroup.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -87,30 +93,25 @@ def check_sides(left: Stream, right: Stream) -> None:
     slackwater.errors.InvalidArgument: left = (): has no key; call key_by("…") on both streams
     """
     for side, one in (("left", left), ("right", right)):
-        if not hasattr(one, "sources") or not hasattr(one, "field"):
-            raise InvalidArgument(side, one, "is not a stream", fix='call key_by("…") on panes')
+        if not isinstance(one, StreamInputs):
+            raise InvalidArgument(side, one, "is not a stream", fix='call key_by("…") on the panes first')
         if not one.key:
             raise InvalidArgument(side, one.key, "has no key", fix='call key_by("…") on both streams')
         if len(one.sources) > 1:
-            raise InvalidArgument(side, len(one.sources), "is a union", fix="unite the DataFrames instead")
-        if one.sources[0].retracts:
-            raise InvalidArgument(side, one.key, "brings retractions", fix="use a mode without them")
+            raise InvalidArgument(
+                side, len(one.sources), "is a union of several streams", fix="unite the DataFrames instead"
+            )
+        if one.retracts:
+            raise InvalidArgument(
+                side,
+                one.key,
+                "contains retractions, which a join or cogroup cannot process",
+                fix="use the mode accumulating() or discarding() upstream",
+            )
     if left.key != right.key:
-        raise InvalidArgument("other", right.key, f"is not the key {left.key}", fix="use equal keys")
-    united = left.union(right)
+        raise InvalidArgument(
+            "other", right.key, f"is not the key of the left stream, {left.key}", fix="use equal keys"
+        )
+    both = StreamInputs(united_sources(left, right), left.buckets)
     for name in left.key:
-        united.field("key_by", name)
-
-
-@dataclass(frozen=True)
-class _RowReader:
-    """Turns the buffers of a join into rows; for `mapInArrow`."""
-
-    schema: StructType
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        target = to_arrow_schema(self.schema, timezone="UTC")
-        for batch in batches:
-            for payload in batch.column("payload"):
-                if payload.is_valid:
-                    yield from conformed(unpack(payload.as_py()), target)
+        both.field("key_by", name)

@@ -1,7 +1,7 @@
-"""Columns by their names: which one is meant, and whether it can be a key.
+"""Checks of column names, key types and schemas that a user gives.
 
-Spark finds out late, and far from the line that named the column, that a name fits two of them or that
-values of a type cannot be told apart. Here it is found out where the column is named.
+Spark reports an ambiguous name or an unsupported key type late and far from the line that named the column.
+These checks report it on that line.
 """
 
 from __future__ import annotations
@@ -29,52 +29,55 @@ if TYPE_CHECKING:
 
 
 def check_named(spark: SparkSession, names: Sequence[str], argument: str, name: str) -> None:
-    """Refuse a name that no column has, or that several have.
+    """Raise if no column, or more than one, has this name.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> check_named(spark, ["price", "auction"], "key_by", "auction")
     >>> check_named(spark, ["at", "At"], "key_by", "at")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: key_by = 'at': fits several columns (at, At); rename all but one
+    slackwater.errors.InvalidArgument: key_by = 'at': is ambiguous: it matches the columns at, At; rename \
+all but one
     """
     if not isinstance(name, str):
         raise InvalidArgument(
-            argument, name, "is not the name of a column", fix="name one; make it with withColumn before"
+            argument, name, "is not a column name", fix="give a name; use withColumn to add a computed column"
         )
     if name not in names:
-        raise InvalidArgument(
-            argument, name, "is not a column of the input", fix=f"use one of {', '.join(names)}"
-        )
+        raise InvalidArgument(argument, name, "column not found", fix=f"available: {', '.join(names)}")
     alike = [other for other in names if other.lower() == name.lower()]
     if len(alike) > 1 and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
         alike = [other for other in alike if other == name]
     if len(alike) > 1:
         raise InvalidArgument(
-            argument, name, f"fits several columns ({', '.join(alike)})", fix="rename all but one"
+            argument,
+            name,
+            f"is ambiguous: it matches the columns {', '.join(alike)}",
+            fix="rename all but one",
         )
 
 
-def schema_of(schema: object) -> StructType:
-    """The columns that a function gives, as a StructType or as text.
+def parse_schema(schema: object) -> StructType:
+    """Convert the schema of a user's function: a StructType, or a DDL string.
 
-    >>> schema_of(5)
+    >>> parse_schema(5)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: schema = 5: names no columns; write "rate double, currency string"
+    slackwater.errors.InvalidArgument: schema = 5: is neither a StructType nor a DDL string; write \
+schema="rate double, currency string"
     """
-    fix = 'write "rate double, currency string"'
+    fix = 'write schema="rate double, currency string"'
     try:
-        made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     except ParseException as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidArgument("schema", schema, f"cannot be read: {reason}", fix=fix) from error
-    if not isinstance(made, StructType):
-        raise InvalidArgument("schema", schema, "names no columns", fix=fix)
-    return made
+        raise InvalidArgument("schema", schema, f"cannot be parsed: {reason}", fix=fix) from error
+    if not isinstance(parsed, StructType):
+        raise InvalidArgument("schema", schema, "is neither a StructType nor a DDL string", fix=fix)
+    return parsed
 
 
 def check_key(field: StructField) -> None:
-    """Refuse a column whose values cannot be told apart in the same way everywhere.
+    """Raise if a column has a type whose values cannot be compared the same way in Spark and in Polars.
 
     >>> check_key(StructField("tags", MapType(StringType(), StringType())))
     Traceback (most recent call last):
@@ -97,6 +100,6 @@ def _is_key(kind: DataType) -> bool:
         case ArrayType():
             return _is_key(kind.elementType)
         case StringType():
-            # Under another collation different texts are equal for Spark, but for nobody else.
+            # Under other collations Spark treats different strings as equal, and Polars does not.
             return kind.isUTF8BinaryCollation()
     return not isinstance(kind, MapType | VariantType | YearMonthIntervalType | CalendarIntervalType)

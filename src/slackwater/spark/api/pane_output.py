@@ -1,138 +1,139 @@
-"""How panes leave: as a DataFrame, or folded into a table that shows the current truth."""
+"""The dataflow of a windowed operator: its panes as rows, and as the input of another operator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+import polars as pl
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.dataflow import Operated
-from slackwater.spark.runtime.hosts import ApplyHost
-from slackwater.spark.wire.pane_codec import FlatRows, Words
-from slackwater.spark.wire.pane_rows import NUMBERS, STRUCTURES, UNBOUNDED, WORDS, PaneReader
-from slackwater.windows import Fixed, Global, Inherited, Sliding, Window
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from slackwater.spark.api.upsert import Folding
+from slackwater.spark.api.dataflow import Dataflow
+from slackwater.spark.api.stream_inputs import Source, quoted
+from slackwater.spark.runtime.hosts import ApplyHost, Host
+from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.wire.clock_source import ClockSpec
+from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
+from slackwater.spark.wire.pane_schema import PANE_KIND, pane_codec, pane_reader
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.windows import Fixed, Global, Sliding, Window
+from slackwater.windows.spec import CogroupSpec, WindowSpec
 
 
 @dataclass(frozen=True)
-class EmittedPanes(Operated):
-    """The panes of an operator on their way out; `Panes` are these, and a stream again.
+class PaneDataflow(Dataflow):
+    """A windowed operator with its inputs."""
 
-    >>> from slackwater.progress.generator import lag
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-    >>> windowed = stream(bids, event_time="at", watermark=lag("5 seconds")).window(fixed("10 seconds"))
-    >>> windowed.agg(bids=count()).to_df().select("bids").collect()
-    [Row(bids=1)]
-    """
-
-    schema: StructType
-    """Key columns, ``window{start,end}``, values, ``pane{timing, index, …, kind}``."""
+    host: Host[WindowSpec | CogroupSpec]
 
     @property
-    def watermark_key(self) -> str:
-        """The key of the watermark that goes on with the panes: the one that drove the windows."""
-        key: str = self.host.options["watermark_key"]
-        return key
-
-    @property
-    def retracts(self) -> bool:
-        """Whether panes are taken back."""
-        return self.host.options.get("mode") == "accumulating_and_retracting"
+    def spec(self) -> WindowSpec | CogroupSpec:
+        """The specification of the operator."""
+        return self.host.spec
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The windows that panes are in: that of the operator, or those that it keeps."""
-        mine = self.host.options["window"]
-        if not isinstance(mine, Inherited):
-            return (mine,)
+        """The windows of the panes: the operator's own, or those of its inputs if it inherits them."""
+        if not self.spec.inherits:
+            return (self.spec.window,)
         return tuple(window for source in self.sources for window in source.windows)
 
-    def to_df(self, *, flush: bool = False) -> DataFrame:
-        """The panes as a DataFrame: streaming if the input is, else everything fires at once.
-
-        With ``flush`` a streaming query ends: after the rows of the first batch of the run every window
-        fires. Rows of a later batch stop the query, and a source that is limited per batch is refused, since
-        it has rows left by then: run it to its end without ``flush``, then once more with ``flush`` and
-        without the limit. The times of a clock of `Ticks` say which batch is the last; they need neither.
-        """
-        return self.finished(self.schema, PaneReader(self.schema), self.flat, flush=flush)
+    def to_df(self, *, flush: bool) -> DataFrame:
+        """The panes as a DataFrame."""
+        return self.output(pane_reader(self.schema), self.codec, flush=flush)
 
     @property
-    def flat(self) -> FlatRows | None:
-        """How the rows of panes leave as plain columns; None if a value is nested."""
-        sizes = {window.size if isinstance(window, Fixed | Sliding) else None for window in self.windows}
-        size = sizes.pop()
-        lengths = {} if size is None or sizes else {"window_end": ("window_start", size)}
-        return FlatRows.of(self.schema, STRUCTURES, UNBOUNDED, self._words, lengths)
+    def codec(self) -> RowCodec | None:
+        """The codec for the panes; None if a key or a value is nested."""
+        lengths = {window.size if isinstance(window, Fixed | Sliding) else None for window in self.windows}
+        length = lengths.pop()
+        return pane_codec(
+            self.schema, fires_once=self.spec.fires_once, window_length=None if lengths else length
+        )
 
-    @property
-    def _words(self) -> Mapping[str, Words]:
-        """What panes can say of themselves; where nothing fires twice, they all have one number."""
-        options = self.host.options
-        chosen = any(name in options for name in ("trigger", "allowed_lateness", "on_time", "closing"))
-        is_once = isinstance(options["window"], Fixed | Sliding) and not chosen
-        return {**WORDS, **NUMBERS} if is_once else WORDS
-
-    def upsert_to(
-        self,
-        url: str,
-        table: str,
-        *,
-        fold: Folding | None = None,
-        create: bool = False,
-        identity: str | None = None,
-        flush: bool = False,
-    ) -> DataStreamWriter:
-        """A writer that keeps a table of PostgreSQL or SQLite at the current truth; give it a checkpoint.
-
-        One row for each key and window, or for each key where the window is global. See `upsert_to` of
-        `slackwater.spark.api.upsert` for ``fold``, ``create`` and ``identity``, and `to_df` for ``flush``.
-        """
-        from slackwater.spark.api.upsert import upsert_to  # and with it all that databases need
-
-        options = self._upserting(fold, create, identity)
-        return upsert_to(self.to_df(flush=flush), url, table, **options)
-
-    def upsert_once(
-        self,
-        url: str,
-        table: str,
-        *,
-        fold: Folding | None = None,
-        create: bool = False,
-        identity: str | None = None,
-    ) -> None:
-        """Fold the panes of a batch into a table; as `upsert_to`, in one transaction."""
-        from slackwater.spark.api.upsert import upsert_once
-
-        upsert_once(self.to_df(), url, table, **self._upserting(fold, create, identity))
-
-    def _upserting(self, fold: Folding | None, create: bool, identity: str | None) -> dict[str, Any]:
-        how = "apply" if isinstance(self.host, ApplyHost) else self.host.options.get("how", "cogroup")
-        if how != "cogroup":
+    def upsert_options(self) -> dict[str, Any]:
+        """The arguments of an upsert that follow from the panes; raises if a table cannot hold them."""
+        how: str = self.spec.how if isinstance(self.spec, CogroupSpec) else "agg"
+        if isinstance(self.host, ApplyHost):
+            how = "apply"
+        if how not in ("agg", "cogroup"):
             raise InvalidArgument(
                 "how",
                 how,
-                "gives several rows for a key and window, of which a table would keep the last",
-                fix='use agg, or how="cogroup"; or write to_df() elsewhere',
+                "produces several rows per key and window, of which a table would keep only the last",
+                fix='use agg or how="cogroup", or write to_df() to another sink',
             )
         return {
             "key": self.key,
             "windows": not all(isinstance(window, Global) for window in self.windows),
-            "mode": self.host.options.get("mode", "accumulating"),
-            "fold": fold,
-            "create": create,
-            "identity": identity,
+            "mode": self.spec.mode,
         }
+
+
+_ELEMENT: Final = StructType(
+    [
+        StructField(TIME, LongType()),
+        StructField(RETRACTION, BooleanType()),
+        StructField(CONTROL, BinaryType()),
+        *(StructField(name, LongType()) for name in WINDOW_BOUNDS),
+    ]
+)
+"""The columns that drive the next operator."""
+
+
+@dataclass(frozen=True)
+class PaneSource(Source):
+    """The panes of an operator as the input of another one, each an element at the pane's timestamp."""
+
+    panes: PaneDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """The key columns and the values of the panes."""
+        hidden = ("window", "pane")
+        return StructType([field for field in self.panes.schema.fields if field.name not in hidden])
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.panes.spark
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the input of the upstream operator is streaming."""
+        return self.panes.is_streaming
+
+    @property
+    def rules(self) -> InputRules:
+        """The watermark is the lowest of the upstream operator's buckets."""
+        return UpstreamRules(self.panes.buckets, self.panes.spec.watermark_key)
+
+    @property
+    def clock(self) -> ClockSpec | None:
+        """None: the upstream operator passes the time on."""
+        return None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the upstream operator retracts panes."""
+        return self.panes.spec.retracts
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of the panes."""
+        return self.panes.windows
+
+    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
+        """The panes as rows, and one control row for each buffer."""
+        schema = StructType([*_ELEMENT.fields, *self.schema.fields])
+        reader = PayloadReader(schema, prepare=_elements, header_column=CONTROL)
+        rows = self.panes.emitted(flush=flush, path=path).mapInArrow(reader, schema)
+        return rows, [quoted(name) for name in (TIME, CONTROL, *([RETRACTION] if signed else []))]
+
+
+def _elements(rows: pl.DataFrame) -> pl.DataFrame:
+    panes = rows.filter(pl.col("kind") == PANE_KIND)
+    return panes.rename({"timestamp": TIME, "retraction": RETRACTION})

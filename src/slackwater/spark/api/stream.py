@@ -1,17 +1,17 @@
 """The stream API: from a DataFrame to a DataFrame of panes.
 
-Every method returns a new value and checks what it was given, so that a mistake is found on the line that
-makes it, not in a worker. Nothing runs until the DataFrame that `Panes.to_df` returns is written.
+Every method returns a new value and checks its arguments, so that a mistake raises on the line that makes it
+and not in a worker. Nothing runs until the DataFrame that `Panes.to_df` returns is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
@@ -20,17 +20,23 @@ from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import Joined, joined
 from slackwater.spark.api.key_columns import check_key
-from slackwater.spark.api.map_async import AsyncFunction, AsyncSource, async_call
-from slackwater.spark.api.pane_output import EmittedPanes
-from slackwater.spark.api.stream_inputs import PaneSource, Source
-from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, Reading
+from slackwater.spark.api.map_async import AsyncSource, async_call
+from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
+from slackwater.spark.api.stream_inputs import StreamInputs, united_sources
+from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
+from slackwater.spark.runtime.async_mapper import AsyncFunction
 from slackwater.spark.session import PARTITIONS, check_session
-from slackwater.spark.wire.buffers import bucket_ids
-from slackwater.spark.wire.clock_source import Clocking, clocking, quickest
-from slackwater.spark.wire.map_side import TIME
+from slackwater.spark.wire.bucket_ids import bucket_ids
+from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
+from slackwater.spark.wire.columns import TIME
 from slackwater.time import DurationLike, Range, check_int64, duration
 from slackwater.windows import ColumnarAccumulation, Global, Inherited, JoinSpec, Trigger, Window
-from slackwater.windows.spec import CogroupHow
+from slackwater.windows.spec import Closing, CogroupHow, DropLate, OnTime, WindowingStrategy
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from slackwater.spark.api.upsert import Folding
 
 
 def stream(
@@ -44,22 +50,37 @@ def stream(
     origins: Sequence[str] | None = None,
     idle_after: DurationLike | None = None,
     max_ahead: DurationLike | None = None,
-    clock: DurationLike | Clocking = "1 second",
+    clock: DurationLike | ClockSpec = "1 second",
     buckets: int | None = None,
 ) -> Stream:
-    """A DataFrame, streaming or batch, with its event time and its watermark.
+    """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
 
-    ``event_time`` is a timestamp column, an expression that gives one, or `ingestion_time` for rows that
-    carry none. How far the rows are is told in one of three ways: by a ``watermark`` policy; by a policy
-    for each of several columns in ``event_times``, of which the first drives the windows unless they say
-    ``by=``; or by `headers`, in which the producers say it themselves.
+    The watermark comes from exactly one of ``watermark``, ``event_times`` and ``headers``.
 
-    ``origin`` says who sent a row (a partition, a device); each has its own watermark, and the stream's is
-    the lowest of them. Name them in ``origins`` where they are known, so that one that has not spoken yet
-    is waited for. An origin that was silent for ``idle_after`` is left out until it speaks again; without,
-    nobody ever is. A row further than ``max_ahead`` in the future of the clock does not move the
-    watermark. ``clock`` is how often time passes when nothing arrives, ``buckets`` into how many parts the
-    keys are divided: fixed at the first start of a query, one a shuffle partition unless told otherwise.
+    Args:
+        df: The rows.
+        event_time: A timestamp column, an expression of that type, or `ingestion_time` for rows without one.
+        watermark: The watermark policy of ``event_time``, such as ``lag("5 seconds")``.
+        event_times: Several event-time columns, each with its own watermark policy. The first one drives the
+            windows, unless `Stream.window` is called with ``by=``.
+        headers: The columns in which producers number their buffers and send watermarks; see `headers`.
+        origin: The column with the origin of a row, for example a partition or a device. Each origin has its
+            own watermark, and the watermark of the stream is the lowest of them.
+        origins: The known origins. An origin in this list is waited for before it has sent a row; without
+            the list, origins are discovered as they appear.
+        idle_after: An origin that sends nothing for this long is excluded from the watermark until it sends
+            again. Without it, no origin is ever excluded.
+        max_ahead: A row further than this in the future of the clock does not advance the watermark.
+        clock: How often a micro-batch runs when no rows arrive.
+        buckets: The number of parts that keys are divided into, a multiple of the shuffle partitions; one per
+            partition if omitted. It is fixed by the first start of a query.
+
+    Returns:
+        The stream.
+
+    Raises:
+        InvalidArgument: An argument is missing, invalid, or cannot be combined with another one; or the
+            Spark session lacks a required setting.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -69,7 +90,7 @@ def stream(
     ('auction',)
     """
     if not isinstance(df, DataFrame):
-        raise InvalidArgument("df", df, "is not a DataFrame", fix="give one of Spark, streaming or batch")
+        raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
     check_session(df.sparkSession)
     partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
     count = partitions if buckets is None else check_int64(buckets, "buckets")
@@ -80,7 +101,7 @@ def stream(
             f"is not a multiple of {PARTITIONS} ({partitions})",
             fix=f"write buckets={partitions}",
         )
-    reading = Reading(
+    options = StreamOptions(
         df=df,
         event_time=event_time,
         event_times=event_times,
@@ -91,12 +112,12 @@ def stream(
         idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
     )
-    return Stream((reading.source(clocking(clock)),), bucket_ids(count, partitions))
+    return Stream((options.source(clock_spec(clock)),), bucket_ids(count, partitions))
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Rows with an event time and a watermark; made by `stream`, and by what panes are used for.
+class Stream(StreamInputs):
+    """Rows with an event time and a watermark; created by `stream`, and from panes.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -108,56 +129,46 @@ class Stream:
     2
     """
 
-    sources: tuple[Source, ...]
-    buckets: tuple[int, ...]
-    key: tuple[str, ...] = ()
-
     def key_by(self, *columns: str) -> Stream:
-        """The same rows, with windows per value of these columns."""
+        """Group the rows by key: every window is per value of these columns.
+
+        Args:
+            *columns: The names of the key columns, at least one.
+
+        Raises:
+            InvalidArgument: A column does not exist or has a type that cannot be a key.
+        """
         if not columns:
             raise InvalidArgument(
-                "columns", columns, "is empty", fix='write key_by("auction"), or leave it out'
+                "columns", columns, "is empty", fix='write key_by("auction"), or omit the call'
             )
         for name in columns:
             check_key(self.field("key_by", name))
         return replace(self, key=tuple(columns))
 
     def by(self, key: str) -> Stream:
-        """The same rows, driven by this one of their event times: a name of ``event_times``."""
+        """Choose the event time that drives the next operator.
+
+        Args:
+            key: A name in the ``event_times`` of `stream`.
+
+        Raises:
+            InvalidArgument: The stream has no such watermark key.
+        """
         return replace(self, sources=tuple(source.by(key) for source in self.sources))
 
-    @property
-    def watermark_key(self) -> str:
-        """The key of the watermark that drives what follows."""
-        return self.sources[0].rules.key
-
     def union(self, *others: Stream) -> Stream:
-        """The rows of all these streams; the slowest that is not idle holds the watermark.
+        """Unite streams; the slowest one that is not idle holds the watermark back.
 
-        An operator over them may name the columns that all of them have, with the same types.
+        The next operator can use the columns that all streams have with the same type.
+
+        Args:
+            *others: Streams with the same number of buckets, watermark key and clock.
+
+        Raises:
+            InvalidArgument: The streams cannot be united.
         """
-        for other in others:
-            if not isinstance(other, Stream):
-                raise InvalidArgument("others", other, "is not a stream", fix="make one with stream(df, …)")
-            if other.sources[0].is_streaming != self.sources[0].is_streaming:
-                raise InvalidArgument(
-                    "others", other, "one is streaming, the other is a batch", fix="unite streams, or batches"
-                )
-            if other.buckets != self.buckets:
-                raise InvalidArgument(
-                    "others", len(other.buckets), "has another number of buckets", fix="give all the same"
-                )
-            if other.watermark_key != self.watermark_key:
-                raise InvalidArgument(
-                    "others",
-                    other.watermark_key,
-                    f"drives it, but {self.watermark_key!r} drives this stream, and keys do not mix",
-                    fix="unite streams that are driven by one key: rename the column, or call by(…)",
-                )
-        sources = tuple(source for each in (self, *others) for source in each.sources)
-        if clocks := [source.clock for source in sources if source.clock is not None]:
-            quickest(clocks)  # whatever it refuses is refused here
-        return replace(self, sources=sources)
+        return replace(self, sources=united_sources(self, *others))
 
     def map_async(
         self,
@@ -169,17 +180,28 @@ class Stream:
         timeout: DurationLike | None = "30 seconds",
         retry: Retry | None = None,
     ) -> Stream:
-        """What an async function answers for each row: a dict, a list of dicts, or None for nothing.
+        """Map each row with an async function, such as a call to a service, a database or a model.
 
-        ``fn`` is called with a row as a dict of all its columns (timestamps are datetimes in UTC), up to
-        ``capacity`` rows at a time in each task, and may be called again for the same row when a batch is
-        repeated. The stream then has the columns of ``schema`` and no others: return what is needed later.
-        A column that an answer leaves out is null.
+        The event time and the origin of a result are those of its row, so every row counts for the watermark,
+        even if the function returns None for it. ``fn`` may be called again for the same row when a batch is
+        repeated.
 
-        Event time and origin are those of the row that was asked for, so every row counts for the
-        watermark, also one that is answered by None. ``ordered`` keeps the order of the rows of a task;
-        without, answers are taken as they come. A row that has no answer after ``timeout``, over all the
-        attempts that ``retry`` allows, fails the batch, as does an exception.
+        Args:
+            fn: The function. It gets a row as a dict of all columns, with timestamps as datetimes in UTC, and
+                returns a dict, a list of dicts, or None for no result.
+            schema: The columns of the results, as a StructType or a DDL string. The stream then has these
+                columns and no others; a column that is missing in a result is null.
+            ordered: Whether results keep the order of the rows in a task. Otherwise they are emitted as they
+                complete.
+            capacity: The maximum number of concurrent calls in each task.
+            timeout: The time limit for a row over all attempts; None for no limit.
+            retry: Whether and how failed calls are retried; by default they are not.
+
+        Returns:
+            The stream of results, with the same key if its columns are in ``schema``.
+
+        Raises:
+            InvalidArgument: An argument is invalid. A call that fails or exceeds ``timeout`` fails the batch.
 
         >>> from slackwater.progress.generator import lag
         >>> from slackwater.spark.session import session
@@ -207,12 +229,25 @@ class Stream:
         after: DurationLike,
         how: Literal["inner", "left", "right", "full"] = "inner",
     ) -> Joined:
-        """Pairs of rows with equal ``on`` columns whose times lie close together.
+        """Join rows with equal keys whose event times are close together.
 
-        A row of the other stream matches if its time is at most ``before`` before and at most ``after``
-        after that of a row here, both inclusive. Outer rows that found no match come out when none can
-        come any more. A column that both sides have, and that is no key, gets the suffix ``_left`` or
-        ``_right``.
+        A row of the other stream matches if its time is at most ``before`` before and at most ``after`` after
+        that of a row of this stream, both inclusive. With an outer join, rows without a match are emitted
+        when no match is possible any more.
+
+        Args:
+            other: The right side.
+            on: The key columns, which both streams have.
+            before: How much earlier a row of the other stream may be.
+            after: How much later a row of the other stream may be.
+            how: ``inner``, ``left``, ``right`` or ``full``.
+
+        Returns:
+            The pairs. A column that both sides have and that is not in ``on`` gets the suffix ``_left`` or
+            ``_right``.
+
+        Raises:
+            InvalidArgument: The streams cannot be joined, or an argument is invalid.
         """
         on = (on,) if isinstance(on, str) else tuple(on)
         return joined(
@@ -229,7 +264,15 @@ class Stream:
         )
 
     def window(self, window: Window, *, by: str | None = None) -> Windowed:
-        """Divide event time into windows; ``by`` says which, if the stream has several event times."""
+        """Divide event time into windows.
+
+        Args:
+            window: The window, such as ``fixed("10 seconds")``.
+            by: The event time that drives the windows, if the stream has several.
+
+        Raises:
+            InvalidArgument: ``window`` is not a window, or does not fit rows that are in windows already.
+        """
         if by is not None:
             return self.by(by).window(window)
         if not isinstance(window, Window):
@@ -238,7 +281,7 @@ class Stream:
             raise InvalidArgument(
                 "window",
                 window,
-                "rows of a DataFrame have no window to inherit",
+                "cannot be inherited, because rows of a DataFrame are not in a window",
                 fix='write fixed("10 seconds")',
             )
         known = [inherited for source in self.sources for inherited in source.windows]
@@ -246,90 +289,119 @@ class Stream:
             raise InvalidArgument(
                 "window",
                 window,
-                "panes of a global window lie at the end of time, outside of any other",
-                fix="leave it out: agg(…) keeps the window they are in",
+                "cannot contain panes of a global window, whose timestamp is the end of time",
+                fix="omit it: agg(…) keeps the global window",
             )
-        options = {"window": window, "key": self.key, "watermark_key": self.watermark_key}
-        return Windowed(self, options)
+        strategy = WindowingStrategy(window=window, key=self.key, watermark_key=self.watermark_key)
+        return Windowed(self, strategy)
 
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
-        """Accumulate panes in the windows that they have."""
-        return self.window(Inherited()).agg(late=late, invalid="count", **accumulations)
+        """Aggregate panes in the windows that they are in already.
 
-    def field(self, argument: str, name: str) -> StructField:
-        """A column that all sources have with the same type, or an error that says what there is."""
-        first, *rest = [source.field(argument, name) for source in self.sources]
-        for other in rest:
-            if other.dataType != first.dataType:
-                raise InvalidArgument(
-                    argument,
-                    name,
-                    f"is {first.dataType.simpleString()} here and {other.dataType.simpleString()} there",
-                    fix="cast one of the two before they are united",
-                )
-        return first
+        Args:
+            late: Whether late rows are only counted (``"count"``) or emitted as well (``"emit"``).
+            **accumulations: The values of the panes by name, such as ``total=sum("price")``.
+
+        Raises:
+            InvalidArgument: The rows are not panes, or an accumulation is invalid.
+        """
+        return self.window(Inherited()).agg(late=late, invalid="count", **accumulations)
 
 
 @dataclass(frozen=True)
 class Windowed:
-    """A stream in windows, with what to emit and when; made by `Stream.window`.
+    """A stream in windows, with the settings that decide what is emitted and when; see `Stream.window`.
+
+    Each setting is checked when it is made, so that an invalid combination raises on its line.
 
     >>> from slackwater.windows import fixed
-    >>> windowed = Windowed(stream=None, options={"window": fixed("10 seconds")})
-    >>> windowed.allowed_lateness("1 minute").discarding().options["allowed_lateness"]
+    >>> windowed = Windowed(stream=None, strategy=WindowingStrategy(window=fixed("10 seconds"), key=()))
+    >>> windowed.allowed_lateness("1 minute").discarding().strategy.allowed_lateness
     60000000
+    >>> windowed.allowed_lateness("-1 minute")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: allowed_lateness = -60000000: must not be negative; use 0, or None \
+for no limit
     """
 
     stream: Stream
-    options: Mapping[str, Any] = field(default_factory=dict)
+    strategy: WindowingStrategy
 
     def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
-        """When a pane is emitted. One that can finish loses data, and has to be allowed to."""
-        return self._with(trigger=trigger, allow_data_loss=allow_data_loss)
+        """Choose when panes are emitted; by default once, when the watermark passes the end of the window.
+
+        Args:
+            trigger: The trigger, such as ``after_watermark(early=every(count=100))``.
+            allow_data_loss: Allow a trigger that can finish, after which further rows are dropped.
+        """
+        return self._with(replace(self.strategy, trigger=trigger, allow_data_loss=allow_data_loss))
 
     def allowed_lateness(self, lateness: DurationLike | None) -> Windowed:
-        """How long after its end a window still takes rows; None: for ever."""
-        return self._with(
-            allowed_lateness=None if lateness is None else duration(lateness, name="allowed_lateness")
-        )
+        """Choose how long after its end a window still accepts rows; the default is 0.
+
+        Args:
+            lateness: A duration, or None for no limit.
+        """
+        limit = None if lateness is None else duration(lateness, name="allowed_lateness")
+        return self._with(replace(self.strategy, allowed_lateness=limit))
 
     def discarding(self) -> Windowed:
-        """A pane holds what is new since the last one."""
-        return self._with(mode="discarding")
+        """Emit panes that contain only what is new since the previous pane."""
+        return self._with(replace(self.strategy, mode="discarding"))
 
     def accumulating(self) -> Windowed:
-        """A pane holds everything so far. The default."""
-        return self._with(mode="accumulating")
+        """Emit panes that contain everything so far. This is the default."""
+        return self._with(replace(self.strategy, mode="accumulating"))
 
     def accumulating_and_retracting(self) -> Windowed:
-        """A pane holds everything so far, and takes the last one back."""
-        return self._with(mode="accumulating_and_retracting")
+        """Emit panes that contain everything so far, and retract the previous pane."""
+        return self._with(replace(self.strategy, mode="accumulating_and_retracting"))
 
-    def on_time(self, when: Literal["always", "if_non_empty"]) -> Windowed:
-        """Whether the pane at the end of the window is emitted even if nothing is new."""
-        return self._with(on_time=when)
+    def on_time(self, when: OnTime) -> Windowed:
+        """Choose whether the on-time pane is emitted even if it contains nothing new.
 
-    def closing(self, when: Literal["always", "if_non_empty"]) -> Windowed:
-        """Whether a last pane is emitted even if nothing is new."""
-        return self._with(closing=when)
+        Args:
+            when: ``"always"`` (the default) or ``"if_non_empty"``.
+        """
+        return self._with(replace(self.strategy, on_time=when))
 
-    def drop_late(self, how: Literal["by_window", "by_element"]) -> Windowed:
-        """Whether a row is late for one window, or altogether."""
-        return self._with(drop_late=how)
+    def closing(self, when: Closing) -> Windowed:
+        """Choose whether a last pane is emitted when the window closes, even if it contains nothing new.
+
+        Args:
+            when: ``"always"`` or ``"if_non_empty"`` (the default).
+        """
+        return self._with(replace(self.strategy, closing=when))
+
+    def drop_late(self, how: DropLate) -> Windowed:
+        """Choose how late rows are recognized.
+
+        Args:
+            how: ``"by_window"`` (the default) drops a row for each window that has closed; ``"by_element"``
+                drops it from all windows if its event time is behind the watermark and allowed lateness.
+        """
+        return self._with(replace(self.strategy, drop_late=how))
 
     def only_updated(self) -> Windowed:
-        """Leave out panes whose values equal those of the last one."""
-        return self._with(only_updated=True)
+        """Skip panes whose values equal those of the previous pane."""
+        return self._with(replace(self.strategy, only_updated=True))
 
     def agg(
         self, *, late: Keep = "count", invalid: Keep = "count", **accumulations: ColumnarAccumulation
     ) -> Panes:
-        """What the panes show, by name.
+        """Aggregate the rows of each window.
 
-        Rows that came too late, and rows without a usable event time, are counted. With ``"emit"`` they
-        come out as well, as rows of kind ``late`` and ``invalid`` that show their own values alone.
+        Args:
+            late: Whether rows that arrived too late are only counted (``"count"``) or also emitted
+                (``"emit"``), as rows of kind ``late`` with their own values.
+            invalid: The same for rows without a usable event time, as rows of kind ``invalid``.
+            **accumulations: The values of the panes by name, such as ``total=sum("price")``.
+
+        Raises:
+            InvalidArgument: A setting, a name or an accumulation is invalid.
         """
-        return Panes.of(aggregated(self.stream, self.options, accumulations, late=late, invalid=invalid))
+        dataflow = aggregated(self.stream, self.strategy, accumulations, late=late, invalid=invalid)
+        return Panes(dataflow)
 
     def apply(
         self,
@@ -339,17 +411,23 @@ class Windowed:
         columns: Sequence[str] | None = None,
         frame: Literal["polars", "pandas"] = "polars",
     ) -> Panes:
-        """Panes whose rows a function makes of all rows that the pane holds. **The slow path.**
+        """Compute the rows of each pane with a function over all rows of the pane. **The slow path.**
 
-        ``function(key, window, rows)`` gets the key as a dictionary, the window as a `Range` of
-        microseconds, and the rows as a DataFrame of Polars (or pandas, with ``frame="pandas"``) in the
-        order of their event times, with the ``columns`` named here, or all but the key. It returns a
-        DataFrame of either kind, or a list of dictionaries, with the columns of ``schema`` (a StructType,
-        or as in ``"best bigint, bidder string"``); no rows are allowed.
+        Every row is kept until its window closes, and every pane is a call in Python: use `agg` where an
+        accumulation can do the work. A retraction repeats what the function returned before; the function is
+        not called again. Late rows are counted.
 
-        Every row is kept until its window closes, and every pane is a call in Python: use `agg` for what
-        an accumulation can do. A retraction takes back what the function returned, not what it would
-        return now. Rows that come too late are counted.
+        Args:
+            function: Called as ``function(key, window, rows)`` with the key as a dict, the window as a
+                `Range` of microseconds, and the rows as a DataFrame in the order of their event times. It
+                returns a Polars or pandas DataFrame or a list of dicts, possibly empty.
+            schema: The columns that the function returns, as a StructType or a DDL string such as
+                ``"best bigint, bidder string"``.
+            columns: The columns of the rows that are passed to the function; all but the key if omitted.
+            frame: Whether the rows are passed as a Polars or a pandas DataFrame.
+
+        Raises:
+            InvalidArgument: A setting, a column or the schema is invalid.
 
         >>> from slackwater.progress.generator import lag
         >>> from slackwater.spark.session import session
@@ -362,27 +440,35 @@ class Windowed:
         >>> windowed.apply(spread, "spread int").schema.names
         ['window', 'spread', 'pane']
         """
-        return Panes.of(applied(self.stream, self.options, function, schema, columns=columns, frame=frame))
+        return Panes(applied(self.stream, self.strategy, function, schema, columns=columns, frame=frame))
 
     def cogroup(
         self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: CogroupHow = "cogroup"
     ) -> Panes:
-        """The rows of two streams with equal keys, in the same windows.
+        """Combine the rows of two streams with equal keys in the same windows.
 
-        With ``how="cogroup"`` a pane has two lists of rows, ``left`` and ``right``, with the columns named
-        here. With ``inner``, ``left``, ``right`` or ``full`` it is a row per pair; a column of the right
-        side whose name is taken gets the suffix ``_right``. The lower of the two watermarks counts, and
-        nothing fires by it until both are known. Both streams need a key.
+        The lower of the two watermarks counts, and no window fires by the watermark until both are known.
+
+        Args:
+            other: The right side. Both streams need the same key.
+            left: The columns of this stream in the panes.
+            right: The columns of the other stream in the panes.
+            how: With ``"cogroup"`` a pane has two lists of rows, ``left`` and ``right``. With ``"inner"``,
+                ``"left"``, ``"right"`` or ``"full"`` it has one row per pair; a column of the right side
+                whose name is already used gets the suffix ``_right``.
+
+        Raises:
+            InvalidArgument: The streams cannot be combined, or a setting or a column is invalid.
         """
-        return Panes.of(cogrouped(self.stream, other, self.options, left=left, right=right, how=how))
+        return Panes(cogrouped(self.stream, other, self.strategy, left=left, right=right, how=how))
 
-    def _with(self, **options: Any) -> Windowed:
-        return replace(self, options={**self.options, **options})
+    def _with(self, strategy: WindowingStrategy) -> Windowed:
+        return replace(self, strategy=strategy)
 
 
 @dataclass(frozen=True)
-class Panes(EmittedPanes):
-    """The panes of a windowed stream; made by `Windowed.agg`. They are a stream again.
+class Panes:
+    """The panes of a windowed stream, for output or as the input of another operator; see `Windowed.agg`.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -390,48 +476,140 @@ class Panes(EmittedPanes):
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
     >>> keyed = stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction")
-    >>> keyed.window(fixed("10 seconds")).agg(bids=count()).schema.names
+    >>> panes = keyed.window(fixed("10 seconds")).agg(bids=count())
+    >>> panes.schema.names
     ['auction', 'window', 'bids', 'pane']
+    >>> panes.to_df().select("auction", "bids").collect()
+    [Row(auction=7, bids=1)]
     """
 
-    @classmethod
-    def of(cls, made: EmittedPanes) -> Panes:
-        """What was built, with the methods of a stream."""
-        return cls(**{each.name: getattr(made, each.name) for each in fields(made)})
+    dataflow: PaneDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """Key columns, ``window{start, end}``, values, ``pane{timing, index, …, kind}``."""
+        return self.dataflow.schema
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The panes as a DataFrame: streaming if the input is, otherwise every window fires at once.
+
+        Args:
+            flush: End the stream: after the rows of the first micro-batch of the run every window fires. Rows
+                in a later batch stop the query with `AfterEnd`. A source that is limited per batch would have
+                rows left over: run it to its end without ``flush``, then once more with ``flush=True`` and
+                without the limit. With a clock of given times (`Ticks`) the stream ends with the last time.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input, or a source is limited per micro-batch.
+        """
+        return self.dataflow.to_df(flush=flush)
+
+    def upsert_to(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that keeps a PostgreSQL or SQLite table up to date with the panes, exactly once.
+
+        The table has one row for each key and window, or for each key if the window is global.
+
+        Args:
+            url: The URL of the database.
+            table: The name of the table.
+            fold: How discarding panes are folded into the table; see `slackwater.upsert_to`.
+            create: Create the table if it does not exist.
+            identity: The identity under which batches are recorded; the id of the query if omitted.
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The writer: set ``checkpointLocation`` and call ``start()``.
+
+        Raises:
+            InvalidArgument: The panes have several rows per key and window, or the table does not fit.
+        """
+        from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
+
+        frame, options = self.to_df(flush=flush), self.dataflow.upsert_options()
+        return upsert_to(frame, url, table, fold=fold, create=create, identity=identity, **options)
+
+    def upsert_once(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+    ) -> None:
+        """Write the panes of batch input to a table in one transaction; arguments as in `upsert_to`."""
+        from slackwater.spark.api.upsert import upsert_once
+
+        options = self.dataflow.upsert_options()
+        upsert_once(self.to_df(), url, table, fold=fold, create=create, identity=identity, **options)
 
     def key_by(self, *columns: str) -> Stream:
-        """The panes as elements of the next operator, each at its timestamp, by these columns.
+        """Use the panes as the elements of another operator, grouped by these columns.
 
-        Without a `window` of its own the next operator keeps the windows that the panes have. Panes of a
-        window that fires several times are several elements, unless the mode takes the earlier ones back.
+        Each pane is an element at its timestamp. Without a `Stream.window` the next operator keeps the
+        windows of the panes. If a window fires several times its panes are several elements, unless the mode
+        retracts the earlier ones.
+
+        Args:
+            *columns: Key columns or values of the panes.
         """
         return self.elements().key_by(*columns)
 
     def window(self, window: Window) -> Windowed:
-        """The panes as elements of the next operator, without a key."""
+        """Use the panes as the elements of another operator, without a key.
+
+        Args:
+            window: The windows of the next operator.
+        """
         return self.elements().window(window)
 
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
-        """Accumulate over all keys, in the windows that the panes have."""
+        """Aggregate the panes over all keys, in the windows that they are in.
+
+        Args:
+            late: Whether late rows are only counted (``"count"``) or emitted as well (``"emit"``).
+            **accumulations: The values of the new panes by name.
+        """
         return self.elements().agg(late=late, **accumulations)
 
     def union(self, *others: Stream | Panes) -> Stream:
-        """The panes with the elements of other streams."""
+        """Unite the panes with other streams or panes.
+
+        Args:
+            *others: Streams with the same number of buckets and the same watermark key.
+        """
         return self.elements().union(*(one.elements() if isinstance(one, Panes) else one for one in others))
 
     def map_async(self, fn: AsyncFunction, schema: str | StructType, **options: Any) -> Stream:
-        """The panes as elements, as an async function answers them; options as in `Stream.map_async`.
+        """Map the panes with an async function; arguments as in `Stream.map_async`.
 
-        Where panes are taken back, the function is asked for the pane that goes as it was when it came: it
-        has to give the same answer again.
+        A retraction calls the function again with the retracted pane, so it has to return the same result for
+        equal panes.
         """
         return self.elements().map_async(fn, schema, **options)
 
     def elements(self) -> Stream:
-        """The panes as elements of another operator, each at its timestamp."""
-        for name, kept in (("late", self.host.options.get("late")), ("invalid", self.invalid)):
+        """The panes as a stream, each an element at its timestamp.
+
+        Raises:
+            InvalidArgument: Late or invalid rows are emitted, which another operator cannot process.
+        """
+        emitted = (("late", self.dataflow.spec.late), ("invalid", self.dataflow.invalid))
+        for name, kept in emitted:
             if kept == "emit":
                 raise InvalidArgument(
-                    name, kept, "dropped rows cannot go on to another operator", fix=f'write {name}="count"'
+                    name,
+                    kept,
+                    "is not supported if another operator follows, which cannot process dropped rows",
+                    fix=f'write {name}="count"',
                 )
-        return Stream((PaneSource(self),), self.buckets)
+        return Stream((PaneSource(self.dataflow),), self.dataflow.buckets)

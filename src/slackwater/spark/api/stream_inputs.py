@@ -1,84 +1,85 @@
-"""Where the rows of an operator come from: a DataFrame, or the panes of an operator before it.
+"""The inputs of an operator: sources of rows, and the value behind a stream.
 
-Both become rows with the columns that an operator needs and those that drive it, and then buffers. The
-place of a row among the buckets is Spark's own hash of the key, whatever the rows come from, so that
-equal keys of several inputs meet.
+A source provides the columns that an operator needs and those that drive it, and turns them into buffers. The
+bucket of a row is Spark's own hash of the key for every kind of source, so that equal keys of several inputs
+meet in one bucket.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import polars as pl
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
 from slackwater.spark.api.key_columns import check_named
 from slackwater.spark.runtime.keyed_progress import TimesRules
+from slackwater.spark.runtime.map_side import Fold, Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedRules
-from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.buffers import BUFFER, unpack
-from slackwater.spark.wire.clock_source import Clocking
-from slackwater.spark.wire.map_side import CONTROL, ORIGIN, PLACE, TIME, Fold, Shipper, numbered
+from slackwater.spark.wire.buffers import BUFFER
+from slackwater.spark.wire.clock_source import ClockSpec, common_clock
+from slackwater.spark.wire.columns import (
+    BUCKET_INDEX,
+    ORIGIN,
+    RETRACTION,
+    TIME,
+    WINDOW_BOUNDS,
+    column_alias,
+)
 from slackwater.windows import Window
 
-if TYPE_CHECKING:
-    from slackwater.spark.api.stream import Panes
-
-RETRACTION: Final = "event:retraction"
 ONLY_ORIGIN: Final = "input"
-"""The name of the one origin of a stream that has no column for it."""
+"""The name of the single origin of a stream without an origin column."""
 
 
 class Source(ABC):
-    """Rows with an event time, and what tells their watermark."""
+    """Rows with an event time and a watermark: an input of an operator."""
 
     @property
     @abstractmethod
     def schema(self) -> StructType:
-        """The columns that a user may name."""
+        """The columns that a user can name."""
 
     @property
     @abstractmethod
     def spark(self) -> SparkSession:
-        """The session of the rows."""
+        """The Spark session."""
 
     @property
     @abstractmethod
     def is_streaming(self) -> bool:
-        """Whether rows keep coming."""
+        """Whether the rows are a streaming DataFrame."""
 
     @property
     @abstractmethod
     def rules(self) -> InputRules:
-        """How an operator knows how far these rows are."""
+        """How the watermark of the rows is made."""
 
     @property
     @abstractmethod
-    def clock(self) -> Clocking | None:
-        """The clock to unite with; None where the time comes along with the rows."""
+    def clock(self) -> ClockSpec | None:
+        """The clock to unite with; None if an upstream operator passes the time on."""
 
     @property
     @abstractmethod
     def retracts(self) -> bool:
-        """Whether rows may take others back."""
+        """Whether rows may retract earlier ones."""
 
     @property
-    def settled(self) -> bool:
-        """Whether all about a row is known before the shuffle: only then may rows be folded there."""
+    def can_fold(self) -> bool:
+        """Whether rows are final before the shuffle; only then can map tasks fold them."""
         return True
 
     def by(self, key: str) -> Source:
-        """The same rows, with the event time of this watermark key as the one that drives an operator."""
+        """The same rows, driven by the event time of another watermark key."""
         if key != self.rules.key:
             raise InvalidArgument(
                 "by", key, "is not a watermark key of the input", fix=f"use {self.rules.key!r}"
@@ -87,20 +88,20 @@ class Source(ABC):
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The windows that rows are in already; none where they are in none yet."""
+        """The windows that rows are in already; empty for rows of a DataFrame."""
         return ()
 
     @property
     def window_columns(self) -> tuple[str, ...]:
-        """The columns that say in which window a row is."""
-        return _WINDOW if self.windows else ()
+        """The columns with the window of a row."""
+        return WINDOW_BOUNDS if self.windows else ()
 
     @abstractmethod
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
-        """The rows, and the columns that drive an operator; if ``signed``, also which rows take back."""
+        """The rows, and the columns that drive an operator; with ``signed`` including `RETRACTION`."""
 
     def field(self, argument: str, name: str) -> StructField:
-        """The column of this name, or an error that lists those there are."""
+        """The column of this name; raises an error that names ``argument`` if there is none."""
         check_named(self.spark, self.schema.names, argument, name)
         return self.schema[name]
 
@@ -117,13 +118,13 @@ class Source(ABC):
         path: str,
         fold: Fold | None = None,
     ) -> DataFrame:
-        """The rows as buffers for the buckets of an operator, of which this is an input."""
+        """The rows as buffers for the buckets of an operator; this is its input ``number``."""
         rows, driving = self.driven(signed=signed, flush=flush, path=path)
         bucket = sql.lit(0)
         if key:
             bucket = sql.pmod(sql.hash(*map(quoted, key)), sql.lit(len(buckets)))
-        carried = [quoted(name).alias(numbered(place)) for place, name in enumerate(columns)]
-        chosen = rows.select(*driving, bucket.cast("int").alias(PLACE), *carried)
+        carried = [quoted(name).alias(column_alias(index)) for index, name in enumerate(columns)]
+        chosen = rows.select(*driving, bucket.cast("int").alias(BUCKET_INDEX), *carried)
         shipper = Shipper(
             buckets=buckets,
             input=number,
@@ -132,16 +133,16 @@ class Source(ABC):
             peaks=isinstance(self.rules, SourceRules | TimesRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
             times=self.times(),
-            fold=fold if self.settled else None,
+            fold=fold if self.can_fold else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 
     def only_origin(self) -> Origin | None:
-        """The name of the one origin of these rows; None where a column names it."""
+        """The name of the single origin; None if a column contains the origin."""
         return None
 
     def times(self) -> tuple[tuple[str, str], ...]:
-        """The columns that tell an event time, by the watermark key of each."""
+        """The watermark keys and their event-time columns."""
         return ()
 
 
@@ -153,9 +154,9 @@ class RowSource(Source):
     event_times: Mapping[str, Column]
     origin: Column | None
     source_rules: SourceRules | TimesRules | NumberedRules
-    source_clock: Clocking
+    source_clock: ClockSpec
     header: Mapping[str, Column] = field(default_factory=dict)
-    """The columns of the header of the buffer that a row belongs to, where producers number them."""
+    """The columns with the header of a row's buffer, if producers number their buffers."""
 
     @property
     def schema(self) -> StructType:
@@ -174,22 +175,22 @@ class RowSource(Source):
 
     @property
     def rules(self) -> InputRules:
-        """Watermarks from the rows."""
+        """How the watermark is made from the rows."""
         return self.source_rules
 
     @property
-    def clock(self) -> Clocking | None:
-        """The clock that was asked for."""
+    def clock(self) -> ClockSpec | None:
+        """The clock that the user chose."""
         return self.source_clock
 
     @property
     def retracts(self) -> bool:
-        """Rows of a DataFrame are what they are."""
+        """False: rows of a DataFrame have no retractions."""
         return False
 
     @property
-    def settled(self) -> bool:
-        """Not if a bucket has to tell which rows count, or what time it is."""
+    def can_fold(self) -> bool:
+        """False if the bucket decides which rows count, or which event time they have."""
         rules = self.source_rules
         return not (isinstance(rules, NumberedRules) or (isinstance(rules, SourceRules) and rules.arrival))
 
@@ -207,7 +208,7 @@ class RowSource(Source):
         return self
 
     def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
-        """The rows with their times, and their origin or header."""
+        """The rows with their event times, and their origin or header."""
         columns = {key: column for key, column in self.times() if column != TIME}
         driving = [sql.unix_micros(self.event_times[self.rules.key]).alias(TIME)]
         if signed:
@@ -220,118 +221,93 @@ class RowSource(Source):
         return self.df, driving
 
     def only_origin(self) -> Origin | None:
-        """The one there is if no column names it."""
+        """The name of the single origin; None if a column contains the origin."""
         return ONLY_ORIGIN if self.origin is None else None
 
     def times(self) -> tuple[tuple[str, str], ...]:
-        """One for each event time; none where producers tell how far they are."""
+        """The watermark keys and their columns; empty if producers send watermarks in headers."""
         if self.header:
             return ()
         return tuple(
-            (key, TIME if key == self.rules.key else f"{TIME}:{place}")
-            for place, key in enumerate(self.event_times)
+            (key, TIME if key == self.rules.key else f"{TIME}:{index}")
+            for index, key in enumerate(self.event_times)
         )
 
 
 @dataclass(frozen=True)
-class PaneSource(Source):
-    """The panes of an operator, each an element at its timestamp."""
+class StreamInputs:
+    """One or more sources with the same buckets and, if any, the same key: the value behind a stream."""
 
-    panes: Panes
-
-    @property
-    def schema(self) -> StructType:
-        """The key columns and the values of the panes."""
-        hidden = ("window", "pane")
-        return StructType([field for field in self.panes.schema.fields if field.name not in hidden])
+    sources: tuple[Source, ...]
+    buckets: tuple[int, ...]
+    key: tuple[str, ...] = ()
 
     @property
-    def spark(self) -> SparkSession:
-        """The session of the rows at the beginning."""
-        return self.panes.spark
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether panes keep coming."""
-        return self.panes.is_streaming
-
-    @property
-    def rules(self) -> InputRules:
-        """Watermarks from the buckets of the operator."""
-        return UpstreamRules(self.panes.buckets, self.panes.watermark_key)
-
-    @property
-    def clock(self) -> Clocking | None:
-        """The operator passes the time on."""
-        return None
+    def watermark_key(self) -> str:
+        """The key of the watermark that drives the next operator."""
+        return self.sources[0].rules.key
 
     @property
     def retracts(self) -> bool:
-        """Whether the operator takes panes back."""
-        return self.panes.retracts
+        """Whether rows may retract earlier ones."""
+        return any(source.retracts for source in self.sources)
 
     @property
-    def windows(self) -> tuple[Window, ...]:
-        """Those of the operator."""
-        return self.panes.windows
+    def key_fields(self) -> list[StructField]:
+        """The key columns."""
+        return [self.field("key_by", name) for name in self.key]
 
-    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
-        """The panes as rows, and a row for the header of every buffer."""
-        schema = StructType([*_DRIVING.fields, *self.schema.fields])
-        rows = self.panes.emitted(flush=flush, path=path).mapInArrow(_PaneRows(schema), schema)
-        return rows, [quoted(name) for name in (TIME, CONTROL, *([RETRACTION] if signed else []))]
-
-
-_WINDOW: Final = ("window_start", "window_end")
-_DRIVING: Final = StructType(
-    [
-        StructField(TIME, LongType()),
-        StructField(RETRACTION, BooleanType()),
-        StructField(CONTROL, BinaryType()),
-        *(StructField(name, LongType()) for name in _WINDOW),
-    ]
-)
+    def field(self, argument: str, name: str) -> StructField:
+        """A column that all sources have with the same type; raises an error that names ``argument``."""
+        first, *rest = [source.field(argument, name) for source in self.sources]
+        for other in rest:
+            if other.dataType != first.dataType:
+                raise InvalidArgument(
+                    argument,
+                    name,
+                    f"has different types in the united streams: {first.dataType.simpleString()} and "
+                    f"{other.dataType.simpleString()}",
+                    fix="cast one of them before the union",
+                )
+        return first
 
 
-@dataclass(frozen=True)
-class _PaneRows:
-    """Turns the buffers of an operator into the rows of the next one; for `mapInArrow`."""
-
-    schema: StructType
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        target = to_arrow_schema(self.schema, timezone="UTC")
-        for batch in batches:
-            headers = batch.column("header")
-            yield from conformed(pl.DataFrame({CONTROL: headers.to_pylist()}), target)
-            for payload in batch.column("payload"):
-                if payload.is_valid:
-                    panes = unpack(payload.as_py()).filter(pl.col("kind") == "pane")
-                    named = panes.rename({"timestamp": TIME, "retraction": RETRACTION})
-                    yield from conformed(named, target)
-
-
-def conformed(frame: pl.DataFrame, target: pa.Schema) -> list[pa.RecordBatch]:
-    """The frame with exactly these columns; what it does not have is null.
-
-    >>> conformed(pl.DataFrame({"a": [1], "b": [2]}), pa.schema([("b", pa.int64()), ("c", pa.string())]))[
-    ...     0
-    ... ].to_pylist()
-    [{'b': 2, 'c': None}]
-    """
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in target
-    ]
-    batches: list[pa.RecordBatch] = pa.Table.from_arrays(columns, schema=target).to_batches()
-    return batches
+def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, ...]:
+    """The sources of several streams; raises if they cannot be inputs of one operator."""
+    for other in others:
+        if not isinstance(other, StreamInputs):
+            raise InvalidArgument(
+                "others", other, "is not a stream", fix="create one with slackwater.stream(df, …)"
+            )
+        if other.sources[0].is_streaming != first.sources[0].is_streaming:
+            raise InvalidArgument(
+                "others",
+                other,
+                "cannot be combined: one input is streaming and the other is a batch DataFrame",
+                fix="combine streaming inputs with streaming ones, and batch inputs with batch ones",
+            )
+        if other.buckets != first.buckets:
+            raise InvalidArgument(
+                "others",
+                len(other.buckets),
+                f"is another number of buckets than {len(first.buckets)}",
+                fix="give all streams the same buckets=",
+            )
+        if other.watermark_key != first.watermark_key:
+            raise InvalidArgument(
+                "others",
+                other.watermark_key,
+                f"drives this stream, but the watermark key of the other one is {first.watermark_key!r}",
+                fix="unite streams with the same watermark key: rename the column, or call by(…)",
+            )
+    sources = tuple(source for each in (first, *others) for source in each.sources)
+    if clocks := [source.clock for source in sources if source.clock is not None]:
+        common_clock(clocks)  # raises if the clocks cannot be combined
+    return sources
 
 
 def quoted(name: str) -> Column:
-    """A column by its whole name, whatever characters are in it.
+    """A column by its exact name, which may contain dots and backticks.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

@@ -1,8 +1,8 @@
-"""What a user says of a DataFrame: its event times, its watermarks, who sent the rows, in which buffers.
+"""The arguments of `stream`: event times, watermarks, origins and the headers of numbered buffers.
 
-There are three ways to tell how far the rows are: a policy for one event time, a policy for each of
-several, or headers in which the producers say it themselves. Exactly one of them is given, and what does
-not go with it is refused.
+The watermark of a stream comes from a policy for its event time, from one policy for each of several event
+times, or from headers in which producers send watermarks themselves. Exactly one of these is given; arguments
+that do not go with it raise.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire import numbered_chunks as chunks
-from slackwater.spark.wire.clock_source import Clocking
+from slackwater.spark.wire.clock_source import ClockSpec
 
 ColumnLike = str | Column
 
 
 @dataclass(frozen=True)
 class IngestionTime:
-    """The time at which a row arrives stands for its event time; made by `ingestion_time`."""
+    """Ingestion time as the event time of a stream; created by `ingestion_time`."""
 
 
 def ingestion_time() -> IngestionTime:
-    """The event time of rows that carry none: the clock of the batch in which they arrive.
+    """Use the time at which a row arrives as its event time, for rows that have none.
 
-    All rows of a batch have the same time, and a batch that is repeated after a failure gets the time of
-    the first attempt. For a batch DataFrame it is the time of the run. Without a ``watermark`` of its own
-    the stream follows the clock.
+    All rows of a micro-batch have the same time, and a batch that is repeated after a failure gets the time
+    of the first attempt. For a batch DataFrame it is the time of the run. Without a ``watermark`` policy the
+    watermark follows the clock.
 
-    When not to use it: windows of such a stream say when rows came, not when things happened. A backfill
-    puts a year of events into one window.
+    When not to use it: windows over ingestion time say when rows arrived, not when events happened. A
+    backfill puts a year of events into one window.
+
+    Returns:
+        A value for the argument ``event_time`` of `stream`.
 
     >>> ingestion_time()
     IngestionTime()
@@ -52,7 +55,7 @@ def ingestion_time() -> IngestionTime:
 
 @dataclass(frozen=True)
 class Headers:
-    """Where the header of a row's buffer stands; made by `headers`."""
+    """The columns with the header of a row's buffer; created by `headers`."""
 
     origin: ColumnLike
     sequence: ColumnLike
@@ -73,32 +76,43 @@ def headers(
     empty: ColumnLike | None = None,
     row: ColumnLike | None = None,
 ) -> Headers:
-    """Columns (names or expressions) that say to which numbered buffer a row belongs.
+    """Name the columns that contain the header of the numbered buffer that a row belongs to.
 
-    An ``origin`` numbers its buffers: ``sequence`` runs 1, 2, 3, … without gaps, ``chunk`` 1..n inside a
-    sequence, and ``last`` is true in the highest; without these two every sequence is one chunk. The
-    ``watermark`` is a timestamp, or null, that counts once everything up to the buffer has come. Rows of
-    one buffer have the same header, and come in one micro-batch.
+    All rows of a buffer have the same header and arrive in one micro-batch. A buffer that arrives again is
+    dropped and counted. Within *one* micro-batch a copy of a buffer cannot be distinguished from its other
+    rows, unless ``row`` numbers the rows of a buffer.
 
-    Where ``empty`` is true the row is a header alone, without data: how an origin says that time has
-    passed and nothing happened. A buffer that comes again is dropped and counted, whenever it comes; but
-    within *one* micro-batch nobody can tell a copy from the other rows of the buffer, unless ``row``
-    numbers the rows of a buffer. If every row is a buffer of its own, write ``row=lit(1)``.
+    Args:
+        origin: The producer of the buffer.
+        sequence: The sequence number of the buffer: 1, 2, 3, … without gaps for each origin.
+        chunk: The number of the chunk in its sequence, 1 to n. Without ``chunk`` and ``last`` every sequence
+            has one chunk.
+        last: True in the chunk with the highest number.
+        watermark: A timestamp, or null, that takes effect when all buffers up to this one have arrived.
+        empty: True in a row that is a header without data, with which an origin reports that time has passed
+            and nothing happened.
+        row: The number of the row in its buffer. If every row is a buffer of its own, write ``row=lit(1)``.
+
+    Returns:
+        A value for the argument ``headers`` of `stream`.
+
+    Raises:
+        InvalidArgument: Only one of ``chunk`` and ``last`` is given.
 
     >>> headers(origin="device", sequence="number", watermark="complete_until").sequence
     'number'
     """
     if (chunk is None) != (last is None):
-        missing = "chunk" if chunk is None else "last"
+        missing, given = ("chunk", "last") if chunk is None else ("last", "chunk")
         raise InvalidArgument(
-            missing, None, "is missing, though the other of chunk and last is given", fix=f'add {missing}="…"'
+            missing, None, f"is missing, but {given} is given", fix=f'add {missing}="…", or omit {given}'
         )
     return Headers(origin, sequence, chunk, last, watermark, empty, row)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How the rows of a DataFrame are to be read; the arguments of `stream`, in microseconds."""
+class StreamOptions:
+    """The arguments of `stream`, with durations in microseconds."""
 
     df: DataFrame
     event_time: ColumnLike | IngestionTime | None
@@ -110,16 +124,16 @@ class Reading:
     idle_after: int | None
     max_ahead: int | None
 
-    def source(self, clock: Clocking) -> RowSource:
-        """The rows as a source, or an error that says which arguments do not go together."""
+    def source(self, clock: ClockSpec) -> RowSource:
+        """The source that the arguments describe; raises if they are missing, invalid or contradictory."""
         if isinstance(self.headers, Headers):
             return self._numbered(self.headers, clock)
         if self.headers is not None:
             raise InvalidArgument(
-                "headers", self.headers, "does not describe headers", fix="write headers(origin=…, …)"
+                "headers", self.headers, "is not a Headers value", fix="write headers=headers(origin=…, …)"
             )
         if self.event_times is not None:
-            return self._several(self.event_times, clock)
+            return self._several_times(self.event_times, clock)
         if self.event_time is None:
             raise InvalidArgument(
                 "event_time",
@@ -128,62 +142,64 @@ class Reading:
                 fix='write event_time="at", or event_times={"at": lag("5 seconds"), …}',
             )
         if isinstance(self.event_time, IngestionTime):
-            return self._arriving(clock)
+            return self._ingestion_time(clock)
         if self.watermark is None:
             raise InvalidArgument(
                 "watermark",
                 None,
-                "is missing: nobody knows how far the rows are",
+                "is missing, so windows would never fire",
                 fix='write watermark=lag("5 seconds"), or headers=headers(…)',
             )
         rules = self._rules(self.watermark, DEFAULT_KEY)
         column = self._timestamp("event_time", self.event_time)
         return RowSource(self.df, {DEFAULT_KEY: column}, self._origin(), rules, clock)
 
-    def _several(self, event_times: Mapping[str, WatermarkPolicy], clock: Clocking) -> RowSource:
-        self._excluded("event_times", "event_time", self.event_time, "leave one of the two out")
-        self._excluded("event_times", "watermark", self.watermark, "give every event time its policy")
+    def _several_times(self, event_times: Mapping[str, WatermarkPolicy], clock: ClockSpec) -> RowSource:
+        self._excluded("event_times", "event_time", self.event_time, "give only one of the two")
+        self._excluded("event_times", "watermark", self.watermark, "give each event time its own policy")
         if not event_times:
             raise InvalidArgument(
                 "event_times",
                 event_times,
-                "does not name an event time",
+                "is empty",
                 fix='write {"order": lag("5 seconds"), "shipped": lag("1 minute")}',
             )
         columns = {key: self._timestamp("event_times", key) for key in event_times}
         rules = tuple(self._rules(policy, key) for key, policy in event_times.items())
         return RowSource(self.df, columns, self._origin(), TimesRules(rules, rules[0].key), clock)
 
-    def _arriving(self, clock: Clocking) -> RowSource:
-        self._excluded("ingestion_time()", "max_ahead", self.max_ahead, "no row lies ahead of the clock")
+    def _ingestion_time(self, clock: ClockSpec) -> RowSource:
+        self._excluded(
+            "ingestion_time()", "max_ahead", self.max_ahead, "omit it: no row is ahead of the clock"
+        )
         rules = self._rules(Clock(0) if self.watermark is None else self.watermark, DEFAULT_KEY, arrival=True)
-        # The true time is known where the clock is: in the buckets.
-        unknown = {DEFAULT_KEY: sql.timestamp_micros(sql.lit(0))}
-        return RowSource(self.df, unknown, self._origin(), rules, clock)
+        # The buckets, which know the clock, replace this placeholder.
+        placeholder = {DEFAULT_KEY: sql.timestamp_micros(sql.lit(0))}
+        return RowSource(self.df, placeholder, self._origin(), rules, clock)
 
-    def _numbered(self, given: Headers, clock: Clocking) -> RowSource:
+    def _numbered(self, given: Headers, clock: ClockSpec) -> RowSource:
         for name, value, fix in (
-            ("watermark", self.watermark, "the headers tell it; leave one of the two out"),
-            ("event_times", self.event_times, 'headers tell one watermark; write event_time="…"'),
-            ("origin", self.origin, "write it in headers(origin=…)"),
-            ("max_ahead", self.max_ahead, "the origins tell how far they are; leave it out"),
+            ("watermark", self.watermark, "give only one of the two: headers contain the watermark"),
+            ("event_times", self.event_times, 'write event_time="…": headers contain one watermark'),
+            ("origin", self.origin, "write headers(origin=…)"),
+            ("max_ahead", self.max_ahead, "omit it: the origins send the watermarks"),
         ):
             self._excluded("headers", name, value, fix)
         if isinstance(self.event_time, IngestionTime) or self.event_time is None:
             raise InvalidArgument(
                 "event_time",
                 self.event_time,
-                "is not in the rows, but watermarks of producers speak of the rows' own times",
+                "is not a column, but the watermarks in headers refer to event times in the rows",
                 fix='name the column: event_time="at"',
             )
         event_time = self._timestamp("event_time", self.event_time)
-        rules = NumberedRules(self._idle_after(), self._declared(known=True))
+        rules = NumberedRules(self._idle_after(), self._declared(has_origin=True))
         return RowSource(
             self.df, {DEFAULT_KEY: event_time}, None, rules, clock, header=self._header_columns(given)
         )
 
     def _header_columns(self, given: Headers) -> dict[str, Column]:
-        integer, truth = (IntegralType, "a whole number"), (BooleanType, "a boolean")
+        integer, boolean = (IntegralType, "an integer"), (BooleanType, "a boolean")
         columns = {
             chunks.ORIGIN: _column(self.df, "headers.origin", given.origin).cast("string"),
             chunks.SEQUENCE: self._typed("headers.sequence", given.sequence, *integer).cast("bigint"),
@@ -194,9 +210,9 @@ class Reading:
         }
         if given.chunk is not None and given.last is not None:
             columns[chunks.CHUNK] = self._typed("headers.chunk", given.chunk, *integer).cast("bigint")
-            columns[chunks.LAST] = self._typed("headers.last", given.last, *truth)
+            columns[chunks.LAST] = self._typed("headers.last", given.last, *boolean)
         if given.empty is not None:
-            is_empty = self._typed("headers.empty", given.empty, *truth)
+            is_empty = self._typed("headers.empty", given.empty, *boolean)
             columns[chunks.EMPTY] = sql.coalesce(is_empty, sql.lit(0).cast("boolean"))
         if given.row is not None:
             columns[chunks.ROW] = self._typed("headers.row", given.row, *integer).cast("bigint")
@@ -207,46 +223,49 @@ class Reading:
             policy=policy,
             idle_after=self.idle_after,
             max_ahead=self.max_ahead,
-            origins=self._declared(known=self.origin is not None),
+            origins=self._declared(has_origin=self.origin is not None),
             key=key,
             arrival=arrival,
         )
-        rules.generator(now=0)  # whatever it refuses is refused here
+        rules.generator(now=0)  # raises if the rules are invalid
         return rules
 
     def _idle_after(self) -> int | None:
         if self.idle_after is not None and self.idle_after <= 0:
             raise InvalidArgument(
-                "idle_after", self.idle_after, "must be greater than zero", fix="leave it out for never"
+                "idle_after",
+                self.idle_after,
+                "must be greater than zero",
+                fix="omit it if origins are never idle",
             )
         return self.idle_after
 
     def _origin(self) -> Column | None:
         return None if self.origin is None else _column(self.df, "origin", self.origin)
 
-    def _declared(self, *, known: bool) -> tuple[Origin, ...] | None:
+    def _declared(self, *, has_origin: bool) -> tuple[Origin, ...] | None:
         if self.origins is None:
             return None
-        if not known:
+        if not has_origin:
             raise InvalidArgument(
-                "origins", self.origins, "there is no column of origins", fix='add origin="name"'
+                "origins", self.origins, "is given without an origin column", fix='add origin="name"'
             )
         if isinstance(self.origins, str):
             raise InvalidArgument(
-                "origins", self.origins, "is a single text", fix=f"write [{self.origins!r}]"
+                "origins", self.origins, "is a string, not a list", fix=f"write [{self.origins!r}]"
             )
         if not all(isinstance(origin, str) for origin in self.origins):
             raise InvalidArgument(
                 "origins",
                 self.origins,
-                "are not all texts, as origins are, whatever the type of their column",
+                "must contain strings, whatever the type of the origin column",
                 fix=f"write {[str(origin) for origin in self.origins]}",
             )
         return tuple(self.origins)
 
     def _excluded(self, by: str, name: str, value: object, fix: str) -> None:
         if value is not None:
-            raise InvalidArgument(name, value, f"does not go with {by}", fix=fix)
+            raise InvalidArgument(name, value, f"cannot be combined with {by}", fix=fix)
 
     def _timestamp(self, argument: str, value: ColumnLike | None) -> Column:
         return self._typed(argument, value, TimestampType, "a timestamp", _TIMESTAMP_FIX)
@@ -275,6 +294,6 @@ def _column(df: DataFrame, argument: str, value: ColumnLike | None) -> Column:
         return quoted(value)
     if not isinstance(value, Column):
         raise InvalidArgument(
-            argument, value, "is neither a column nor the name of one", fix=f'write {argument}="name"'
+            argument, value, "is neither a column nor a column name", fix=f'write {argument}="name"'
         )
     return value

@@ -1,1 +1,1 @@
-"""What a running query reports: watermarks, holders, counters."""
+"""Monitoring of running queries: progress reports, `why` and telemetry."""

@@ -1,7 +1,7 @@
-"""How far a running query is, and what holds it back: the answer to a watermark that does not move.
+"""Progress reports of a running query: where its watermark is, and what holds it back.
 
-Each bucket of an operator reports with every batch; the reports ride on the batch as an observed metric
-of Spark, so they cost no action of their own and arrive wherever the progress of the query does.
+Each bucket of an operator reports with every batch. The reports are an observed metric of the query, so they
+need no extra action and arrive with Spark's own progress events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMN: Final = "bucket_"
 
 
 class KeyReport(msgspec.Struct, frozen=True):
-    """How far one of several watermark keys is."""
+    """The progress of one of several watermark keys."""
 
     key: str
     watermark: int | None
@@ -35,27 +35,27 @@ class KeyReport(msgspec.Struct, frozen=True):
 
 
 class BucketReport(msgspec.Struct, frozen=True):
-    """How far one bucket is after a batch."""
+    """The progress of one bucket after a batch."""
 
     bucket: int
     now: int
     watermark: int | None
     why: str
-    """One line for people: where the watermark is, who holds it back, since when and for what reason."""
+    """One line of text: where the watermark is, what holds it back, since when and why."""
     held_by: str | None
     since: int | None
     reason: str
     open_windows: int
     ended: bool
     totals: dict[str, int]
-    """Since the query began: panes by timing, retractions, rows dropped as late or closed, and, counted
-    over all buckets, rows that were invalid or too far ahead of the clock, and buffers that came again."""
+    """Counters since the query was first started: panes by timing, retractions, rows dropped as late or
+    closed, and, over all buckets, rows that were invalid or too far in the future, and repeated buffers."""
     keys: tuple[KeyReport, ...] = ()
-    """Where a stream has several event times: each of them."""
+    """The progress of each watermark key, if the stream has several event times."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
-    """How far one operator of a query is: its buckets, and what follows from them.
+    """The progress of one operator of a query: its buckets, and values derived from them.
 
     >>> bucket = BucketReport(
     ...     0, 20, None, "watermark unknown: there is no input", None, None, "", 0, False, {}
@@ -68,7 +68,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
 
     @property
     def slowest(self) -> BucketReport:
-        """The bucket that is furthest behind; the first of several."""
+        """The bucket that is furthest behind, or the first of several."""
         unknown = [bucket for bucket in self.buckets if bucket.watermark is None]
         return unknown[0] if unknown else min(self.buckets, key=lambda bucket: bucket.watermark or 0)
 
@@ -79,27 +79,27 @@ class OperatorReport(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """How far the watermark is behind the clock, in microseconds; None while it is unknown, or over."""
+        """The distance of the watermark to the clock in microseconds; None if it is unknown or has ended."""
         at = self.watermark
         return None if at is None or at == END_OF_TIME else self.slowest.now - at
 
     @property
     def open_windows(self) -> int:
-        """Windows that may still change, over all buckets."""
+        """The number of windows that may still change, over all buckets."""
         return sum(bucket.open_windows for bucket in self.buckets)
 
     @property
     def totals(self) -> dict[str, int]:
-        """What was counted since the query began, over all buckets."""
+        """The counters since the query was first started, over all buckets."""
         first = self.buckets[0].totals
         totals = {name: sum(bucket.totals[name] for bucket in self.buckets) for name in first}
-        # Every bucket hears of all these rows.
-        told_to_all = ("invalid", "ahead", "duplicates")
-        return totals | {name: first[name] for name in told_to_all if name in first}
+        # Every bucket counts these over all buckets.
+        counted_by_all = ("invalid", "ahead", "duplicates")
+        return totals | {name: first[name] for name in counted_by_all if name in first}
 
     @property
     def keys(self) -> dict[str, KeyReport]:
-        """Where a stream has several event times, how far each is: that of the bucket furthest behind."""
+        """The progress of each of several watermark keys, from the bucket that is furthest behind."""
         slowest: dict[str, KeyReport] = {}
         for report in (report for bucket in self.buckets for report in bucket.keys):
             known = slowest.setdefault(report.key, report)
@@ -117,7 +117,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
 
 
 class QueryReport(msgspec.Struct, frozen=True):
-    """How far a query is: its operators, the last one first.
+    """The progress of a query: its operators, the last one first, and the size of its state.
 
     >>> bucket = BucketReport(0, 20_000_000, 5_000_000, "watermark 1970-01-01T00:00:05Z: held back by \
 partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowest", 3, False, {"late": 1})
@@ -135,8 +135,10 @@ partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowe
         return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state"])
 
 
-def observed(emitted: DataFrame, buckets: Sequence[int], name: str) -> DataFrame:
-    """The same buffers, with the report of each bucket as an observed metric.
+def observed(
+    emitted: DataFrame, buckets: Sequence[int], name: str, *, bucket_column: str = "bucket"
+) -> DataFrame:
+    """The same rows, with the report of each bucket as an observed metric called ``name``.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -146,21 +148,34 @@ def observed(emitted: DataFrame, buckets: Sequence[int], name: str) -> DataFrame
     from pyspark.sql import functions as sql
 
     reports = [
-        sql.max(sql.when(sql.col("bucket") == bucket, sql.col("report"))).alias(f"{_COLUMN}{bucket}")
+        sql.max(sql.when(sql.col(bucket_column) == bucket, sql.col("report"))).alias(f"{_COLUMN}{bucket}")
         for bucket in buckets
     ]
     return emitted.observe(name, *reports)
 
 
 def why(query: StreamingQuery) -> QueryReport:
-    """How far a query is and who holds it back, as of its last batch.
+    """Report where the watermark of a query is and what holds it back, as of its last batch.
+
+    Args:
+        query: The query that ``writeStream.start()`` returned, also over Spark Connect.
+
+    Returns:
+        The report. ``print(why(query))`` shows it as text; its operators have all values as attributes.
+
+    Raises:
+        InvalidArgument: ``query`` is not a streaming query, or no operator has reported yet.
 
     >>> why(None)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: query = None: is not a streaming query; give what start() returned
+    slackwater.errors.InvalidArgument: query = None: is not a streaming query; pass the result of start()
     """
-    if not hasattr(query, "recentProgress"):
-        raise InvalidArgument("query", query, "is not a streaming query", fix="give what start() returned")
+    from slackwater.spark.internals import (
+        is_streaming_query,  # imports Spark, which reading reports does not need
+    )
+
+    if not is_streaming_query(query):
+        raise InvalidArgument("query", query, "is not a streaming query", fix="pass the result of start()")
     for progress in reversed(query.recentProgress):
         report = reported(progress)
         if report is not None:
@@ -168,13 +183,13 @@ def why(query: StreamingQuery) -> QueryReport:
     raise InvalidArgument(
         "query",
         query.name or str(query.id),
-        "has reported nothing yet",
-        fix="wait for its first batch, and see that it writes a DataFrame of panes",
+        "has not reported anything yet",
+        fix="wait for its first batch, and check that it writes a DataFrame of panes or joined rows",
     )
 
 
 def reported(progress: StreamingQueryProgress) -> QueryReport | None:
-    """What a batch reported; None if no operator took part in it.
+    """The report in the progress of a batch; None if no operator reported.
 
     >>> from types import SimpleNamespace
     >>> reported(SimpleNamespace(observedMetrics={}, stateOperators=[])) is None
@@ -188,9 +203,9 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
 
 
 def _operator(metric: Any) -> OperatorReport:
-    told = metric.asDict()
-    # Over Spark Connect a query tells a row as its schema and a list of its values.
-    texts = told["values"] if {"values", "schema"} == told.keys() else told.values()
+    row = metric.asDict()
+    # Over Spark Connect the metric of a query is a row of a schema and a list of values.
+    texts = row["values"] if {"values", "schema"} == row.keys() else row.values()
     found = (msgspec.json.decode(text, type=BucketReport) for text in texts if text is not None)
     return OperatorReport(tuple(found))
 

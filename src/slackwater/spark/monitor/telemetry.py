@@ -1,7 +1,7 @@
-"""What the queries of a session have reported, batch by batch: for pages, plots and alarms.
+"""Telemetry: the reports of all queries of a session, batch by batch, for dashboards, plots and alerts.
 
-`why` asks a query for its last report. A listener hears of every batch of every query, also of those that
-somebody else started and those that are over, and keeps the last of them.
+`why` returns the last report of one query. `Telemetry` is a listener that receives the report of every batch
+of every query in the session and keeps the most recent ones, also of queries that have ended.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class BatchReport(msgspec.Struct, frozen=True):
 
     number: int
     at: int
-    """When it began."""
+    """When it started."""
     duration: int
     """How long it took, in microseconds."""
     rows: int
-    """How many rows came in; the ticks of the clock are none."""
+    """The number of input rows, without the ticks of the clock."""
     report: QueryReport
 
 
 class QueryHistory(msgspec.Struct, frozen=True):
-    """What is known of a query: the last batches, of all its runs that were listened to.
+    """The recent batches of a query, over all of its runs that were observed.
 
     >>> history = QueryHistory("5f…", "bids", run="1a…", started=0, running=True, error=None, batches=())
     >>> history.last is None
@@ -59,26 +59,26 @@ class QueryHistory(msgspec.Struct, frozen=True):
     """
 
     id: str
-    """The same over restarts from one checkpoint."""
+    """The id of the query, which stays the same over restarts from a checkpoint."""
     name: str | None
     run: str
-    """Another one after each restart."""
+    """The id of the run, which changes with every restart."""
     started: int
     running: bool
     error: str | None
-    """Why the last run ended, if it failed."""
+    """The error of the last run, if it failed."""
     batches: tuple[BatchReport, ...]
-    """Those in which an operator reported, the oldest first."""
+    """The batches in which an operator reported, oldest first."""
 
     @property
     def last(self) -> BatchReport | None:
-        """The last batch, None before the first."""
+        """The last batch; None before the first."""
         return self.batches[-1] if self.batches else None
 
 
 @dataclass
 class _Query:
-    """A query while it is listened to."""
+    """The mutable record of a query."""
 
     id: str
     name: str | None
@@ -95,7 +95,7 @@ class _Query:
 
 
 class Telemetry(StreamingQueryListener):
-    """Keeps the last batches of each query of a session; made by `telemetry`. Any thread may ask it.
+    """Keeps the recent batches of each query of a session; created by `telemetry`. It is thread-safe.
 
     >>> Telemetry(batches=10, queries=3).queries()
     ()
@@ -104,37 +104,47 @@ class Telemetry(StreamingQueryListener):
     def __init__(self, *, batches: int, queries: int) -> None:
         for name, value in (("batches", batches), ("queries", queries)):
             if check_int64(value, name) < 1:
-                raise InvalidArgument(name, value, "must be at least 1", fix="leave it out for 100")
-        self._most_batches = batches
-        self._most_queries = queries
+                raise InvalidArgument(name, value, "must be at least 1", fix="omit it for the default, 100")
+        self._max_batches = batches
+        self._max_queries = queries
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._session: SparkSession | None = None
 
     def queries(self) -> tuple[QueryHistory, ...]:
-        """All queries, the one that spoke last at the end."""
+        """All queries, in the order of their last event."""
         with self._lock:
             return tuple(query.history() for query in self._queries.values())
 
     def query(self, query: StreamingQuery | str) -> QueryHistory:
-        """One query, by what `start` returned, by its id or by its name."""
+        """The history of one query.
+
+        Args:
+            query: The query that ``start()`` returned, its id, or its name.
+
+        Raises:
+            InvalidArgument: No event of this query has been received.
+        """
         wanted = query if isinstance(query, str) else str(query.id)
         with self._lock:
             named = [known for known in self._queries.values() if wanted in (known.id, known.name)]
             if named:
                 return named[-1].history()
         raise InvalidArgument(
-            "query", wanted, "was not heard of", fix="make the telemetry before the query is started"
+            "query",
+            wanted,
+            "is unknown: no event of it was received",
+            fix="create the telemetry before the query starts",
         )
 
     def close(self) -> None:
-        """Stop listening; what was heard stays."""
+        """Stop listening; the recorded batches stay available."""
         if self._session is not None:
             self._session.streams.removeListener(self)
             self._session = None
 
     def listen(self, spark: SparkSession) -> Self:
-        """Hear of the queries of a session from now on."""
+        """Start listening to the queries of a session."""
         spark.streams.addListener(self)
         self._session = spark
         return self
@@ -146,12 +156,12 @@ class Telemetry(StreamingQueryListener):
         self.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """A query starts, or starts again."""
+        """Record the start or restart of a query."""
         with self._lock:
             self._run(event.id, event.runId, event.name, event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """A query has finished a batch."""
+        """Record a batch."""
         progress = event.progress
         report = reported(progress)
         with self._lock:
@@ -160,7 +170,7 @@ class Telemetry(StreamingQueryListener):
                 query.batches.append(_batch(progress, report))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """A query is over."""
+        """Record the end of a run."""
         with self._lock:
             query = self._queries.get(str(event.id))
             if query is not None and query.run == str(event.runId):
@@ -168,19 +178,19 @@ class Telemetry(StreamingQueryListener):
                 query.error = event.exception.splitlines()[0] if event.exception else None
 
     def _run(self, query: UUID, run: UUID, name: str | None, timestamp: str) -> _Query:
-        """The run of a query, also of one that was started before somebody listened."""
+        """The record of a run; it is created here for a query that started before `listen`."""
         known = self._queries.pop(str(query), None)
         if known is None or known.run != str(run):
-            batches = deque(() if known is None else known.batches, self._most_batches)
+            batches = deque(() if known is None else known.batches, self._max_batches)
             known = _Query(str(query), name, str(run), instant(timestamp), batches)
         self._queries[known.id] = known
-        self._forget()
+        self._remove_old()
         return known
 
-    def _forget(self) -> None:
-        """Of queries that are over, only the latest are kept; running ones are all kept."""
-        over = [query.id for query in self._queries.values() if not query.running]
-        for gone in over[: max(0, len(self._queries) - self._most_queries)]:
+    def _remove_old(self) -> None:
+        """Remove the oldest of the queries that have ended; running queries are all kept."""
+        ended = [query.id for query in self._queries.values() if not query.running]
+        for gone in ended[: max(0, len(self._queries) - self._max_queries)]:
             del self._queries[gone]
 
 
@@ -196,15 +206,24 @@ def _batch(progress: StreamingQueryProgress, report: QueryReport) -> BatchReport
 
 
 def telemetry(spark: SparkSession, *, batches: int = 100, queries: int = 100) -> Telemetry:
-    """Listens to the queries of a session, and keeps the last ``batches`` of each.
+    """Listen to the queries of a session and keep their recent batches.
 
-    Ask it from any thread: `Telemetry.queries`, and `Telemetry.query` for one. Of queries that are over,
-    it keeps no more than ``queries``. It listens until it is closed; use it in ``with``, or call `close`.
+    Args:
+        spark: The session.
+        batches: The number of batches to keep for each query.
+        queries: The number of queries to keep; running queries are always kept.
+
+    Returns:
+        The listener, which can be read from any thread with `Telemetry.queries` and `Telemetry.query`. It
+        listens until it is closed: use it in a ``with`` statement, or call `Telemetry.close`.
+
+    Raises:
+        InvalidArgument: ``batches`` or ``queries`` is less than 1.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> with telemetry(spark) as heard:
-    ...     heard.queries()
+    >>> with telemetry(spark) as recorded:
+    ...     recorded.queries()
     ()
     """
     return Telemetry(batches=batches, queries=queries).listen(spark)

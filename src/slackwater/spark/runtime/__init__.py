@@ -1,1 +1,1 @@
-"""What runs in a worker: one bucket of an operator, its inputs and its state."""
+"""The code that runs in Spark's Python workers: map tasks, and the buckets of an operator."""

@@ -1,7 +1,8 @@
-"""Small blobs beside the small state of a bucket, which is read and written with every batch anyway.
+"""A cache of small blobs inside the small state of a bucket, in front of Spark's state store.
 
-Every call to the state store is a message to the JVM and back, which takes longer than to move some thousand
-bytes. So a blob goes to the store only if it is large, or if newer ones need its place.
+The small state is read and written with every batch anyway. Every call to the state store is a round trip to
+the JVM, which takes longer than moving a few thousand bytes. So a blob goes to the store only if it is large
+or if newer blobs need its space in the cache.
 """
 
 from __future__ import annotations
@@ -11,61 +12,61 @@ from typing import Final
 
 from slackwater.windows.engine.blobs import BlobStore
 
-_LARGE: Final = 1 << 16
-_ROOM: Final = 1 << 18
+_MAX_BLOB: Final = 1 << 16
+_CAPACITY: Final = 1 << 18
 
 
-class NearbyBlobs(MutableMapping[str, bytes]):
-    """A blob store in front of another one.
+class BlobCache(MutableMapping[str, bytes]):
+    """A blob store that keeps small blobs in memory and writes the others to another store.
 
     >>> store = {}
-    >>> blobs = NearbyBlobs(store)
+    >>> blobs = BlobCache(store)
     >>> blobs["small"], blobs["large"] = b"1", bytes(1 << 20)
-    >>> blobs.settle()
-    >>> list(blobs.near), list(store), len(blobs)
+    >>> blobs.evict()
+    >>> list(blobs.cached), list(store), len(blobs)
     (['small'], ['large'], 2)
     """
 
     def __init__(
-        self, store: BlobStore, near: dict[str, bytes] | None = None, far: Iterable[str] = ()
+        self, store: BlobStore, cached: dict[str, bytes] | None = None, stored: Iterable[str] = ()
     ) -> None:
         self._store = store
-        self.near = {} if near is None else near
-        """Those that are here, the oldest first."""
-        self.far = set(far)
-        """The names of those in the store: what is not there need not be deleted there."""
+        self.cached = {} if cached is None else cached
+        """The cached blobs, oldest first."""
+        self.stored = set(stored)
+        """The names of the blobs in the store."""
 
     def __getitem__(self, name: str) -> bytes:
-        found = self.near.get(name)
+        found = self.cached.get(name)
         return self._store[name] if found is None else found
 
     def __setitem__(self, name: str, blob: bytes) -> None:
-        self.near.pop(name, None)
-        if name in self.far or len(blob) > _LARGE:
+        self.cached.pop(name, None)
+        if name in self.stored or len(blob) > _MAX_BLOB:
             self._store[name] = blob
-            self.far.add(name)
+            self.stored.add(name)
         else:
-            self.near[name] = blob
+            self.cached[name] = blob
 
     def __delitem__(self, name: str) -> None:
-        if self.near.pop(name, None) is None:
+        if self.cached.pop(name, None) is None:
             del self._store[name]
-            self.far.discard(name)
+            self.stored.discard(name)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.near
-        yield from self.far
+        yield from self.cached
+        yield from self.stored
 
     def __len__(self) -> int:
-        return len(self.near) + len(self.far)
+        return len(self.cached) + len(self.stored)
 
-    def settle(self) -> None:
-        """Put the oldest into the store, until the others have room here."""
-        size = sum(map(len, self.near.values()))
-        for name in list(self.near):
-            if size <= _ROOM:
+    def evict(self) -> None:
+        """Move the oldest blobs to the store until the others fit into the cache."""
+        size = sum(map(len, self.cached.values()))
+        for name in list(self.cached):
+            if size <= _CAPACITY:
                 break
-            blob = self.near.pop(name)
+            blob = self.cached.pop(name)
             self._store[name] = blob
-            self.far.add(name)
+            self.stored.add(name)
             size -= len(blob)

@@ -1,7 +1,7 @@
-"""One bucket in one micro-batch: buffers in, panes out. Knows nothing of Spark.
+"""The step of one bucket in one micro-batch: buffers in, panes out. Does not depend on Spark.
 
-The order is that of the design: read the small state, hear everybody, take the rows, let the watermark
-and the clock move, say what is to be emitted, and write the state back.
+The order is: load the small state, apply the headers of all inputs, collect their rows, advance the watermark
+and the clock, return what to emit, and save the state.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ import polars as pl
 from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, KeyReport
-from slackwater.spark.runtime.blob_cache import NearbyBlobs
-from slackwater.spark.runtime.hosts import Host, Taken
+from slackwater.spark.runtime.blob_cache import BlobCache
+from slackwater.spark.runtime.hosts import BatchInput, Host, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import (
-    Heard,
+    AdvanceResult,
     InputRules,
     Inputs,
-    Judged,
+    ProgressHeaders,
     SavedInputs,
     UpstreamRules,
 )
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.buffers import Rejects, Result, Shipment, Tick, in_order, read_header
-from slackwater.spark.wire.map_side import TIME
-from slackwater.spark.wire.numbered_chunks import fresh_rows, with_chunks
+from slackwater.spark.wire.buffers import Rejects, Result, Shipment, Tick, read_header, unpack_in_order
+from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.spec import OperatorSpec
 
 
 class Totals(Saved):
-    """What a bucket has counted since the query began."""
+    """The counters of a bucket since the query was first started."""
 
     early: int = 0
     on_time: int = 0
@@ -47,17 +48,26 @@ class Totals(Saved):
     dropped_late: int = 0
     dropped_closed: int = 0
     dropped_duplicate: int = 0
-    """Rows of numbered buffers that came again."""
+    """Rows of repeated numbered buffers."""
     invalid: int = 0
-    """Rows without a usable event time or header, of all buckets."""
+    """Rows without a usable event time or header, over all buckets."""
     ahead: int = 0
-    """Rows too far ahead of the clock to move the watermark, of all buckets."""
+    """Rows too far in the future to advance the watermark, over all buckets."""
     duplicates: int = 0
-    """Numbered buffers that came again, of all buckets."""
+    """Repeated numbered buffers, over all buckets."""
+
+    def add(self, counts: StepCounts) -> None:
+        """Add the counts of one step."""
+        self.early += counts.early
+        self.on_time += counts.on_time
+        self.late += counts.late
+        self.retractions += counts.retractions
+        self.dropped_late += counts.dropped_late
+        self.dropped_closed += counts.dropped_closed
 
 
 class SavedBucket(Saved):
-    """The small state of a bucket: one value, read and written with every batch."""
+    """The small state of a bucket: one value that is read and written with every batch."""
 
     now: int
     run: int
@@ -65,17 +75,17 @@ class SavedBucket(Saved):
     inputs: SavedInputs
     operator: bytes
     totals: Totals
-    near: dict[str, bytes]
-    """Blobs of the operator that are small."""
-    far: list[str]
-    """The names of its others."""
+    cached: dict[str, bytes]
+    """The blobs of the operator that are in the cache."""
+    stored: list[str]
+    """The names of its other blobs."""
 
 
 FORM: Final = SavedForm("bucket", "B", 1, SavedBucket)
 
 
 class BucketOutput(msgspec.Struct):
-    """What a bucket does in one batch."""
+    """What a bucket emits in one batch, and its new small state."""
 
     rows: pl.DataFrame | None
     header: Result
@@ -85,13 +95,13 @@ class BucketOutput(msgspec.Struct):
 
 @dataclass(frozen=True)
 class OperatorPlan:
-    """What a bucket needs to know: how the watermarks are made, and the operator. Travels to the workers.
+    """The configuration that buckets need: how the watermarks are made, and the operator.
 
-    ``now`` is set where the input is bounded: there is no clock then, and the input ends with the batch.
+    ``now`` is set for bounded input, which has no clock and ends with its only batch.
     """
 
     inputs: tuple[InputRules, ...]
-    host: Host
+    host: Host[OperatorSpec]
     now: int | None = None
 
     def step(
@@ -101,34 +111,33 @@ class OperatorPlan:
         store: BlobStore,
         buffers: Iterable[tuple[bytes, bytes | None]],
     ) -> BucketOutput:
-        """Take the buffers of a batch, given the state that the last one left."""
+        """Process the buffers of a batch, given the small state and the blobs that the last batch left."""
         batch = _Batch.of(buffers, len(self.inputs))
         before = None if saved is None else FORM.decode(saved)
         now, run = self._clock(before, batch)
-        blobs = NearbyBlobs(store) if before is None else NearbyBlobs(store, before.near, before.far)
+        blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
             inputs, state, totals = Inputs(self.inputs, now), self.host.initial_state(blobs), Totals()
         else:
             inputs = Inputs(self.inputs, before.now, before.inputs)
             state, totals = self.host.load(before.operator, blobs), before.totals
         restarted = before is not None and run != before.run
-        judged = inputs.advance(batch.heard, now, restarted=restarted)
-        taken = batch.taken(self.inputs, judged, now)
-        if before is not None and before.ended and taken.fresh(self.inputs):
+        found = inputs.advance(batch.headers, now, restarted=restarted)
+        data = batch.data(self.inputs, found, now)
+        if before is not None and before.ended and data.has_source_rows(self.inputs):
             raise AfterEnd
-        totals.ahead += judged.ahead
-        totals.invalid += taken.invalid
-        totals.dropped_duplicate += taken.dropped
+        totals.ahead += found.ahead
+        totals.invalid += data.invalid
+        totals.dropped_duplicate += data.dropped
         totals.duplicates = inputs.duplicates
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
-        edges = [END_OF_TIME] * len(self.inputs) if ended else inputs.edges
+        watermarks = [END_OF_TIME] * len(self.inputs) if ended else inputs.input_watermarks
         watermark = END_OF_TIME if ended else inputs.watermark
-        state, output = self.host.step(state, taken.inputs, edges, watermark, now)
-        for name, count in output.counts.items():
-            setattr(totals, name, getattr(totals, name) + count)
-        rows = output.rows + [self.host.invalid(rejects) for rejects in taken.rejects]
+        state, output = self.host.step(state, data.inputs, watermarks, watermark, now)
+        totals.add(output.counts)
+        rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
-        blobs.settle()
+        blobs.evict()
         why = inputs.why()
         report = BucketReport(
             bucket=bucket,
@@ -148,22 +157,24 @@ class OperatorPlan:
             header=Result(bucket, now, run, ended, inputs.idle and not ended, dict(output.watermarks)),
             report=report,
             state=FORM.encode(
-                SavedBucket(now, run, ended, inputs.save(), operator, totals, blobs.near, sorted(blobs.far))
+                SavedBucket(
+                    now, run, ended, inputs.save(), operator, totals, blobs.cached, sorted(blobs.stored)
+                )
             ),
         )
 
     def _clock(self, before: SavedBucket | None, batch: _Batch) -> tuple[int, int]:
         known = [*batch.ticks, *([] if before is None else [before])]
         if known:
-            # Where several clocks meet, the latest time and the latest start count.
+            # With several clocks, the latest time and the latest start of a run are used.
             return max(one.now for one in known), max(one.run for one in known)
         if self.now is None:
-            raise CorruptState("bucket", "it is missing, though the query has run before")
+            raise CorruptState("bucket", "it is missing, although the query has run before")
         return self.now, 0
 
 
 def _keys(inputs: Inputs) -> tuple[KeyReport, ...]:
-    """How far each key is, where there are several."""
+    """The progress of each watermark key, if there are several."""
     if len(inputs.watermarks) < 2:
         return ()
     reasons = {key: inputs.why(key) for key in inputs.watermarks}
@@ -176,39 +187,40 @@ def _keys(inputs: Inputs) -> tuple[KeyReport, ...]:
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What of a batch an operator gets."""
+class _BatchData:
+    """The rows of a batch, decoded."""
 
-    inputs: list[Taken]
+    inputs: list[BatchInput]
     rejects: list[pl.DataFrame]
+    """Rows without a usable event time."""
     invalid: int
     dropped: int
 
-    def fresh(self, rules: Sequence[InputRules]) -> bool:
-        """Whether a source brought rows: what an operator sends after its end came of none."""
+    def has_source_rows(self, rules: Sequence[InputRules]) -> bool:
+        """Whether a source sent rows; an upstream operator may still emit panes when the stream ends."""
         return any(
             not isinstance(one, UpstreamRules)
-            and (bool(taken.folded) or (taken.rows is not None and taken.rows.height > 0))
-            for one, taken in zip(rules, self.inputs, strict=True)
+            and (bool(data.folded) or (data.rows is not None and data.rows.height > 0))
+            for one, data in zip(rules, self.inputs, strict=True)
         )
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """The buffers of a micro-batch, sorted out."""
+    """The buffers of a micro-batch by kind and input."""
 
     ticks: Sequence[Tick | Result]
     shipments: list[list[tuple[Shipment, bytes | None]]]
-    rejects: list[list[tuple[Rejects, bytes]]]
+    rejects: list[list[tuple[Rejects, bytes | None]]]
 
     @property
     def ends(self) -> bool:
         return any(tick.end for tick in self.ticks)
 
     @property
-    def heard(self) -> list[Heard]:
+    def headers(self) -> list[ProgressHeaders]:
         return [
-            Heard(
+            ProgressHeaders(
                 [seen for shipment, _ in several for seen in shipment.observations],
                 [result for shipment, _ in several for result in shipment.results],
                 [chunk for shipment, _ in several for chunk in shipment.chunks],
@@ -220,7 +232,7 @@ class _Batch:
     def of(cls, buffers: Iterable[tuple[bytes, bytes | None]], inputs: int) -> _Batch:
         ticks: list[Tick | Result] = []
         shipments: list[list[tuple[Shipment, bytes | None]]] = [[] for _ in range(inputs)]
-        rejects: list[list[tuple[Rejects, bytes]]] = [[] for _ in range(inputs)]
+        rejects: list[list[tuple[Rejects, bytes | None]]] = [[] for _ in range(inputs)]
         for data, payload in buffers:
             match read_header(data):
                 case Tick() as tick:
@@ -228,38 +240,38 @@ class _Batch:
                 case Shipment() as shipment:
                     shipments[shipment.input].append((shipment, payload))
                     ticks += shipment.results
-                case Rejects() as header if payload is not None:
+                case Rejects() as header:
                     rejects[header.input].append((header, payload))
         return cls(ticks, shipments, rejects)
 
-    def taken(self, inputs: Sequence[InputRules], judged: Judged, now: int) -> _Taken:
-        """The rows of each input, and those without a usable time, given what was found of the batch."""
-        several: list[Taken] = []
+    def data(self, inputs: Sequence[InputRules], found: AdvanceResult, now: int) -> _BatchData:
+        """Decode the rows of each input, without those of repeated numbered buffers."""
+        several: list[BatchInput] = []
         rejects: list[pl.DataFrame] = []
         invalid = dropped = 0
-        for place, rules in enumerate(inputs):
-            headers = [shipment for shipment, _ in self.shipments[place]]
+        for index, rules in enumerate(inputs):
+            headers = [shipment for shipment, _ in self.shipments[index]]
             invalid += sum(header.invalid for header in headers)
             if isinstance(rules, NumberedRules):
-                again = judged.repeated[place]
+                repeated = found.repeated[index]
                 chunks = [chunk for header in headers for chunk in header.chunks]
-                invalid += sum(chunk.invalid for chunk in chunks if chunk.number not in again)
-                frame, out = fresh_rows(with_chunks(self.shipments[place], headers), again)
-                taken = Taken(frame)
-                rejected, _ = fresh_rows(with_chunks(self.rejects[place], headers), again)
+                invalid += sum(chunk.invalid for chunk in chunks if chunk.number not in repeated)
+                frame, repeated_rows = new_rows(self.shipments[index], headers, repeated)
+                data = BatchInput(frame)
+                rejected, _ = new_rows(self.rejects[index], headers, repeated)
                 rejects += [] if rejected is None else [rejected]
-                dropped += out
+                dropped += repeated_rows
             else:
-                taken = _taken(self.shipments[place])
-                rejects += [frame for _, frame in in_order(self.rejects[place])]
-            if taken.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
-                taken = Taken(taken.rows.with_columns(pl.lit(now, pl.Int64).alias(TIME)))
-            several.append(taken)
-        return _Taken(several, rejects, invalid, dropped)
+                data = _batch_input(self.shipments[index])
+                rejects += [frame for _, frame in unpack_in_order(self.rejects[index])]
+            if data.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
+                data = BatchInput(data.rows.with_columns(pl.lit(now, pl.Int64).alias(TIME)))
+            several.append(data)
+        return _BatchData(several, rejects, invalid, dropped)
 
 
-def _taken(shipments: list[tuple[Shipment, bytes | None]]) -> Taken:
-    parts = in_order([(shipment, payload) for shipment, payload in shipments if payload is not None])
+def _batch_input(shipments: list[tuple[Shipment, bytes | None]]) -> BatchInput:
+    parts = unpack_in_order(shipments)
     folded = [Folded(frame, header.kinds) for header, frame in parts if header.kinds is not None]
     frames = [frame for header, frame in parts if header.kinds is None]
-    return Taken(pl.concat(frames, how="vertical_relaxed") if frames else None, folded)
+    return BatchInput(pl.concat(frames, how="vertical_relaxed") if frames else None, folded)

@@ -1,64 +1,93 @@
-"""Operators in a bucket: how each kind takes the batches of its inputs, and what it gives back.
+"""Hosts: adapters that run each kind of operator of `slackwater.windows` in a bucket.
 
-An operator of `slackwater.windows` is built where it is used, in a worker; what travels there is its
-configuration. All kinds answer alike, so that a bucket need not know which one it runs.
+A host is sent to the workers as the operator's configuration, and builds the operator there on first use. All
+hosts have the same interface, so that a bucket does not depend on the kind of operator.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import polars as pl
 
-from slackwater.spark.wire.map_side import TIME
-from slackwater.spark.wire.pane_rows import INVALID_KIND, LATE_KIND, PANE_KIND, each_alone
+from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS
+from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, row_values
 from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.spec import CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
 
 APPLIED: Final = "apply:rows"
-"""The name of the one accumulation of an `ApplyHost`: a list of rows."""
+"""The name of the only accumulation of an `ApplyHost`, a list of rows."""
 
-Edges = Sequence[int | None]
+InputWatermarks = Sequence[int | None]
 
-_WORTH_FOLDING: Final = 2
-"""Rows are sent folded if that makes them so many times fewer: a partial is wider than a row."""
+_MIN_REDUCTION: Final = 2
+"""Rows are sent folded only if that divides their number by at least this: a partial is wider than a row."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a batch brings of one input: rows, or partials that map tasks folded."""
+class BatchInput:
+    """The data of one input in a batch: rows, and partials that map tasks folded."""
 
     rows: pl.DataFrame | None = None
     folded: Sequence[Folded] = ()
 
 
 @dataclass(frozen=True)
+class StepCounts:
+    """The number of panes emitted and of rows dropped in one step."""
+
+    early: int = 0
+    on_time: int = 0
+    late: int = 0
+    retractions: int = 0
+    dropped_late: int = 0
+    dropped_closed: int = 0
+
+
+@dataclass(frozen=True)
 class HostOutput:
-    """What an operator did in one step."""
+    """The result of one step."""
 
     rows: list[pl.DataFrame]
-    counts: Mapping[str, int]
+    counts: StepCounts
     watermarks: Mapping[str, int]
     open_windows: int
 
 
-@dataclass(frozen=True)
-class Host(ABC):
-    """An operator by its configuration."""
+class Operator(Protocol):
+    """The part of an operator's interface that does not depend on its kind."""
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    def initial_state(self, blobs: BlobStore | None = None) -> Any:
+        """The state before the first step."""
+
+    def load(self, saved: bytes, blobs: BlobStore) -> Any:
+        """The state whose index `save` returned."""
+
+    def save(self, state: Any) -> bytes:
+        """The index of the state."""
+
+
+Spec_co = TypeVar("Spec_co", bound=OperatorSpec, covariant=True)
+
+
+@dataclass(frozen=True)
+class Host(ABC, Generic[Spec_co]):
+    """The specification of an operator, and the operator built from it."""
+
+    spec: Spec_co
 
     @cached_property
     @abstractmethod
-    def operator(self) -> Any:
-        """The operator; built on first use, because it does not travel well."""
+    def operator(self) -> Operator:
+        """The operator, built on first use and not pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
+        return {name: value for name, value in self.__dict__.items() if name != "operator"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -68,175 +97,197 @@ class Host(ABC):
         return self.operator.initial_state(blobs)
 
     def load(self, saved: bytes, blobs: BlobStore) -> Any:
-        """The state whose index was saved."""
+        """The state whose index `save` returned."""
         return self.operator.load(saved, blobs)
 
     def save(self, state: Any) -> bytes:
         """The index of the state."""
-        saved: bytes = self.operator.save(state)
-        return saved
-
-    @property
-    def can_fold(self) -> bool:
-        """Whether rows can be folded before the operator gets them, where there is no state."""
-        return False
+        return self.operator.save(state)
 
     def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
-        """Rows as the partials of their windows; None if these would not be far fewer."""
+        """Fold rows into partials that keep the columns ``carried``; None if there would be too many."""
         raise NotImplementedError
 
     @abstractmethod
     def step(
-        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+        self,
+        state: Any,
+        batch: Sequence[BatchInput],
+        watermarks: InputWatermarks,
+        watermark: int | None,
+        now: int,
     ) -> tuple[Any, HostOutput]:
-        """Take a batch of each input, their watermarks, the one of all, and the time."""
+        """Process the data and the watermark of each input, the coalesced watermark, and the clock."""
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows without a usable event time in the form of what is emitted."""
+        """Convert rows without a usable event time to output rows."""
         raise NotImplementedError
 
 
-class WindowHost(Host):
-    """A windowed operator; the rows of several inputs are one batch to it."""
+class WindowHost(Host[WindowSpec]):
+    """The host of a windowed operator, which processes the rows of all inputs as one batch."""
 
     @cached_property
     def operator(self) -> WindowedOperator:
         """The windowed operator."""
-        return WindowedOperator(event_time=TIME, **self.options)
-
-    @property
-    def can_fold(self) -> bool:
-        """Unless rows have to be judged one by one."""
-        return self.operator.can_fold
+        return WindowedOperator(self.spec)
 
     def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
-        """Rows as the partials of their windows; None if these would not be far fewer."""
-        flat = [name for name in self.operator.spec.key if not rows.schema[name].is_nested()]
-        if flat and rows.height:
-            # There is at least a partial for each key: where keys are many, it need not be tried.
-            keys = max(rows.select(pl.col(flat).approx_n_unique()).row(0))
-            if keys * _WORTH_FOLDING > rows.height:
+        """Fold rows into partials that keep the columns ``carried``; None if there would be too many."""
+        plain = [name for name in self.spec.key if not rows.schema[name].is_nested()]
+        if plain and rows.height:
+            # There is at least one partial per key, so with many keys folding is not worth trying.
+            keys = max(rows.select(pl.col(plain).approx_n_unique()).row(0))
+            if keys * _MIN_REDUCTION > rows.height:
                 return None
         folded = self.operator.fold(rows, carried)
-        return folded if folded.partials.height * _WORTH_FOLDING <= rows.height else None
+        return folded if folded.partials.height * _MIN_REDUCTION <= rows.height else None
 
     def step(
-        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+        self,
+        state: Any,
+        batch: Sequence[BatchInput],
+        watermarks: InputWatermarks,
+        watermark: int | None,
+        now: int,
     ) -> tuple[Any, HostOutput]:
-        """Take the rows, then the watermark, then the clock."""
-        frames = [one.rows for one in taken if one.rows is not None]
-        batch = pl.concat(frames, how="vertical_relaxed") if frames else None
-        folded = [part for one in taken for part in one.folded]
-        if batch is not None and self.can_fold:
-            folded.append(self.operator.fold(batch))
-            batch = None
-        watermarks = {} if watermark is None else {self.operator.spec.watermark_key: watermark}
-        state, output = self.operator.step(state, batch, watermarks, now, folded=folded)
-        rows = _panes(output)
+        """Process the rows of all inputs as one batch; only the coalesced watermark is used."""
+        frames = [one.rows for one in batch if one.rows is not None]
+        rows = pl.concat(frames, how="vertical_relaxed") if frames else None
+        folded = [part for one in batch for part in one.folded]
+        if rows is not None and self.spec.can_fold:
+            folded.append(self.operator.fold(rows))
+            rows = None
+        driving = {} if watermark is None else {self.spec.watermark_key: watermark}
+        state, output = self.operator.step(state, rows, driving, now, folded=folded)
+        emitted = _panes(output)
         if output.late is not None and output.late.height:
-            rows.append(self._dropped(output.late, LATE_KIND))
-        return state, HostOutput(rows, _counts(output), output.watermarks, state.open_windows)
+            emitted.append(self._dropped(output.late, LATE_KIND))
+        return state, HostOutput(emitted, _counts(output), output.watermarks, state.open_windows)
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows as rows of panes, each with its values alone."""
+        """Convert rows without a usable event time to output rows of kind ``invalid``."""
         return self._dropped(rows, INVALID_KIND)
 
     def _dropped(self, rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-        """Rows that no pane holds, each as a row of panes: its key, its window, and its values alone."""
-        values = each_alone(rows, self.operator.spec.accumulations, TIME)
+        """Convert dropped rows to output rows: key, window, and the values of each row by itself."""
+        values = row_values(rows, self.spec.accumulations, TIME)
         bounds = [
             pl.col(name) if name in rows.columns else pl.lit(None, pl.Int64).alias(name)
-            for name in ("window_start", "window_end")
+            for name in WINDOW_BOUNDS
         ]
-        nothing = [
+        unset = [
             *(pl.lit(None, pl.Int64).alias(name) for name in ("index", "on_time_index")),
             *(pl.lit(None, pl.Boolean).alias(name) for name in ("is_first", "is_last", "retraction")),
             pl.lit(None, pl.String).alias("timing"),
         ]
-        kept = rows.select(*self.operator.spec.key, *bounds, pl.col(TIME).alias("timestamp"))
-        return kept.hstack(values).with_columns(*nothing, pl.lit(kind).alias("kind"))
+        kept = rows.select(*self.spec.key, *bounds, pl.col(TIME).alias("timestamp"))
+        return kept.hstack(values).with_columns(*unset, pl.lit(kind).alias("kind"))
 
 
 class ApplyHost(WindowHost):
-    """A windowed operator whose panes are the rows that a function made of them."""
+    """The host of a windowed operator whose panes are the rows that a user's function returns."""
 
     def step(
-        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+        self,
+        state: Any,
+        batch: Sequence[BatchInput],
+        watermarks: InputWatermarks,
+        watermark: int | None,
+        now: int,
     ) -> tuple[Any, HostOutput]:
-        """A row for each row of the function, with what the pane says of itself."""
-        state, output = super().step(state, taken, edges, watermark, now)
-        rows = [panes.filter(pl.col(APPLIED).list.len() > 0) for panes in output.rows]
-        made = [panes.explode(APPLIED).unnest(APPLIED) for panes in rows if panes.height]
-        return state, replace(output, rows=made)
+        """Process a batch; emit one row for each row that the function returned."""
+        state, output = super().step(state, batch, watermarks, watermark, now)
+        panes = [frame.filter(pl.col(APPLIED).list.len() > 0) for frame in output.rows]
+        rows = [frame.explode(APPLIED).unnest(APPLIED) for frame in panes if frame.height]
+        return state, replace(output, rows=rows)
 
 
-class MergeHost(Host):
-    """Two streams in the same windows."""
+class CogroupHost(Host[CogroupSpec]):
+    """The host of a cogroup: two streams in the same windows."""
 
     @cached_property
     def operator(self) -> MergeOperator:
-        """The merge."""
-        return MergeOperator(left_time=TIME, right_time=TIME, **self.options)
+        """The cogroup operator."""
+        return MergeOperator(self.spec)
 
     def step(
-        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+        self,
+        state: Any,
+        batch: Sequence[BatchInput],
+        watermarks: InputWatermarks,
+        watermark: int | None,
+        now: int,
     ) -> tuple[Any, HostOutput]:
-        """Take the rows of both sides, then the lower of their watermarks, then the clock."""
-        left, right = (side.rows for side in taken)
-        state, output = self.operator.step(state, left, right, _sides(edges), now)
-        rows = [self._filled(panes) for panes in _panes(output)]
+        """Process the rows and watermarks of both sides."""
+        left, right = (side.rows for side in batch)
+        state, output = self.operator.step(state, left, right, _by_side(watermarks), now)
+        rows = [self._with_known_lists(panes) for panes in _panes(output)]
         return state, HostOutput(rows, _counts(output), output.watermarks, state.windows.open_windows)
 
-    def _filled(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """The panes of a cogroup; the list of a side that never sent a row does not know its columns."""
-        if self.operator.spec.how != "cogroup":
+    def _with_known_lists(self, panes: pl.DataFrame) -> pl.DataFrame:
+        """Replace the lists of a side that has never sent a row, because their type is not known yet."""
+        if self.spec.how != "cogroup":
             return panes
         unknown = [
             side
-            for side, columns in self.operator.spec.carried.items()
+            for side, columns in self.spec.carried.items()
             if not set(columns) <= {field.name for field in panes.schema[side].inner.fields}  # type: ignore[attr-defined]
         ]
         empty = pl.Series([[]], dtype=pl.List(pl.Null))
         return panes.with_columns(pl.lit(empty).first().alias(side) for side in unknown)
 
 
-class JoinHost(Host):
-    """Rows of two streams that lie close together in time; ``options`` has the join and the two schemas."""
+@dataclass(frozen=True)
+class JoinHost(Host[JoinSpec]):
+    """The host of a time-bounded join."""
+
+    left: Mapping[str, pl.DataType]
+    """The schema of the left side."""
+    right: Mapping[str, pl.DataType]
 
     @cached_property
     def operator(self) -> JoinOperator:
-        """The join."""
-        options = dict(self.options)
-        return JoinOperator(options.pop("join"), **options)
+        """The join operator."""
+        return JoinOperator(self.spec, left=self.left, right=self.right)
 
     def step(
-        self, state: Any, taken: Sequence[Taken], edges: Edges, watermark: int | None, now: int
+        self,
+        state: Any,
+        batch: Sequence[BatchInput],
+        watermarks: InputWatermarks,
+        watermark: int | None,
+        now: int,
     ) -> tuple[Any, HostOutput]:
-        """Take the rows of both sides, then their watermarks."""
+        """Process the rows and watermarks of both sides; a join does not use the clock."""
         left, right = (
             None if side.rows is None else side.rows.select(*schema)
-            for side, schema in zip(taken, (self.options["left"], self.options["right"]), strict=True)
+            for side, schema in zip(batch, (self.left, self.right), strict=True)
         )
-        state, output = self.operator.step(state, left, right, _sides(edges))
+        state, output = self.operator.step(state, left, right, _by_side(watermarks))
         rows = [output.rows] if output.rows.height else []
-        counts = {"dropped_late": sum(output.dropped.values())}
+        counts = StepCounts(dropped_late=sum(output.dropped.values()))
         return state, HostOutput(rows, counts, {str(side): at for side, at in output.watermarks.items()}, 0)
 
 
-def _sides(edges: Edges) -> dict[str, int]:
-    return {side: at for side, at in zip(("left", "right"), edges, strict=True) if at is not None}
+def _by_side(watermarks: InputWatermarks) -> dict[str, int]:
+    return {side: at for side, at in zip(("left", "right"), watermarks, strict=True) if at is not None}
 
 
 def _panes(output: WindowOutput) -> list[pl.DataFrame]:
     return [output.panes.with_columns(pl.lit(PANE_KIND).alias("kind"))] if output.panes.height else []
 
 
-def _counts(output: WindowOutput) -> dict[str, int]:
-    counts = {"dropped_late": output.dropped_late, "dropped_closed": output.dropped_closed}
+def _counts(output: WindowOutput) -> StepCounts:
+    dropped = StepCounts(dropped_late=output.dropped_late, dropped_closed=output.dropped_closed)
     panes = output.panes
-    if panes.height:
-        results = panes.filter(~pl.col("retraction"))["timing"]
-        for timing in ("EARLY", "ON_TIME", "LATE"):
-            counts[timing.lower()] = int((results == timing).sum())
-        counts["retractions"] = panes.height - results.len()
-    return counts
+    if not panes.height:
+        return dropped
+    timing = panes.filter(~pl.col("retraction"))["timing"]
+    return replace(
+        dropped,
+        early=int((timing == "EARLY").sum()),
+        on_time=int((timing == "ON_TIME").sum()),
+        late=int((timing == "LATE").sum()),
+        retractions=panes.height - timing.len(),
+    )

@@ -1,8 +1,7 @@
-"""Several event times in one stream: a watermark for each, and one of them drives the operator.
+"""Several event times in one source: a watermark for each, one of which drives the operator.
 
-The rules of each key are those of a stream with that event time alone; keys never influence each other.
-Only silence is common to them: an origin that sends rows is not silent for any key, whatever times the
-rows tell.
+Each key follows the rules of a source with that event time alone; keys never influence each other. Only
+idleness is common to them: an origin that sends rows is not idle for any key, whichever times its rows have.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from slackwater.spark.wire.buffers import Observation
 
 @dataclass(frozen=True, slots=True)
 class TimesRules:
-    """The rules of several keys, and the key that drives.
+    """The rules of several watermark keys, and the key that drives the operator.
 
     >>> from slackwater.progress.generator import lag
     >>> TimesRules((SourceRules(lag("1 second"), key="order"),), key="order").names
@@ -35,7 +34,7 @@ class TimesRules:
 
     @property
     def max_ahead(self) -> int | None:
-        """The same for every key."""
+        """The limit, which is the same for every key."""
         return self.times[0].max_ahead
 
 
@@ -47,7 +46,7 @@ _FORM = SavedForm("progress of several event times", "K", 1, _SavedTimes)
 
 
 class TimesProgress:
-    """The watermarks of one stream.
+    """The watermarks of one source.
 
     >>> from slackwater.progress.generator import Lag
     >>> from slackwater.spark.wire.buffers import Peak
@@ -70,34 +69,34 @@ class TimesProgress:
 
     @property
     def watermark(self) -> int | None:
-        """The last watermark of the key that drives, None before the first."""
+        """The current watermark of the driving key; None before the first."""
         return self._parts[self._rules.key].watermark
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The last watermark of every key."""
+        """The current watermark of every key."""
         return {key: part.watermark for key, part in self._parts.items()}
 
     @property
     def idle(self) -> bool:
-        """Whether every origin has fallen silent."""
+        """Whether every origin is idle."""
         return self._parts[self._rules.key].idle
 
     def advance(self, observations: Sequence[Observation], now: int, *, restarted: bool = False) -> int:
-        """A batch has come; how many times in its rows lay too far ahead of the clock to count."""
+        """Apply a batch; return the number of event times that were too far in the future to count."""
         origins = sorted({seen.origin for seen in observations}, key=str)
         ahead = 0
         for key, part in self._parts.items():
             mine = [seen for seen in observations if seen.key == key]
-            told = {seen.origin for seen in mine}
-            mine += [Observation(origin, [], key) for origin in origins if origin not in told]
+            observed = {seen.origin for seen in mine}
+            mine += [Observation(origin, [], key) for origin in origins if origin not in observed]
             ahead += part.advance(mine, now, restarted=restarted)
         return ahead
 
     def why(self, key: str | None = None) -> Explanation:
-        """Who holds the watermark of a key back, since when, and why."""
+        """Which origin holds the watermark of a key back, since when, and why."""
         return self._parts[self._rules.key if key is None else key].why()
 
     def save(self) -> bytes:
-        """Everything observed so far."""
+        """The saved state."""
         return _FORM.encode(_SavedTimes({key: part.save() for key, part in self._parts.items()}))

@@ -1,8 +1,8 @@
-"""How far a stream is whose producers number their buffers and say themselves how far they are.
+"""The watermark of a source whose producers number their buffers and send watermarks themselves.
 
-The rules are those of `slackwater.progress.tracker`. A micro-batch brings the buffers of many origins at
-once, so all of them are heard before the watermark moves; and silence is counted as for other sources: a
-slow batch or a restart makes nobody idle.
+The rules are those of `slackwater.progress.tracker`. A micro-batch contains buffers of many origins, so all
+of them are applied before the watermark advances. Idleness is measured as for other sources: a slow batch or
+a restart makes no origin idle.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Origin
-from slackwater.spark.runtime.source_progress import own_pause
+from slackwater.spark.runtime.source_progress import processing_pause
 from slackwater.spark.wire.buffers import Chunk, Number
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedRules:
-    """How the watermark of numbered buffers is made. ``origins`` are those declared; None learns them.
+    """How the watermark of numbered buffers is made. ``origins`` are the declared ones; None discovers them.
 
     >>> NumberedRules(origins=("a",)).key
     'default'
@@ -34,14 +34,14 @@ class NumberedRules:
 
 class _SavedNumbered(Saved):
     tracker: bytes
-    heard: list[tuple[Origin, int]]
+    last_heard: list[tuple[Origin, int]]
 
 
 _FORM: Final = SavedForm("progress of numbered buffers", "H", 1, _SavedNumbered)
 
 
 class NumberedProgress:
-    """The watermark of one stream of numbered buffers.
+    """The watermark of one source of numbered buffers.
 
     >>> progress = NumberedProgress(NumberedRules(), now=0)
     >>> first, third = (Chunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3))
@@ -60,50 +60,50 @@ class NumberedProgress:
         self._now = now
         if saved is None:
             self._tracker = ProgressTracker(rules.origins, now=now)
-            self._heard = dict.fromkeys(self._tracker.origins, now)
+            self._last_heard = dict.fromkeys(self._tracker.origins, now)
         else:
             state = _FORM.decode(saved)
             self._tracker = ProgressTracker.load(state.tracker)
-            self._heard = dict(state.heard)
+            self._last_heard = dict(state.last_heard)
             for origin in rules.origins or ():
-                if origin not in self._heard:
+                if origin not in self._last_heard:
                     self._tracker.add(origin, now=now)
-                    self._heard[origin] = now
+                    self._last_heard[origin] = now
 
     @property
     def watermark(self) -> int | None:
-        """The last watermark, None before the first."""
+        """The current watermark; None before the first."""
         return self._tracker.current()
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The last watermark by its key."""
+        """The current watermark by its key."""
         return {self._rules.key: self.watermark}
 
     @property
     def idle(self) -> bool:
-        """Whether every origin has fallen silent; one that never spoke is waited for."""
+        """Whether every origin is idle; an origin that has never sent anything is waited for."""
         why = self._tracker.why()
         return why.held_by is None and why.reason is Reason.IDLE
 
     @property
     def duplicates(self) -> int:
-        """How many buffers came again."""
+        """The number of repeated buffers."""
         return self._tracker.duplicates
 
     def advance(self, chunks: Sequence[Chunk], now: int, *, restarted: bool = False) -> Set[Number]:
-        """A batch has come; which of its buffers came before.
+        """Apply a batch; return the numbers of its buffers that had arrived before.
 
-        Several tasks may have rows of one buffer: within a batch they are one.
+        Several tasks may have rows of one buffer: within a batch they count as one.
         """
         watermarks: dict[Number, int | None] = {}
         for chunk in chunks:
             known = watermarks.get(chunk.number)
             marks = [mark for mark in (known, chunk.watermark) if mark is not None]
             watermarks[chunk.number] = max(marks, default=None)
-        pause = own_pause(self._now, now, self._rules.idle_after, restarted=restarted)
-        self._heard = {origin: at + pause for origin, at in self._heard.items()}
-        # In order, so that little is ever out of it, and whoever contradicts itself does so every time.
+        pause = processing_pause(self._now, now, self._rules.idle_after, restarted=restarted)
+        self._last_heard = {origin: at + pause for origin, at in self._last_heard.items()}
+        # Sorted, so that few buffers are out of order and a conflict is always raised for the same buffer.
         numbers = sorted(watermarks, key=lambda number: (str(number[0]), *number[1:]))
         headers = [BufferHeader(*number, _marks(watermarks[number])) for number in numbers]
         duplicates = self._tracker.observe_all(headers, now=now).duplicates
@@ -112,21 +112,21 @@ class NumberedProgress:
             if duplicate:
                 repeated.add(number)
             else:
-                self._heard[number[0]] = now
+                self._last_heard[number[0]] = now
         if self._rules.idle_after is not None:
-            for origin, at in self._heard.items():
+            for origin, at in self._last_heard.items():
                 if at + self._rules.idle_after <= now:
                     self._tracker.idle(origin, now=now)
         self._now = now
         return repeated
 
     def why(self, key: str | None = None) -> Explanation:
-        """Who holds the watermark back, since when, and why."""
+        """Which origin holds the watermark back, since when, and why."""
         return self._tracker.why(self._rules.key if key is None else key)
 
     def save(self) -> bytes:
-        """Everything heard so far."""
-        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._heard.items())))
+        """The saved state."""
+        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._last_heard.items())))
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

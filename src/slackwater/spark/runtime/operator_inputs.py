@@ -1,8 +1,8 @@
-"""The inputs of an operator, as one of its buckets knows them: each with its own watermark, and all as one.
+"""The progress of an operator's inputs in one bucket: the watermark of each input, and of all together.
 
-An input is a source, whose rows or headers tell the time, or an operator that comes before this one, whose
-buckets tell how far they are. Several inputs are coalesced by the rules of `slackwater.progress`: the event
-times that drive the operator to its watermark, and every key under its name.
+An input is a source, whose watermark follows from its rows or headers, or an upstream operator, whose buckets
+send their watermarks. Several inputs are coalesced by the rules of `slackwater.progress`: the driving event
+times to the operator's watermark, and each watermark key under its own name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slackwater.spark.wire.buffers import Chunk, Number, Observation, Result
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRules:
-    """An operator that comes before: the buckets it has, all of which are waited for.
+    """An upstream operator: the ids of its buckets, all of which are waited for.
 
     >>> UpstreamRules((0, 2)).key
     'default'
@@ -37,29 +37,26 @@ InputRules = SourceRules | TimesRules | NumberedRules | UpstreamRules
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What a batch brings of one input."""
+class ProgressHeaders:
+    """The progress information about one input in a batch, from the headers of its buffers."""
 
     observations: Sequence[Observation] = ()
     results: Sequence[Result] = ()
     chunks: Sequence[Chunk] = ()
 
 
-NOTHING: Final = Heard()
-
-
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a batch was found to hold."""
+class AdvanceResult:
+    """What `Inputs.advance` found in a batch."""
 
     ahead: int = 0
-    """Times that lay too far ahead of the clock to count."""
+    """The number of event times too far in the future to count."""
     repeated: list[Set[Number]] = field(default_factory=list)
-    """For each input the numbered buffers that came before."""
+    """For each input, the numbered buffers that had arrived before."""
 
 
 class UpstreamProgress:
-    """How far an operator is that comes before: the lowest watermark of its buckets.
+    """The progress of an upstream operator: the lowest watermark of its buckets.
 
     >>> progress = UpstreamProgress(UpstreamRules((0, 2)))
     >>> progress.advance([Result(0, 1, 1, False, False, {"default": 5}), Result(2, 1, 1, False, False, {})])
@@ -77,65 +74,67 @@ class UpstreamProgress:
 
     @property
     def watermark(self) -> int | None:
-        """The last watermark, None before the first."""
+        """The current watermark; None before the first."""
         return self._coalescer.current(self._rules.key)
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The last watermark by its key."""
+        """The current watermark by its key."""
         return {self._rules.key: self.watermark}
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be expected for now."""
+        """Whether all buckets are idle."""
         return self._coalescer.all_idle
 
     def advance(self, results: Sequence[Result], now: int | None = None) -> None:
-        """The buckets have spoken."""
-        places = {bucket: place for place, bucket in enumerate(self._rules.buckets)}
+        """Apply the results that the buckets sent in a batch."""
+        indices = {bucket: index for index, bucket in enumerate(self._rules.buckets)}
         for result in results:
-            self._coalescer.event(places[result.bucket], now=now)
+            self._coalescer.event(indices[result.bucket], now=now)
         moved = [
-            (result.watermarks[self._rules.key], places[result.bucket])
+            (result.watermarks[self._rules.key], indices[result.bucket])
             for result in results
             if self._rules.key in result.watermarks
         ]
-        for value, place in sorted(moved):
-            self._coalescer.watermark(place, Watermark(value, self._rules.key), now=now)
+        for value, index in sorted(moved):
+            self._coalescer.watermark(index, Watermark(value, self._rules.key), now=now)
         for result in results:
             if result.idle:
-                self._coalescer.idle(places[result.bucket], now=now)
+                self._coalescer.idle(indices[result.bucket], now=now)
 
     def why(self, key: str | None = None) -> Explanation:
         """Which bucket holds the watermark back."""
         return self._coalescer.why(self._rules.key)
 
     def save(self) -> bytes:
-        """Everything heard so far."""
+        """The saved state."""
         return self._coalescer.save()
 
 
 Progress = SourceProgress | TimesProgress | NumberedProgress | UpstreamProgress
 
 _DRIVING: Final = "event:time"
-"""What the event times that drive the operator are called among the keys, whatever key each input chose."""
+"""The coalescer's key for the driving event times; inputs may have different watermark keys for them."""
 
 
 class SavedInputs(Saved):
-    """The progress of all inputs."""
+    """The saved progress of all inputs."""
 
     parts: list[bytes]
     coalescer: bytes | None
 
 
 class Inputs:
-    """All inputs of an operator.
+    """The progress of all inputs of an operator.
 
     >>> from slackwater.progress.generator import Lag
     >>> from slackwater.spark.wire.buffers import Peak
     >>> inputs = Inputs((SourceRules(Lag(0)), SourceRules(Lag(0))), now=0)
-    >>> seen = Heard([Observation("a", [Peak(20, 1)])]), Heard([Observation("b", [Peak(30, 1)])])
-    >>> inputs.advance(seen, now=1).ahead, inputs.watermark, inputs.edges
+    >>> a, b = (
+    ...     ProgressHeaders([Observation(*seen)]) for seen in (("a", [Peak(20, 1)]), ("b", [Peak(30, 1)]))
+    ... )
+    >>> inputs.advance((a, b), now=1).ahead, inputs.watermark, inputs.input_watermarks
     (0, 20, [20, 30])
     """
 
@@ -149,18 +148,18 @@ class Inputs:
             self._coalescer = Coalescer(len(rules))
 
     @property
-    def edges(self) -> list[int | None]:
+    def input_watermarks(self) -> list[int | None]:
         """The watermark of each input."""
         return [part.watermark for part in self._parts]
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of all inputs together."""
+        """The coalesced watermark of all inputs."""
         return self._parts[0].watermark if self._coalescer is None else self._coalescer.current(_DRIVING)
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The watermark of every key that some input has, of all inputs together."""
+        """The coalesced watermark of every key that an input has."""
         names = {key: None for part in self._parts for key in part.watermarks}
         if self._coalescer is None:
             return self._parts[0].watermarks
@@ -168,71 +167,74 @@ class Inputs:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be expected from any input for now."""
+        """Whether all inputs are idle."""
         return all(part.idle for part in self._parts)
 
     @property
     def duplicates(self) -> int:
-        """How many numbered buffers came again."""
+        """The number of repeated numbered buffers."""
         return sum(part.duplicates for part in self._parts if isinstance(part, NumberedProgress))
 
-    def advance(self, heard: Sequence[Heard], now: int, *, restarted: bool = False) -> Judged:
-        """A batch has come; what it was found to hold."""
+    def advance(
+        self, headers: Sequence[ProgressHeaders], now: int, *, restarted: bool = False
+    ) -> AdvanceResult:
+        """Apply the headers of a batch, one value for each input."""
         ahead = 0
         repeated: list[Set[Number]] = []
-        before = [self._moving(part) for part in self._parts]
-        for part, news in zip(self._parts, heard, strict=True):
+        before = [_watermarks(part) for part in self._parts]
+        for part, received in zip(self._parts, headers, strict=True):
             again: Set[Number] = frozenset()
             match part:
                 case UpstreamProgress():
-                    part.advance(news.results, now)
+                    part.advance(received.results, now)
                 case NumberedProgress():
-                    again = part.advance(news.chunks, now, restarted=restarted)
+                    again = part.advance(received.chunks, now, restarted=restarted)
                 case SourceProgress() | TimesProgress():
-                    ahead += part.advance(news.observations, now, restarted=restarted)
+                    ahead += part.advance(received.observations, now, restarted=restarted)
             repeated.append(again)
         if self._coalescer is not None:
             self._coalesce(self._coalescer, before, now)
-        return Judged(ahead, repeated)
+        return AdvanceResult(ahead, repeated)
 
     def _coalesce(self, coalescer: Coalescer, before: list[dict[str, int | None]], now: int) -> None:
-        for place, part in enumerate(self._parts):
+        for index, part in enumerate(self._parts):
             if not part.idle:
-                coalescer.event(place, now=now)
-        risen = [
-            (value, key, place)
-            for place, (part, old) in enumerate(zip(self._parts, before, strict=True))
-            for key, value in self._moving(part).items()
+                coalescer.event(index, now=now)
+        advanced = [
+            (value, key, index)
+            for index, (part, old) in enumerate(zip(self._parts, before, strict=True))
+            for key, value in _watermarks(part).items()
             if value is not None and value != old[key]
         ]
-        for value, key, place in sorted(risen):
-            coalescer.watermark(place, Watermark(value, key), now=now)
-        for place, part in enumerate(self._parts):
+        for value, key, index in sorted(advanced):
+            coalescer.watermark(index, Watermark(value, key), now=now)
+        for index, part in enumerate(self._parts):
             if part.idle:
-                coalescer.idle(place, now=now)
-
-    def _moving(self, part: Progress) -> dict[str, int | None]:
-        return {_DRIVING: part.watermark, **part.watermarks}
+                coalescer.idle(index, now=now)
 
     def why(self, key: str | None = None) -> Explanation:
-        """Who holds the watermark back: of several inputs, the one that is furthest behind.
+        """What holds the watermark of a key back: of several inputs, the one furthest behind.
 
         Without a key, the watermark that drives the operator.
         """
         waiting = [part for part in self._parts if not part.idle] or self._parts
         for part in waiting:
             if key is not None and key not in part.watermarks:
-                without = f"input {self._parts.index(part)}, which has no such key"
-                return Explanation(key, None, Reason.NEVER_SPOKE, without)
+                without_key = f"input {self._parts.index(part)}, which has no such key"
+                return Explanation(key, None, Reason.NEVER_SPOKE, without_key)
         levels = [part.watermark if key is None else part.watermarks[key] for part in waiting]
         if None in levels:
             return waiting[levels.index(None)].why(key)
         return min(zip(levels, waiting, strict=True), key=lambda level: level[0] or 0)[1].why(key)
 
     def save(self) -> SavedInputs:
-        """Everything heard so far."""
+        """The saved state."""
         coalescer = None if self._coalescer is None else self._coalescer.save()
         return SavedInputs([part.save() for part in self._parts], coalescer)
+
+
+def _watermarks(part: Progress) -> dict[str, int | None]:
+    return {_DRIVING: part.watermark, **part.watermarks}
 
 
 def _progress(rules: InputRules, now: int, saved: bytes | None) -> Progress:

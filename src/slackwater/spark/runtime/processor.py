@@ -1,8 +1,9 @@
-"""Where Spark hosts a bucket: `transformWithState`, with state in RocksDB.
+"""The stateful processor that runs a bucket in Spark's `transformWithState`, with state in RocksDB.
 
-One map holds the small state of the bucket and the large blobs of its windows. A call to the state store is
-a message to the JVM, so there are at most as many as the batch touches windows, never one per key. A second
-variable for the small state would cost as much as all of its calls: each is set up anew in every batch.
+One map variable contains the small state of the bucket and the large blobs of its windows. A call to the
+state store is a round trip to the JVM, so their number depends on the windows that a batch touches, never on
+the number of keys. A second variable for the small state would cost as much as all calls together, because
+Spark sets up every variable anew in every batch.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from slackwater.spark.runtime.bucket import OperatorPlan
-from slackwater.spark.runtime.worker_gc import spare_imports
+from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import pack, write_header
-from slackwater.spark.wire.pane_codec import FlatRows
+from slackwater.spark.wire.row_codec import RowCodec
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
 
 _BYTES: Final = StructType([StructField("bytes", BinaryType())])
 _NAME: Final = StructType([StructField("name", StringType())])
-_SMALL: Final = ("",)
-"""Under this name lies the small state; no blob has it."""
+_SMALL_STATE: Final = ("",)
+"""The key of the small state in the map; blobs have names that are not empty."""
 
 
 class StateBlobs(MutableMapping[str, bytes]):
-    """A map of Spark's state store as the blob store of an operator."""
+    """A map variable of Spark's state store, as the blob store of an operator."""
 
     def __init__(self, state: MapState) -> None:
         self._state = state
@@ -48,7 +49,7 @@ class StateBlobs(MutableMapping[str, bytes]):
         self._state.removeKey((name,))
 
     def __iter__(self) -> Iterator[str]:
-        return (str(name) for (name,) in self._state.keys() if (name,) != _SMALL)  # noqa: SIM118 - no mapping
+        return (str(name) for (name,) in self._state.keys() if (name,) != _SMALL_STATE)  # noqa: SIM118 - no mapping
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -57,12 +58,12 @@ class StateBlobs(MutableMapping[str, bytes]):
 class BucketProcessor(StatefulProcessor):
     """Runs the plan of an operator for the buckets of a shuffle partition."""
 
-    def __init__(self, plan: OperatorPlan, flat: FlatRows | None = None) -> None:
+    def __init__(self, plan: OperatorPlan, codec: RowCodec | None = None) -> None:
         self._plan = plan
-        self._flat = flat
+        self._codec = codec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state; also called on the driver, to learn the names."""
+        """Declare the state variable; Spark also calls this on the driver."""
         self._state = handle.getMapState("bucket", _NAME, _BYTES)
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -71,18 +72,18 @@ class BucketProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """One bucket, one micro-batch."""
+        """Process one bucket in one micro-batch."""
         (bucket,) = key
         buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
-        # A missing value is asked for first: Spark logs a warning for each one that is read.
-        saved = self._state.getValue(_SMALL) if self._state.containsKey(_SMALL) else None
+        # Check before reading, because Spark logs a warning when a missing value is read.
+        saved = self._state.getValue(_SMALL_STATE) if self._state.containsKey(_SMALL_STATE) else None
         output = self._plan.step(
             int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._state), buffers
         )
-        self._state.updateValue(_SMALL, (output.state,))
+        self._state.updateValue(_SMALL_STATE, (output.state,))
         report = msgspec.json.encode(output.report).decode()
-        if self._flat is not None:
-            yield self._flat.frame(int(bucket), report, output.rows)
+        if self._codec is not None:
+            yield self._codec.encode(int(bucket), report, output.rows)
             return
         yield pd.DataFrame(
             {
@@ -94,5 +95,5 @@ class BucketProcessor(StatefulProcessor):
         )
 
     def close(self) -> None:
-        """Nothing is held open."""
-        spare_imports()
+        """Called by Spark after the last bucket of a task."""
+        freeze_imports()

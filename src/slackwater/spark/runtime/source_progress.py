@@ -1,9 +1,9 @@
-"""How far a stream is, as one bucket knows it: observations and a clock in, a watermark out.
+"""The watermark of a source in one bucket, made from the event times that map tasks observed and the clock.
 
-The rules are those of `slackwater.progress`; here is what a micro-batch adds to them. A batch brings the
-observations of many origins at once, so all of them are heard before anybody is found to be silent. And
-the time between two batches may be our own doing: no batch counts for more than half of ``idle_after``,
-so that a slow one never makes an origin idle, and a restart does not count at all.
+The rules are those of `slackwater.progress`; this module adds what micro-batches need. A batch contains the
+observations of many origins, so all of them are applied before an origin is found idle. The time between two
+batches may be caused by the query itself: a batch counts for at most half of ``idle_after``, so that a slow
+batch never makes an origin idle, and the time of a restart does not count at all.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from slackwater.spark.wire.buffers import Observation
 from slackwater.time import END_OF_TIME
 
 
-def own_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
-    """How much of the time between two batches was our own doing, and nobody's silence.
+def processing_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
+    """The part of the time between two batches that does not count towards ``idle_after``.
 
-    >>> own_pause(100, 109, 10, restarted=False), own_pause(100, 109, 10, restarted=True)
+    >>> processing_pause(100, 109, 10, restarted=False), processing_pause(100, 109, 10, restarted=True)
     (4, 9)
     """
     if restarted:
@@ -32,9 +32,9 @@ def own_pause(before: int, now: int, idle_after: int | None, *, restarted: bool)
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """How the watermark of a stream is made. ``origins`` are those declared; None learns them.
+    """How the watermark of a source is made. ``origins`` are the declared ones; None discovers them.
 
-    With ``arrival`` the rows carry no time: it is that of the batch in which they arrive.
+    With ``arrival`` rows have no event time of their own; it is the clock of the batch in which they arrive.
 
     >>> from slackwater.progress.generator import lag
     >>> SourceRules(lag("5 seconds")).idle_after is None
@@ -49,7 +49,7 @@ class SourceRules:
     arrival: bool = False
 
     def generator(self, now: int) -> WatermarkGenerator:
-        """A generator that has seen nothing yet."""
+        """A new watermark generator."""
         return WatermarkGenerator(
             self.policy,
             partitions=self.origins or (),
@@ -61,7 +61,7 @@ class SourceRules:
 
 
 class SourceProgress:
-    """The watermark of one stream.
+    """The watermark of one source.
 
     >>> from slackwater.progress.generator import Lag
     >>> from slackwater.spark.wire.buffers import Peak
@@ -82,22 +82,22 @@ class SourceProgress:
 
     @property
     def watermark(self) -> int | None:
-        """The last watermark, None before the first."""
+        """The current watermark; None before the first."""
         return self._generator.current
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The last watermark by its key."""
+        """The current watermark by its key."""
         return {self._rules.key: self.watermark}
 
     @property
     def idle(self) -> bool:
-        """Whether every origin has fallen silent; one that never spoke is waited for."""
+        """Whether every origin is idle; an origin that has never sent anything is waited for."""
         why = self._generator.why()
         return why.held_by is None and why.reason is Reason.IDLE
 
     def advance(self, observations: Sequence[Observation], now: int, *, restarted: bool = False) -> int:
-        """A batch has come; how many of its rows lay too far ahead of the clock to count."""
+        """Apply a batch; return the number of its rows that were too far in the future to count."""
         ahead = 0
         peaks: dict[Origin, int] = {}
         for observation in observations:
@@ -105,23 +105,23 @@ class SourceProgress:
             ahead += skipped
             if time is not None:
                 peaks[observation.origin] = max(time, peaks.get(observation.origin, time))
-        # One whose rows tell no time, or all lie too far ahead, is heard all the same.
-        heard = {observation.origin for observation in observations}
-        if pause := own_pause(self._now, now, self._rules.idle_after, restarted=restarted):
+        # An origin whose rows have no time, or only times too far in the future, is not idle either.
+        active = {observation.origin for observation in observations}
+        if pause := processing_pause(self._now, now, self._rules.idle_after, restarted=restarted):
             self._now += pause
             self._generator.resume(now=self._now)
         known = set(self._generator.partitions)
-        if self._rules.origins is not None and (others := heard - known):
+        if self._rules.origins is not None and (others := active - known):
             raise UnknownSource(
                 f"origin {min(others, key=str)!r}",
                 self._rules.origins,
-                fix="add it to origins=, or leave that out to learn of them as they come",
+                fix="add it to origins=, or omit origins= to discover origins as they appear",
             )
-        for origin in sorted(heard - known, key=str) if self._rules.origins is None else ():
+        for origin in sorted(active - known, key=str) if self._rules.origins is None else ():
             self._generator.add(origin, now=self._now)
-        # Everybody is heard before anybody is found to be silent, and idle ones are awake before a faster one
-        # is taken to be the only one.
-        for origin in sorted(heard, key=str):
+        # All active origins are marked before any is found idle, and idle ones become active again before
+        # the watermark follows a faster one alone.
+        for origin in sorted(active, key=str):
             self._generator.hear(origin, now=now)
         for origin, time in sorted(peaks.items(), key=lambda peak: (peak[1], str(peak[0]))):
             self._generator.observe(origin, time, now=now)
@@ -130,16 +130,16 @@ class SourceProgress:
         return ahead
 
     def why(self, key: str | None = None) -> Explanation:
-        """Who holds the watermark back, since when, and why."""
+        """Which origin holds the watermark back, since when, and why."""
         return self._generator.why()
 
     def save(self) -> bytes:
-        """Everything observed so far."""
+        """The saved state."""
         return self._generator.save()
 
     @classmethod
     def load(cls, rules: SourceRules, saved: bytes, now: int) -> SourceProgress:
-        """What `save` wrote, as it was at ``now``; the rules may have changed.
+        """Restore what `save` returned at the time ``now``; the rules may have changed.
 
         >>> from slackwater.progress.generator import Lag
         >>> progress = SourceProgress(SourceRules(Lag(5)), now=0)
@@ -151,7 +151,7 @@ class SourceProgress:
         return progress
 
     def _admissible(self, observation: Observation, now: int) -> tuple[int, int | None]:
-        """How many rows lie too far ahead of the clock, and the highest time that does not."""
+        """The number of rows too far in the future, and the highest time that is not."""
         if self._rules.max_ahead is None:
             return 0, observation.peaks[0].time if observation.peaks else None
         limit = min(now + self._rules.max_ahead, END_OF_TIME)

@@ -1,4 +1,4 @@
-"""What the Python processes that Spark keeps need not do over and over."""
+"""Garbage collection in the Python workers that Spark reuses between tasks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import cache
 
 
 @cache
-def spare_imports() -> None:
-    """Take all that is imported out of the sight of the collector, once in the life of a process.
+def freeze_imports() -> None:
+    """Exclude all objects that exist now from garbage collection; only the first call has an effect.
 
-    Spark has its workers collect garbage after every task. What libraries made when they were imported is
-    never garbage, and looking through it would cost more than a task with few rows: 20 to 40 ms of CPU.
+    Spark has its workers collect garbage after every task. The objects that libraries created at import are
+    never garbage, and scanning them takes 20 to 40 ms of CPU, longer than a task with few rows.
 
-    >>> spare_imports()
+    >>> freeze_imports()
     >>> gc.get_freeze_count() > 0
     True
     """

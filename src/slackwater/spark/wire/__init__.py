@@ -1,1 +1,1 @@
-"""What crosses between tasks: buffers, headers, payloads and the codec of pane rows."""
+"""The data that crosses between tasks: buffers, headers, payloads and the codec for output rows."""

@@ -1,8 +1,8 @@
-"""Buffers as rows of Spark: what crosses a shuffle, and to which bucket.
+"""Buffers: the rows that cross a shuffle, with their headers and payloads.
 
-A buffer is one row: the bucket it goes to, a header, and a payload of columns (Arrow's IPC stream), or
-none. Grouping rows by a small bucket number instead of the user's key makes the number of calls into a
-stateful operator independent of the number of keys.
+A buffer is one Spark row: the id of the bucket it goes to, a header, and a payload of columns (an Arrow IPC
+stream), or no payload. Rows are grouped by a small bucket id instead of the user's key, so that the number
+of calls into a stateful operator does not depend on the number of keys.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BUFFER: Final = StructType(
         StructField("payload", BinaryType()),
     ]
 )
-"""A buffer on its way to an operator."""
+"""A buffer that is sent to an operator."""
 EMITTED: Final = StructType([*BUFFER.fields, StructField("report", StringType())])
-"""A buffer that an operator emits; the report says how far its bucket is."""
+"""A buffer that an operator emits, with the progress report of its bucket."""
 
 _ARROW: Final = pa.schema(
     [
@@ -39,14 +39,17 @@ _ARROW: Final = pa.schema(
 
 
 class Peak(msgspec.Struct, array_like=True):
-    """The highest event time of some rows of an origin, and how many rows they are."""
+    """The highest event time among some rows of an origin, and the number of these rows."""
 
     time: int
     rows: int
 
 
 class Observation(msgspec.Struct, array_like=True):
-    """What a map task saw of one origin, highest times first; empty if it told no time of this key."""
+    """The event times that a map task saw for one origin and watermark key.
+
+    The peaks are in descending order; there are none if no row had an event time for this key.
+    """
 
     origin: Origin
     peaks: list[Peak]
@@ -54,7 +57,7 @@ class Observation(msgspec.Struct, array_like=True):
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True):
-    """What a map task saw of a buffer that its producer numbered."""
+    """A buffer that its producer numbered, as a map task saw it."""
 
     origin: Origin
     sequence: int
@@ -62,11 +65,11 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True):
     last: bool
     watermark: int | None
     invalid: int
-    """How many of its rows had no usable event time."""
+    """The number of its rows without a usable event time."""
 
     @property
     def number(self) -> Number:
-        """What tells it from all others."""
+        """The identity of the chunk."""
         return self.origin, self.sequence, self.chunk, self.last
 
 
@@ -74,17 +77,17 @@ Number = tuple[Origin, int, int, bool]
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
-    """The header of a buffer from the clock."""
+    """The header of a buffer from the clock source."""
 
     now: int
     run: int
-    """When the query was started: another one means that it was started again."""
+    """The time at which the query was started; it changes with every restart."""
     end: bool
     """Whether the stream ends with this batch."""
 
 
 class Result(msgspec.Struct, array_like=True, tag="result"):
-    """The header of a buffer that an operator emits: how far one of its buckets is after a batch."""
+    """The header of a buffer that an operator emits: the progress of one of its buckets after a batch."""
 
     bucket: int
     now: int
@@ -92,30 +95,30 @@ class Result(msgspec.Struct, array_like=True, tag="result"):
     end: bool
     idle: bool
     watermarks: dict[str, int]
-    """Those that have moved."""
+    """The watermarks that advanced in this batch."""
 
 
 class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
-    """The header of a buffer from a map task: what the task saw, the same to every bucket."""
+    """The header of a buffer from a map task; every bucket gets the same header."""
 
     input: int
-    """Which input of the operator it belongs to."""
+    """The index of the operator's input that the rows belong to."""
     task: int
     part: int
     observations: list[Observation]
-    """What the rows of a source say about time."""
+    """Event times observed in the rows of a source."""
     results: list[Result]
-    """What the buckets of an operator say that comes before this one."""
+    """Progress of the buckets of an upstream operator."""
     invalid: int
-    """How many rows of the task, for all buckets, had no usable event time or header."""
+    """The number of rows in the task, over all buckets, without a usable event time or header."""
     chunks: list[Chunk] = []
-    """The buffers to which the rows belong, where producers numbered them."""
+    """The chunks that the rows belong to, if producers number their buffers."""
     kinds: dict[str, str] | None = None
-    """What the columns held, if the payload are partials that the task folded, not rows."""
+    """The types of the folded columns, if the payload contains partials instead of rows."""
 
 
 class Rejects(msgspec.Struct, array_like=True, tag="rejects"):
-    """The header of a buffer whose payload are rows without a usable event time."""
+    """The header of a buffer whose payload contains rows without a usable event time."""
 
     input: int
     task: int
@@ -123,24 +126,24 @@ class Rejects(msgspec.Struct, array_like=True, tag="rejects"):
 
 
 Header = Tick | Shipment | Rejects | Result
+MapHeader = TypeVar("MapHeader", Shipment, Rejects)
+"""The header of a buffer that a map task sent."""
 
-_decoder: Final[msgspec.msgpack.Decoder[Header]] = msgspec.msgpack.Decoder(Header)
-
-
-def read_header(data: bytes) -> Header:
-    """The header of a buffer.
-
-    >>> read_header(msgspec.msgpack.encode(Tick(5, 1, False)))
-    Tick(now=5, run=1, end=False)
-    """
-    return _decoder.decode(data)
-
-
+_header: Final[msgspec.msgpack.Decoder[Header]] = msgspec.msgpack.Decoder(Header)
 _result: Final = msgspec.msgpack.Decoder(Result)
 
 
+def read_header(data: bytes) -> Header:
+    """Decode the header of a buffer.
+
+    >>> read_header(write_header(Tick(5, 1, False)))
+    Tick(now=5, run=1, end=False)
+    """
+    return _header.decode(data)
+
+
 def read_result(data: bytes) -> Result:
-    """The header of a buffer that an operator emitted.
+    """Decode the header of a buffer that an operator emitted.
 
     >>> read_result(write_header(Result(3, 5, 1, False, False, {"default": 4}))).watermarks
     {'default': 4}
@@ -149,7 +152,7 @@ def read_result(data: bytes) -> Result:
 
 
 def write_header(header: Header) -> bytes:
-    """A header as bytes.
+    """Encode a header.
 
     >>> read_header(write_header(Rejects(0, 0, 1)))
     Rejects(input=0, task=0, part=1)
@@ -158,7 +161,7 @@ def write_header(header: Header) -> bytes:
 
 
 def pack(frame: pl.DataFrame) -> bytes:
-    """A frame as a payload.
+    """Encode a frame as a payload.
 
     >>> unpack(pack(pl.DataFrame({"a": [1]}))).rows()
     [(1,)]
@@ -169,7 +172,7 @@ def pack(frame: pl.DataFrame) -> bytes:
 
 
 def unpack(payload: bytes) -> pl.DataFrame:
-    """The frame of a payload.
+    """Decode a payload.
 
     >>> unpack(pack(pl.DataFrame({"a": ["x"]}))).columns
     ['a']
@@ -178,7 +181,7 @@ def unpack(payload: bytes) -> pl.DataFrame:
 
 
 def buffer_batch(buffers: Iterable[tuple[int, Header, bytes | None]]) -> pa.RecordBatch:
-    """Buffers as a batch of rows for Spark.
+    """Encode buffers as an Arrow batch with the schema `BUFFER`.
 
     >>> buffer_batch([(3, Tick(5, 1, False), None)]).num_rows
     1
@@ -192,68 +195,17 @@ def buffer_batch(buffers: Iterable[tuple[int, Header, bytes | None]]) -> pa.Reco
     return pa.record_batch(columns, schema=_ARROW)
 
 
-def bucket_ids(count: int, partitions: int) -> tuple[int, ...]:
-    """``count`` bucket numbers of which every shuffle partition gets equally many.
+def unpack_in_order(
+    buffers: Sequence[tuple[MapHeader, bytes | None]],
+) -> list[tuple[MapHeader, pl.DataFrame]]:
+    """Decode the payloads of map tasks in the order of tasks and parts.
 
-    Spark puts a number into partition ``hash(number) mod partitions``, and its hash of the first few
-    integers is uneven: with 0 and 1 for two partitions, both may land in one and the other idles.
+    Spark delivers the rows of a group in any order; the results must not depend on it.
 
-    >>> bucket_ids(2, 2)
-    (0, 2)
-    >>> sorted(spark_hash(number) % 3 for number in bucket_ids(6, 3))
-    [0, 0, 1, 1, 2, 2]
-    """
-    rounds = -(-count // partitions)
-    room = [rounds] * partitions
-    chosen: list[int] = []
-    number = 0
-    while len(chosen) < count:
-        place = spark_hash(number) % partitions
-        if room[place]:
-            room[place] -= 1
-            chosen.append(number)
-        number += 1
-    return tuple(chosen)
-
-
-def spark_hash(number: int) -> int:
-    """Spark's hash of an integer (32-bit Murmur 3, seed 42), as its partitioner uses it.
-
-    >>> spark_hash(0)
-    933211791
-    """
-    mixed = _rotate(number * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
-    state = (_rotate(42 ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
-    state ^= 4
-    state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
-    state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
-    state ^= state >> 16
-    return state - (1 << 32) if state >> 31 else state
-
-
-_MASK: Final = 0xFFFFFFFF
-
-
-def _rotate(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _MASK
-
-
-Sent = TypeVar("Sent", Shipment, Rejects)
-
-
-def in_order(shipments: Sequence[tuple[Sent, bytes]]) -> list[tuple[Sent, pl.DataFrame]]:
-    """The payloads in the order of tasks and parts: rows of a group come in any order, results must not.
-
-    >>> [
-    ...     frame.item()
-    ...     for _, frame in in_order(
-    ...         [
-    ...             (Rejects(0, 1, 0), pack(pl.DataFrame({"a": [2]}))),
-    ...             (Rejects(0, 0, 0), pack(pl.DataFrame({"a": [1]}))),
-    ...         ]
-    ...     )
-    ... ]
+    >>> first, second = (pack(pl.DataFrame({"a": [number]})) for number in (1, 2))
+    >>> buffers = [(Rejects(0, 1, 0), second), (Rejects(0, 0, 0), first), (Rejects(0, 2, 0), None)]
+    >>> [frame.item() for _, frame in unpack_in_order(buffers)]
     [1, 2]
     """
-    ordered = sorted(shipments, key=lambda shipment: (shipment[0].task, shipment[0].part))
-    return [(header, unpack(payload)) for header, payload in ordered]
+    ordered = sorted(buffers, key=lambda buffer: (buffer[0].task, buffer[0].part))
+    return [(header, unpack(payload)) for header, payload in ordered if payload is not None]

@@ -1,13 +1,13 @@
-"""The clock as a stream: processing time that a replayed batch sees again.
+"""The clock as a streaming source, so that a replayed batch gets the same processing time.
 
-A stateful operator needs the time of day for idle inputs and for triggers that wait, and it needs a
-batch to happen when nothing arrives. Both come from a source of Spark's own kind, united with the data:
-its *offset is the time*. Spark logs the offset before the batch runs, so a batch that is repeated after
-a failure gets the very time of the first attempt, and every decision is made again as it was made.
+A stateful operator needs processing time for idle inputs and for processing-time triggers, and it needs
+micro-batches to run when no rows arrive. Both come from a Spark source that is united with the data and
+whose *offset is the time*. Spark logs the offset before the batch runs, so a batch that is repeated after a
+failure gets the time of the first attempt and makes the same decisions.
 
-The offset also tells when the query was started, so that an operator knows a restart from a pause of its
-inputs, carries the end of the stream, if there is one, and keeps the buckets: what is stored under one
-number of them is out of reach under another.
+The offset also contains the time at which the query was started, which distinguishes a restart from a pause
+of the inputs; the end of the stream, if it has one; and the bucket ids, because state that was stored with
+one number of buckets cannot be found with another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
-from slackwater.spark.session import session_mark
+from slackwater.spark.session import session_token
 from slackwater.spark.wire.buffers import BUFFER, Tick, buffer_batch
 from slackwater.time import DurationLike, check_int64, duration
 
@@ -35,7 +35,7 @@ SOURCE: Final = "slackwater_clock"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The wall clock, at most one batch in ``interval`` microseconds when nothing else happens.
+    """The wall clock; without new rows it starts at most one batch every ``interval`` microseconds.
 
     >>> Interval(1_000_000).interval
     1000000
@@ -52,7 +52,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """A clock that is told the time: one instant for each micro-batch, in ascending order.
+    """A clock with given times: one instant for each micro-batch, in ascending order.
 
     For tests, simulations, and streams that are replayed as they were recorded.
 
@@ -66,31 +66,31 @@ class Ticks:
         for earlier, later in zip(self.times, self.times[1:], strict=False):
             if later < earlier:
                 raise InvalidArgument(
-                    "times", later, f"lies before {earlier}", fix="give them in ascending order"
+                    "times", later, f"is before {earlier}", fix="give the times in ascending order"
                 )
 
 
-Clocking = Interval | Ticks
+ClockSpec = Interval | Ticks
 
 
-def clocking(value: DurationLike | Clocking) -> Clocking:
-    """The clock that an argument describes.
+def clock_spec(value: DurationLike | ClockSpec) -> ClockSpec:
+    """Convert the ``clock`` argument of `stream`: a duration is the interval of a wall clock.
 
-    >>> clocking("1 second")
+    >>> clock_spec("1 second")
     Interval(interval=1000000)
     """
     return value if isinstance(value, (Interval, Ticks)) else Interval(duration(value, name="clock"))
 
 
-def quickest(clocks: Sequence[Clocking]) -> Clocking:
-    """The one clock of inputs that meet: of several intervals the shortest.
+def common_clock(clocks: Sequence[ClockSpec]) -> ClockSpec:
+    """The clock of an operator with several inputs: the wall clock with the shortest interval.
 
-    >>> quickest([Interval(5_000_000), Interval(1_000_000)])
+    >>> common_clock([Interval(5_000_000), Interval(1_000_000)])
     Interval(interval=1000000)
-    >>> quickest([Interval(5_000_000), Ticks((10, 20))])
+    >>> common_clock([Interval(5_000_000), Ticks((10, 20))])
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: clock = Ticks(times=(10, 20)): meets another clock, \
-Interval(interval=5000000), and both cannot be followed; give all streams the same
+    slackwater.errors.InvalidArgument: clock = Ticks(times=(10, 20)): cannot be combined with the clock \
+Interval(interval=5000000) of another input; give all streams the same clock
     """
     first = clocks[0]
     for other in clocks[1:]:
@@ -98,14 +98,16 @@ Interval(interval=5000000), and both cannot be followed; give all streams the sa
             first = min(first, other, key=lambda clock: clock.interval)
         elif other != first:
             raise InvalidArgument(
-                "clock", other, f"meets another clock, {first}, and both cannot be followed",
-                fix="give all streams the same",
-            )  # fmt: skip
+                "clock",
+                other,
+                f"cannot be combined with the clock {first} of another input",
+                fix="give all streams the same clock",
+            )
     return first
 
 
-def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], *, end: bool) -> DataFrame:
-    """The clock as a streaming DataFrame of buffers, one for every bucket and tick.
+def clock_buffers(spark: SparkSession, clock: ClockSpec, buckets: Sequence[int], *, end: bool) -> DataFrame:
+    """The clock as a streaming DataFrame with one buffer per bucket and tick.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -122,7 +124,7 @@ def clock_buffers(spark: SparkSession, clock: Clocking, buckets: Sequence[int], 
 
 
 def _registered(spark: SparkSession) -> str:
-    registered = f"{SOURCE}_{session_mark(spark)}"
+    registered = f"{SOURCE}_{session_token(spark)}"
 
     class SessionClock(ClockSource):
         @classmethod
@@ -134,7 +136,7 @@ def _registered(spark: SparkSession) -> str:
 
 
 def is_tick(offset: str | None) -> bool:
-    """Whether an offset, as the progress of a query tells it, is one of a clock.
+    """Whether an offset in the progress report of a query is the offset of a clock source.
 
     >>> is_tick('{"buckets": [0, 2], "end": false, "now": 5, "run": 1, "tick": 2}'), is_tick(None)
     (True, False)
@@ -142,10 +144,12 @@ def is_tick(offset: str | None) -> bool:
     False
     """
     try:
-        told = json.loads(offset or "null")
+        parsed = json.loads(offset or "null")
     except ValueError:
-        return False  # other sources tell their offsets as they like
-    return isinstance(told, dict) and told.keys() == _offset((), end=False, now=None, run=0, tick=0).keys()
+        return False  # offsets of other sources need not be JSON
+    return (
+        isinstance(parsed, dict) and parsed.keys() == _offset((), end=False, now=None, run=0, tick=0).keys()
+    )
 
 
 class ClockSource(DataSource):
@@ -153,15 +157,15 @@ class ClockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of its format."""
+        """The name of the format."""
         return SOURCE
 
     def schema(self) -> StructType:
-        """That of buffers."""
+        """The schema of buffers."""
         return BUFFER
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader, in the process that plans the batches."""
+        """The reader, which runs in the process that plans the batches."""
         end = self.options["end"] == "True"
         buckets = json.loads(self.options["buckets"])
         if "times" in self.options:
@@ -170,15 +174,15 @@ class ClockSource(DataSource):
 
 
 @dataclass
-class _Moment(InputPartition):
-    """What one batch is told."""
+class _TickPartition(InputPartition):
+    """The tick of one batch, and the buckets it is sent to."""
 
     buckets: tuple[int, ...]
     tick: Tick
 
 
 class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``; each batch has another."""
+    """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``, one per batch."""
 
     def __init__(self, buckets: Sequence[int], end: bool) -> None:
         self._buckets = tuple(buckets)
@@ -195,39 +199,39 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(end)
         if start["tick"] == end["tick"]:
             return []
-        return [_Moment(self._buckets, Tick(end["now"], end["run"], end["end"]))]
+        return [_TickPartition(self._buckets, Tick(end["now"], end["run"], end["end"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        moment = cast(_Moment, partition)
-        yield buffer_batch([(bucket, moment.tick, None) for bucket in moment.buckets])
+        ticking = cast(_TickPartition, partition)
+        yield buffer_batch([(bucket, ticking.tick, None) for bucket in ticking.buckets])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The next time, if there is one; refused before Spark logs it if the state does not fit."""
+        """The next offset; raises before Spark logs it if the bucket ids differ from the checkpoint's."""
         self._check(start)
         return self._latest(start)
 
     @abstractmethod
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """The offset after this one, or the same."""
+        """The offset after ``start``, or ``start`` if there is no new one."""
 
     def _next(self, start: dict[str, Any], now: int) -> dict[str, Any]:
         return _offset(self._buckets, end=self._end, now=now, run=self._run, tick=start["tick"] + 1)
 
     def _check(self, offset: dict[str, Any]) -> None:
-        """Refuse buckets that are not those of the checkpoint: their keys would find no state."""
+        """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
         known = tuple(offset["buckets"])
         if known != self._buckets:
             raise InvalidArgument(
                 "buckets",
                 len(self._buckets),
-                f"are not the {len(known)} that the checkpoint was begun with: keys would lose their state",
-                fix=f"set spark.sql.shuffle.partitions (and buckets=, if given) as at the first start, like "
-                f"session(partitions={len(known)}), or begin with an empty checkpoint",
+                f"is not {len(known)}, the number in the checkpoint: keys would not find their state",
+                fix=f"set spark.sql.shuffle.partitions (and buckets=, if given) as at the first start, for "
+                f"example with session(partitions={len(known)}), or start with an empty checkpoint",
             )
 
 
 class IntervalReader(_ClockReader):
-    """Reads the wall clock when Spark asks for the latest offset."""
+    """Reads the wall clock whenever Spark asks for the latest offset."""
 
     def __init__(self, buckets: Sequence[int], interval: int, end: bool) -> None:
         super().__init__(buckets, end)
@@ -235,30 +239,30 @@ class IntervalReader(_ClockReader):
         self._once = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """One tick for the whole run, or it would never be over."""
+        """Emit one tick for the whole run, which would not end otherwise."""
         self._once = True
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """The time, if the interval is over; the first one of a run comes at once."""
+        """The current time if the interval has passed; the first tick of a run comes at once."""
         last, now = start["now"], time.now()
         if start["run"] == self._run and (self._once or now < last + self._interval):
             return start
-        # A clock that was set back stands still until it has caught up.
+        # If the system clock was set back, time stands still until the clock has caught up.
         return self._next(start, now if last is None else max(last, now))
 
 
 class TicksReader(_ClockReader):
-    """Goes from one given time to the next, a batch each."""
+    """Emits the given times, one per batch."""
 
     def __init__(self, buckets: Sequence[int], times: Sequence[int], end: bool) -> None:
         super().__init__(buckets, end)
         self._times = tuple(times)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is available are the times; they are fixed anyway."""
+        """Nothing to do: the given times are what is available."""
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """The next time, if there is one."""
+        """The next of the given times."""
         if start["tick"] >= len(self._times):
             return start
         offset = self._next(start, self._times[start["tick"]])
@@ -267,5 +271,5 @@ class TicksReader(_ClockReader):
 
 
 def _offset(buckets: Sequence[int], *, end: bool, now: int | None, run: int, tick: int) -> dict[str, Any]:
-    # Spark compares offsets as text, so the order of the names is part of the format.
+    # Spark compares offsets as strings, so the order of the keys is part of the format.
     return {"buckets": list(buckets), "end": end, "now": now, "run": run, "tick": tick}

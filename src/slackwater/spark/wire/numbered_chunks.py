@@ -1,8 +1,8 @@
-"""Rows of buffers that their producers numbered: told apart before the shuffle, judged after it.
+"""Rows of buffers that their producers numbered, before and after the shuffle.
 
-A map task cannot know which buffers have come before; only a bucket has the history. So every row takes
-along the place of its buffer in the header of the shipment, and the bucket drops the rows of buffers that
-it has seen.
+A map task cannot know which chunks have arrived before; only a bucket has the history. So every row carries
+the index of its chunk in the header of its shipment, and the bucket drops the rows of chunks that it has
+already processed.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.spark.wire.buffers import Chunk, Number, Rejects, Shipment, unpack
+from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Shipment, unpack_in_order
 
 ORIGIN: Final = "header:origin"
-"""These columns hold the header that a row brings along."""
+"""This and the following columns contain the header of the chunk that a row belongs to."""
 SEQUENCE: Final = "header:sequence"
 CHUNK: Final = "header:chunk"
 LAST: Final = "header:last"
 WATERMARK: Final = "header:watermark"
 EMPTY: Final = "header:empty"
-"""Whether the row is a header alone."""
+"""Whether the row is a header without data."""
 ROW: Final = "header:row"
-"""The number of the row in its buffer, where the producer tells it."""
-PLACE: Final = "header:place"
-"""The place of the row's buffer in the header of its shipment; null if it has no usable header."""
+"""The number of the row in its chunk, if the producer numbers rows."""
+CHUNK_INDEX: Final = "header:index"
+"""The index of the row's chunk in the header of its shipment; null if the row has no usable header."""
 
 _NUMBER: Final = [ORIGIN, SEQUENCE, CHUNK, LAST]
 
 
-def headed(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[Chunk]]:
-    """The rows without their headers but with a place among them, and the headers.
+def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[Chunk]]:
+    """Replace the header columns by the index of each row's chunk; return the rows and the chunks.
 
-    ``usable`` says whether a row has an event time that can be used.
+    ``usable`` is true for rows with a usable event time.
 
     >>> rows = pl.DataFrame({"at": [3, None], "header:origin": ["a", "a"], "header:sequence": [1, 1]})
     >>> rows = rows.with_columns(
     ...     **{"header:chunk": 1, "header:last": True, "header:watermark": pl.lit(9), "header:empty": False}
     ... )
-    >>> rest, chunks = headed(rows, pl.col("at").is_not_null())
+    >>> rest, chunks = extract_chunks(rows, pl.col("at").is_not_null())
     >>> rest.rows(), chunks
     ([(3, 0), (None, 0)], [Chunk(origin='a', sequence=1, chunk=1, last=True, watermark=9, invalid=1)])
     """
@@ -50,69 +50,60 @@ def headed(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[Chu
         .group_by(_NUMBER, maintain_order=True)
         .agg(pl.col(WATERMARK).max(), invalid.alias("invalid"))
     )
-    places = chunks.select(*_NUMBER, pl.int_range(pl.len()).alias(PLACE))
-    placed = frame.join(places, on=_NUMBER, how="left", maintain_order="left")
-    rows = placed.filter(~pl.col(EMPTY)).drop(*_NUMBER, WATERMARK, EMPTY)
+    indices = chunks.select(*_NUMBER, pl.int_range(pl.len()).alias(CHUNK_INDEX))
+    indexed = frame.join(indices, on=_NUMBER, how="left", maintain_order="left")
+    rows = indexed.filter(~pl.col(EMPTY)).drop(*_NUMBER, WATERMARK, EMPTY)
     return rows, [Chunk(*row) for row in chunks.rows()]
 
 
-def fresh_rows(
-    payloads: Sequence[tuple[Sequence[Chunk], bytes]], repeated: Set[Number]
+def new_rows(
+    buffers: Sequence[tuple[MapHeader, bytes | None]],
+    shipments: Sequence[Shipment],
+    repeated: Set[Number],
 ) -> tuple[pl.DataFrame | None, int]:
-    """The rows of buffers that have not come before, each once; and how many rows that leaves out.
+    """The rows of chunks that have not arrived before, each row once; and the number of dropped rows.
 
-    Each payload comes with the headers that its rows point to.
+    The indices in the rows of a buffer refer to the chunks of the shipment with the same task and part.
 
     >>> from slackwater.spark.wire.buffers import pack
-    >>> payload = pack(pl.DataFrame({"n": [1, 2], PLACE: [0, 1]}))
+    >>> payload = pack(pl.DataFrame({"n": [1, 2], CHUNK_INDEX: [0, 1]}))
     >>> chunks = [Chunk("a", 1, 1, True, None, 0), Chunk("a", 2, 1, True, None, 0)]
-    >>> rows, dropped = fresh_rows([(chunks, payload)], {("a", 1, 1, True)})
+    >>> shipment = Shipment(0, 0, 0, [], [], 0, chunks)
+    >>> rows, dropped = new_rows([(shipment, payload)], [shipment], {("a", 1, 1, True)})
     >>> rows.rows(), dropped
     ([(2,)], 1)
     """
-    names: dict[Number, int] = {}
+    chunks = {(shipment.task, shipment.part): shipment.chunks for shipment in shipments}
+    ids: dict[Number, int] = {}
     frames: list[pl.DataFrame] = []
-    came = 0
-    for chunks, payload in payloads:
-        frame = unpack(payload)
-        came += frame.height
-        known = [
-            None if chunk.number in repeated else names.setdefault(chunk.number, len(names))
-            for chunk in chunks
-        ]
-        seen_before = [place for place, name in enumerate(known) if name is None]
-        if seen_before:
-            # Rows without a header have a null here, and stay.
-            frame = frame.filter(~pl.col(PLACE).is_in(seen_before).fill_null(value=False))
-        if ROW in frame.columns:
-            name = pl.col(PLACE).replace_strict(list(range(len(known))), known, return_dtype=pl.Int64)
-            frame = frame.with_columns(name.alias(PLACE))
-        else:
-            frame = frame.drop(PLACE)
-        frames.append(frame)
+    received = 0
+    for header, frame in unpack_in_order(buffers):
+        received += frame.height
+        frames.append(_without_repeated(frame, chunks[header.task, header.part], repeated, ids))
     if not frames:
         return None, 0
     rows = pl.concat(frames, how="vertical_relaxed")
     if ROW in rows.columns:
-        rows = _each_once(rows).drop(PLACE, ROW)
-    return rows, came - rows.height
+        rows = _deduplicated(rows).drop(CHUNK_INDEX, ROW)
+    return rows, received - rows.height
 
 
-def _each_once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of rows with one number in one buffer the first; rows that lack either are all different."""
-    known = pl.col(PLACE).is_not_null() & pl.col(ROW).is_not_null()
-    return rows.filter(pl.struct(PLACE, ROW).is_first_distinct() | ~known)
+def _without_repeated(
+    frame: pl.DataFrame, chunks: Sequence[Chunk], repeated: Set[Number], ids: dict[Number, int]
+) -> pl.DataFrame:
+    """Drop the rows of repeated chunks; number the other chunks across buffers in ``ids``."""
+    known = [None if chunk.number in repeated else ids.setdefault(chunk.number, len(ids)) for chunk in chunks]
+    seen_before = [index for index, chunk_id in enumerate(known) if chunk_id is None]
+    if seen_before:
+        # Rows without a header have a null index and are kept.
+        frame = frame.filter(~pl.col(CHUNK_INDEX).is_in(seen_before).fill_null(value=False))
+    if ROW not in frame.columns:
+        return frame.drop(CHUNK_INDEX)
+    across = pl.col(CHUNK_INDEX).replace_strict(list(range(len(known))), known, return_dtype=pl.Int64)
+    return frame.with_columns(across.alias(CHUNK_INDEX))
 
 
-def with_chunks(
-    buffers: Sequence[tuple[Shipment | Rejects, bytes | None]], shipments: Sequence[Shipment]
-) -> list[tuple[Sequence[Chunk], bytes]]:
-    """Payloads in the order of tasks and parts, each with the headers that its rows point to.
-
-    >>> shipment = Shipment(0, 1, 0, [], [], 0, [Chunk("a", 1, 1, True, None, 1)])
-    >>> [(len(chunks), payload) for chunks, payload in with_chunks([(Rejects(0, 1, 0), b"x")], [shipment])]
-    [(1, b'x')]
-    """
-    told = {(shipment.task, shipment.part): shipment.chunks for shipment in shipments}
-    ordered = sorted(buffers, key=lambda buffer: (buffer[0].task, buffer[0].part))
-    return [(told[header.task, header.part], payload) for header, payload in ordered if payload is not None]
+def _deduplicated(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first of several rows with the same number in one chunk; rows without a number are all kept."""
+    known = pl.col(CHUNK_INDEX).is_not_null() & pl.col(ROW).is_not_null()
+    return rows.filter(pl.struct(CHUNK_INDEX, ROW).is_first_distinct() | ~known)

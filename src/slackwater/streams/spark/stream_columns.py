@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
+
+from slackwater.spark.internals import from_arrow_schema, to_arrow_schema
 
 SEQUENCE: Final = "slackwater_sequence"
 """Number of the batch: 1, 2, 3, …"""

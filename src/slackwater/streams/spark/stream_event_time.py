@@ -7,7 +7,7 @@ from pyspark.sql import functions as sql
 
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import ColumnLike, Headers, headers
-from slackwater.spark.wire.clock_source import Clocking
+from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.streams.spark.data_source import FORMAT, register
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
 from slackwater.time import DurationLike
@@ -40,7 +40,7 @@ def read_stream(
     event_time: ColumnLike,
     start: str = "head",
     max_events: int | None = None,
-    clock: DurationLike | Clocking = "1 second",
+    clock: DurationLike | ClockSpec = "1 second",
     buckets: int | None = None,
 ) -> Stream:
     """Read a stream in Spark, with the times that its writers noted as the watermark.

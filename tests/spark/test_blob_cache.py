@@ -1,4 +1,4 @@
-"""Blobs beside the small state of a bucket: the same as one store, whatever lies where."""
+"""The blob cache of a bucket behaves like one store, wherever a blob is kept."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from slackwater.spark.runtime import blob_cache as nearby
-from slackwater.spark.runtime.blob_cache import NearbyBlobs
+from slackwater.spark.runtime import blob_cache
+from slackwater.spark.runtime.blob_cache import BlobCache
 
 
 class Store(dict[str, bytes]):
-    """A store that knows what it was asked."""
+    """A store that records deletions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,55 +23,55 @@ class Store(dict[str, bytes]):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_blobs_are_those_of_one_store_over_batches(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(nearby, "_LARGE", 20)
-    monkeypatch.setattr(nearby, "_ROOM", 60)
+def test_the_cache_equals_one_store_over_batches(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(blob_cache, "_MAX_BLOB", 20)
+    monkeypatch.setattr(blob_cache, "_CAPACITY", 60)
     random, expected, store = Random(seed), dict[str, bytes](), Store()
-    near: dict[str, bytes] = {}
-    far: list[str] = []
+    cached: dict[str, bytes] = {}
+    stored: list[str] = []
     for _ in range(30):
-        blobs = NearbyBlobs(store, near, far)
+        blobs = BlobCache(store, cached, stored)
         for _ in range(random.randrange(6)):
             name = str(random.randrange(12))
             if name in expected and random.random() < 0.4:
                 del blobs[name], expected[name]
             else:
                 blobs[name] = expected[name] = random.randbytes(random.randrange(30))
-        blobs.settle()
-        near, far = blobs.near, sorted(blobs.far)
+        blobs.evict()
+        cached, stored = blobs.cached, sorted(blobs.stored)
         assert {name: blobs[name] for name in blobs} == expected
         assert len(blobs) == len(expected)
-        assert sum(map(len, near.values())) <= 60
-        assert store.keys() == set(far), "nothing is left behind in the store"
-        assert not store.keys() & near.keys()
+        assert sum(map(len, cached.values())) <= 60
+        assert store.keys() == set(stored), "the store has no other blobs"
+        assert not store.keys() & cached.keys()
 
 
 def test_a_small_blob_never_reaches_the_store() -> None:
     store = Store()
-    blobs = NearbyBlobs(store)
+    blobs = BlobCache(store)
     blobs["0"] = b"small"
-    blobs.settle()
-    again = NearbyBlobs(store, blobs.near, blobs.far)
+    blobs.evict()
+    again = BlobCache(store, blobs.cached, blobs.stored)
     del again["0"]
-    again.settle()
+    again.evict()
     assert not store
     assert not store.deleted
     assert not again
 
 
-def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearby, "_ROOM", 10)
+def test_the_oldest_blobs_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob_cache, "_CAPACITY", 10)
     store = Store()
-    blobs = NearbyBlobs(store, {"0": b"aaaa", "1": b"bbbb"})
+    blobs = BlobCache(store, {"0": b"aaaa", "1": b"bbbb"})
     blobs["2"] = b"cccc"
     blobs["0"] = b"dddd"  # written again: now it is the newest
-    blobs.settle()
-    assert list(blobs.near) == ["2", "0"]
+    blobs.evict()
+    assert list(blobs.cached) == ["2", "0"]
     assert store == {"1": b"bbbb"}
 
 
-def test_a_missing_blob_is_missing() -> None:
-    blobs = NearbyBlobs(Store())
+def test_a_missing_blob_raises() -> None:
+    blobs = BlobCache(Store())
     with pytest.raises(KeyError):
         blobs["0"]
     with pytest.raises(KeyError):

@@ -1,20 +1,17 @@
-"""The rows that come out: the schema of panes, and buffers of panes turned into rows of Spark.
+"""The schema of panes, and the types of their values.
 
-Inside, a pane is columns of integers and words; outside it is the key columns, a window, the values and
-what the pane says of itself, as Spark types. Which types the values have is asked of the accumulations
-themselves, on an empty frame with the types of the input.
+Inside an operator a pane is a row of integers and strings. Outside it has key columns, a window, values and
+a struct that describes the pane, in Spark types. The types of the values come from the accumulations
+themselves: they are applied to an empty frame with the types of the input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import polars as pl
-import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -26,8 +23,10 @@ from pyspark.sql.types import (
 )
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.wire.buffers import unpack
-from slackwater.spark.wire.pane_codec import Words, without
+from slackwater.spark.internals import from_arrow_type, to_arrow_schema
+from slackwater.spark.wire.packed_flags import FlagValues
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.row_codec import OutputOptions, RowCodec, Structures, null_if
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.base import PartialColumns
@@ -46,31 +45,31 @@ PANE: Final = StructType(
         StructField("kind", StringType()),
     ]
 )
-"""What a pane says of itself. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
+"""The description of a pane. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
 PANE_KIND: Final = "pane"
 LATE_KIND: Final = "late"
 INVALID_KIND: Final = "invalid"
-STRUCTURES: Final[Mapping[str, Mapping[str, str]]] = {
+STRUCTURES: Final[Structures] = {
     "window": {"start": "window_start", "end": "window_end"},
     "pane": {name: name for name in PANE.names},
 }
-"""The columns of panes that are made of several, by what an operator calls these."""
-WORDS: Final[Mapping[str, Words]] = {
+"""The struct columns of panes: the operator's column for each field."""
+FLAGS: Final[Mapping[str, FlagValues]] = {
     "timing": ("EARLY", "ON_TIME", "LATE"),
     "is_first": (False, True),
     "is_last": (False, True),
     "retraction": (False, True),
     "kind": (PANE_KIND, LATE_KIND, INVALID_KIND),
 }
-"""All that these fields of a pane can hold."""
-NUMBERS: Final[Mapping[str, Words]] = {"index": (0,), "on_time_index": (0,)}
-"""And these, if there is but one pane of each window."""
+"""The possible values of these fields of a pane."""
+SINGLE_PANE_FLAGS: Final[Mapping[str, FlagValues]] = {**FLAGS, "index": (0,), "on_time_index": (0,)}
+"""The same for windows that fire only once, so that all their panes have index 0."""
 UNBOUNDED: Final = {"window_start": BEGINNING_OF_TIME, "window_end": END_OF_TIME}
-"""The bounds of a window that has none: null says so better than a year that nothing can show."""
+"""The bounds of a global window, which are null in the output."""
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:
-    """A frame without rows that has the types of a Spark schema.
+    """An empty frame with the types of a Spark schema.
 
     >>> empty_frame(StructType([StructField("n", LongType())])).rows()
     []
@@ -79,17 +78,20 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
         return pl.DataFrame(to_arrow_schema(schema, timezone="UTC").empty_table())
     except PySparkTypeError as error:
         raise InvalidArgument(
-            "columns", schema.names, f"have a type that cannot leave the JVM: {error}", fix="cast it"
+            "columns",
+            schema.names,
+            f"include a type that cannot be converted to Arrow: {error}",
+            fix="cast the column to another type",
         ) from error
 
 
-def each_alone(
+def row_values(
     rows: pl.DataFrame, accumulations: Mapping[str, ColumnarAccumulation], event_time: str
 ) -> pl.DataFrame:
-    """The values of every row by itself: what it would have brought to its window.
+    """The accumulated value of each row by itself, as if it were the only row of its window.
 
     >>> from slackwater.windows import Sum
-    >>> each_alone(pl.DataFrame({"at": [5, 7], "price": [1, 2]}), {"total": Sum("price")}, "at")[
+    >>> row_values(pl.DataFrame({"at": [5, 7], "price": [1, 2]}), {"total": Sum("price")}, "at")[
     ...     "total"
     ... ].to_list()
     [1, 2]
@@ -112,7 +114,7 @@ def each_alone(
 
 
 def value_types(schema: StructType, accumulations: Mapping[str, ColumnarAccumulation]) -> dict[str, DataType]:
-    """The Spark types of the values, from the schema of the rows that are accumulated.
+    """The Spark types of the accumulated values, given the schema of the input rows.
 
     >>> from slackwater.windows import Count, Mean
     >>> value_types(StructType([StructField("price", LongType())]), {"n": Count(), "average": Mean("price")})
@@ -122,13 +124,14 @@ def value_types(schema: StructType, accumulations: Mapping[str, ColumnarAccumula
     for name, accumulation in accumulations.items():
         for column in accumulation.inputs:
             if not accumulation.takes(column, rows.schema[column]):
+                kind = schema[column].dataType.simpleString()
                 raise InvalidArgument(
                     name,
                     column,
-                    f"is of type {schema[column].dataType.simpleString()}, which has no {accumulation.name}",
-                    fix="cast it, or use another accumulation",
+                    f"is of type {kind}, which {accumulation.name} does not support",
+                    fix="cast the column, or use another accumulation",
                 )
-    values = each_alone(rows, accumulations, ELEMENT_TIME)
+    values = row_values(rows, accumulations, ELEMENT_TIME)
     types: dict[str, DataType] = {}
     for field in values.to_arrow(compat_level=pl.CompatLevel.oldest()).schema:
         types[field.name] = from_arrow_type(field.type)
@@ -136,7 +139,7 @@ def value_types(schema: StructType, accumulations: Mapping[str, ColumnarAccumula
 
 
 def pane_schema(keys: Sequence[StructField], values: Mapping[str, DataType]) -> StructType:
-    """Key columns, window, values, pane.
+    """The schema of panes: key columns, window, values, pane.
 
     >>> pane_schema([], {"n": LongType()}).names
     ['window', 'n', 'pane']
@@ -151,34 +154,27 @@ def pane_schema(keys: Sequence[StructField], values: Mapping[str, DataType]) -> 
     )
 
 
-@dataclass(frozen=True)
-class PaneReader:
-    """Turns the buffers that an operator emits into rows; for `mapInArrow`."""
+def pane_codec(schema: StructType, *, fires_once: bool, window_length: int | None) -> RowCodec | None:
+    """The codec for panes; None if a key or a value is nested.
 
-    schema: StructType
+    ``fires_once`` says that a window has at most one pane, and ``window_length`` is the length in
+    microseconds that all windows have, or None.
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the payloads, in their order."""
-        target = to_arrow_schema(self.schema, timezone="UTC")
-        for batch in batches:
-            for payload in batch.column("payload"):
-                if payload.is_valid:
-                    yield from self._table(unpack(payload.as_py()), target).to_batches()
-
-    def _table(self, panes: pl.DataFrame, target: pa.Schema) -> pa.Table:
-        bounded = panes.with_columns(without(name, value) for name, value in UNBOUNDED.items())
-        columns = bounded.to_arrow(compat_level=pl.CompatLevel.oldest())
-        made: list[Any] = []
-        for field in target:
-            if field.name in STRUCTURES:
-                column = _struct(columns, field.type, STRUCTURES[field.name])
-            else:
-                column = columns.column(field.name).cast(field.type)
-            made.append(column)
-        return pa.Table.from_arrays(made, schema=target)
+    >>> pane_codec(pane_schema([], {"n": LongType()}), fires_once=True, window_length=10).wire_schema.names
+    ['bucket_or_flags', 'report', 'column:0', 'column:2']
+    """
+    options = OutputOptions(
+        null_values=UNBOUNDED,
+        flags=SINGLE_PANE_FLAGS if fires_once else FLAGS,
+        offsets={} if window_length is None else {"window_end": ("window_start", window_length)},
+    )
+    return RowCodec.for_schema(schema, STRUCTURES, options)
 
 
-def _struct(columns: pa.Table, kind: pa.StructType, names: Mapping[str, str]) -> pa.Array:
-    fields = [kind.field(place) for place in range(kind.num_fields)]
-    arrays = [columns.column(names[field.name]).cast(field.type).combine_chunks() for field in fields]
-    return pa.StructArray.from_arrays(arrays, fields=fields)
+def pane_reader(schema: StructType) -> PayloadReader:
+    """The decoder for panes that are sent as payloads."""
+    return PayloadReader(schema, prepare=_null_unbounded, structures=STRUCTURES)
+
+
+def _null_unbounded(panes: pl.DataFrame) -> pl.DataFrame:
+    return panes.with_columns(null_if(name, value) for name, value in UNBOUNDED.items())

@@ -1,0 +1,180 @@
+"""Calls of an async function for the rows of a map task.
+
+The event time and the origin of a row bypass the function. So the watermark is that of the input rows,
+whatever the function returns, even if it returns nothing. A micro-batch ends only when all of its calls have
+ended, so no watermark overtakes a row before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from slackwater.errors import InvalidArgument
+from slackwater.progress.async_stage import AsyncStage, Retry
+from slackwater.progress.values import Watermark
+from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME, WITNESS, column_alias
+from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
+from slackwater.time import format_instant
+
+_MAX_RESULTS: Final = 2**20
+"""The maximum number of result rows per input row, if rows are numbered."""
+
+Row = dict[str, Any]
+Item = tuple[int, Row, str]
+Result = Row | list[Row] | None
+AsyncFunction = Callable[[Row], Awaitable[Result]]
+
+
+@dataclass(frozen=True)
+class AsyncCall:
+    """An async function, the schema of its results, and how it is called."""
+
+    function: AsyncFunction
+    schema: StructType
+    ordered: bool
+    capacity: int
+    timeout_seconds: float | None
+    retry: Retry
+
+    @property
+    def name(self) -> str:
+        """The name of the function in messages."""
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__)
+
+    def stage(self) -> AsyncStage[Item, tuple[int, list[Row]]]:
+        """The stage that maps items (index, row, description) to (index, result rows)."""
+
+        async def call(item: Item) -> tuple[int, list[Row]]:
+            index, row, _ = item
+            return index, self._rows(await self.function(row))
+
+        return AsyncStage(
+            call,
+            ordered=self.ordered,
+            capacity=self.capacity,
+            timeout=self.timeout_seconds,
+            retry=self.retry,
+            key=lambda item: f"{self.name}(row {item[2]})",
+        )
+
+    def _rows(self, result: Result) -> list[Row]:
+        rows = [] if result is None else result if isinstance(result, list) else [result]
+        for row in rows:
+            if not isinstance(row, Mapping):
+                raise InvalidArgument(
+                    self.name,
+                    type(row).__name__,
+                    "is not a valid return type",
+                    fix="return a dict, a list of dicts or None",
+                )
+            if unknown := row.keys() - set(self.schema.names):
+                raise InvalidArgument(
+                    self.name,
+                    sorted(unknown),
+                    "was returned, but is not in the schema",
+                    fix=f"add it to schema=, which has {', '.join(self.schema.names)}",
+                )
+        return rows
+
+
+@dataclass(frozen=True)
+class AsyncMapper:
+    """Calls the function for the rows of a map task; for `mapInArrow`.
+
+    One event loop serves the whole task, so that the function can reuse its connections. Each Arrow batch is
+    finished before the next one is requested, so that waiting for Spark does not count towards a timeout.
+    """
+
+    call: AsyncCall
+    columns: tuple[str, ...]
+    output: StructType
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results for the rows of the batches, one batch for each."""
+        target = to_arrow_schema(self.output, timezone="UTC")
+        with asyncio.Runner() as runner:
+            for batch in batches:
+                if batch.num_rows:
+                    yield runner.run(self._mapped(batch, target))
+
+    async def _mapped(self, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+        bypassing = _bypassing(batch)
+        rows = self._rows(batch)
+
+        async def items() -> AsyncIterator[Item]:
+            for index, bypasses in enumerate(bypassing):
+                if not bypasses:
+                    yield index, rows[index], _description(batch, index)
+
+        # Rows that bypass the function only carry progress, so their order among the others is irrelevant.
+        results: list[tuple[int, list[Row]]] = [
+            (index, []) for index, bypasses in enumerate(bypassing) if bypasses
+        ]
+        results += [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
+        no_result: list[Row | None] = [None]
+        pairs = [(index, row) for index, several in results for row in several or no_result]
+        indices = [index for index, _ in pairs]
+        kept = _with_row_numbers(batch.take(pa.array(indices, pa.int64())), indices)
+        values = [row for _, row in pairs]
+        passed = list(target)[: len(target) - 1 - len(self.call.schema)]
+        columns = [kept.column(field.name).cast(field.type) for field in passed]
+        columns.append(pa.array([row is None for row in values], pa.bool_()))
+        columns += [self._column(target.field(name), values) for name in self.call.schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=target)
+
+    def _rows(self, batch: pa.RecordBatch) -> list[Row]:
+        """The rows for the function; timestamps in the session's time zone are converted to UTC."""
+        arrays = [batch.column(column_alias(index)) for index in range(len(self.columns))]
+        utc = pa.timestamp("us", "UTC")
+        zoned = [pa.types.is_timestamp(array.type) and array.type.tz is not None for array in arrays]
+        arrays = [array.cast(utc) if has else array for array, has in zip(arrays, zoned, strict=True)]
+        rows: list[Row] = pa.RecordBatch.from_arrays(arrays, names=list(self.columns)).to_pylist(
+            maps_as_pydicts="strict"
+        )
+        return rows
+
+    def _column(self, field: pa.Field, values: Sequence[Row | None]) -> pa.Array:
+        try:
+            return pa.array([None if row is None else row.get(field.name) for row in values], field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(
+                self.call.name,
+                field.name,
+                f"was returned with a value that is not of its type in schema=, {field.type}: {error}",
+                fix="return a value of this type, or change the schema",
+            ) from error
+
+
+def _bypassing(batch: pa.RecordBatch) -> list[bool]:
+    """Which rows only carry progress: control rows, headers without data, and witness rows."""
+    flags = [batch.column(name).to_pylist() for name in (WITNESS, EMPTY) if name in batch.schema.names]
+    if CONTROL in batch.schema.names:
+        flags.append(batch.column(CONTROL).is_valid().to_pylist())
+    return [any(each) for each in zip(*flags, strict=True)] if flags else [False] * batch.num_rows
+
+
+def _with_row_numbers(kept: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
+    """Number the result rows of each input row, if rows are identified by their number in a buffer."""
+    if ROW not in kept.schema.names:
+        return kept
+    seen: dict[int, int] = {}
+    numbers: list[int | None] = []
+    for index, row in zip(indices, kept.column(ROW).to_pylist(), strict=True):
+        seen[index] = seen.get(index, -1) + 1
+        numbers.append(None if row is None else row * _MAX_RESULTS + seen[index])
+    column = kept.schema.get_field_index(ROW)
+    return kept.set_column(column, ROW, pa.array(numbers, kept.schema.field(column).type))
+
+
+def _description(batch: pa.RecordBatch, index: int) -> str:
+    """A description of a row for messages that contains none of its values."""
+    time = batch.column(TIME)[index].as_py()
+    origin = f" of {batch.column(ORIGIN)[index].as_py()}" if ORIGIN in batch.schema.names else ""
+    return ("without a time" if time is None else f"at {format_instant(time)}") + origin

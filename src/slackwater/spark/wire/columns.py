@@ -1,0 +1,31 @@
+"""Names of the columns that Slackwater adds to the rows of a user.
+
+They contain a colon, so that they do not collide with the names of a user's columns.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TIME: Final = "event:time"
+"""The event time in microseconds, null if the row has none."""
+ORIGIN: Final = "event:origin"
+BUCKET_INDEX: Final = "event:bucket"
+"""The index of the row's bucket in the list of bucket ids."""
+CONTROL: Final = "event:control"
+"""The header of a buffer from an upstream operator, in a row of its own; null in rows of data."""
+WITNESS: Final = "event:witness"
+"""True in a row that was filtered out by an earlier step and only contributes its event time."""
+RETRACTION: Final = "event:retraction"
+"""True in a row that takes an earlier one back."""
+WINDOW_BOUNDS: Final = ("window_start", "window_end")
+"""The window of a row that comes from an upstream operator."""
+
+
+def column_alias(index: int) -> str:
+    """A positional alias for a user's column, because Spark reads a dot in a name as a path.
+
+    >>> column_alias(2)
+    'column:2'
+    """
+    return f"column:{index}"

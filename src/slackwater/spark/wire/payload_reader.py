@@ -1,0 +1,71 @@
+"""The decoder of payloads: from buffers that an operator emitted to rows of a Spark schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.wire.buffers import unpack
+from slackwater.spark.wire.row_codec import Structures
+
+Prepare = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class PayloadReader:
+    """Decodes the payloads of emitted buffers into rows with the columns of ``schema``; for `mapInArrow`.
+
+    ``prepare`` is applied to each payload, for example to rename columns. ``structures`` are the struct
+    columns of the schema that are built from several columns of the payload. If ``header_column`` is given,
+    each buffer also becomes a row that has the header in this column and null in all others.
+    """
+
+    schema: StructType
+    prepare: Prepare | None = None
+    structures: Structures = field(default_factory=dict)
+    header_column: str | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the batches, in order."""
+        target = to_arrow_schema(self.schema, timezone="UTC")
+        for batch in batches:
+            if self.header_column is not None:
+                yield from self._headers(batch, target)
+            for payload in batch.column("payload"):
+                if payload.is_valid:
+                    frame = unpack(payload.as_py())
+                    yield from self._rows(frame if self.prepare is None else self.prepare(frame), target)
+
+    def _headers(self, batch: pa.RecordBatch, target: pa.Schema) -> list[pa.RecordBatch]:
+        columns = [
+            batch.column("header").cast(one.type)
+            if one.name == self.header_column
+            else pa.nulls(batch.num_rows, one.type)
+            for one in target
+        ]
+        return [pa.RecordBatch.from_arrays(columns, schema=target)]
+
+    def _rows(self, frame: pl.DataFrame, target: pa.Schema) -> list[pa.RecordBatch]:
+        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        columns: list[Any] = []
+        for one in target:
+            if one.name == self.header_column:
+                columns.append(pa.nulls(table.num_rows, one.type))
+            elif one.name in self.structures:
+                columns.append(_struct(table, one.type, self.structures[one.name]))
+            else:
+                columns.append(table.column(one.name).cast(one.type))
+        batches: list[pa.RecordBatch] = pa.Table.from_arrays(columns, schema=target).to_batches()
+        return batches
+
+
+def _struct(columns: pa.Table, kind: pa.StructType, names: Mapping[str, str]) -> pa.Array:
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    arrays = [columns.column(names[field.name]).cast(field.type).combine_chunks() for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)

@@ -1,0 +1,209 @@
+"""Codec for the output rows of the last operator: encoded in the worker, decoded in the JVM.
+
+The last operator of a query does not pack its rows into a payload that a second Python process would have to
+decode. Columns of numbers and strings go to the JVM as they are, and Spark expressions build the structures
+``window`` and ``pane`` from them. Nested values would be converted row by row on that way, so rows with
+nested values are sent as payloads instead.
+
+Every column is copied four times per row on its way out. Columns with few possible values therefore share
+one integer (`PackedFlags`), and columns that follow from another one are computed in the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.wire.columns import column_alias
+from slackwater.spark.wire.packed_flags import Flag, FlagValues, PackedFlags
+
+BUCKET_OR_FLAGS: Final = "bucket_or_flags"
+"""In the row with the report of a bucket: the id of the bucket. In all other rows: the packed flags."""
+
+_PLAIN: Final = tuple(
+    kind()
+    for kind in (
+        BinaryType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType,
+        StringType, TimestampType,
+    )
+)  # fmt: skip
+_CONTROL: Final = (StructField(BUCKET_OR_FLAGS, IntegerType()), StructField("report", StringType()))
+
+Structures = Mapping[str, Mapping[str, str]]
+"""Struct columns of the output: for each, the operator's column by the name of the field."""
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Ways to send fewer columns, by the names of the operator's columns."""
+
+    null_values: Mapping[str, int] = field(default_factory=dict)
+    """Values that stand for null."""
+    flags: Mapping[str, FlagValues] = field(default_factory=dict)
+    """Struct fields with few possible values: they are packed."""
+    offsets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Struct fields at a constant offset from another column: that column, and the microseconds to add."""
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column or struct field of the output, by the operator's name for it."""
+
+    name: str
+    kind: DataType
+    is_flag: bool = False
+    offset: tuple[str, int] | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether it is sent as a column of its own."""
+        return not self.is_flag and self.offset is None
+
+    @property
+    def wire_type(self) -> DataType:
+        """The type in which it is sent: timestamps are integers, which no time zone can shift."""
+        return LongType() if isinstance(self.kind, TimestampType) else self.kind
+
+
+@dataclass(frozen=True)
+class RowCodec:
+    """Encodes the rows of an operator as plain columns, and decodes them in the JVM.
+
+    >>> schema = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
+    >>> RowCodec.for_schema(schema).wire_schema.names
+    ['bucket_or_flags', 'report', 'column:0', 'column:1']
+    >>> RowCodec.for_schema(StructType([StructField("all", StructType())])) is None
+    True
+    """
+
+    schema: StructType
+    columns: tuple[OutputColumn, ...]
+    flags: PackedFlags
+    null_values: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def for_schema(
+        cls,
+        schema: StructType,
+        structures: Structures | None = None,
+        options: OutputOptions | None = None,
+    ) -> RowCodec | None:
+        """The codec for rows of this schema; None if a column is nested and not one of ``structures``."""
+        structures = structures or {}
+        options = options or OutputOptions()
+        columns: list[OutputColumn] = []
+        for column in schema:
+            names = structures.get(column.name)
+            if names is None:
+                columns.append(OutputColumn(column.name, column.dataType))
+            elif isinstance(column.dataType, StructType):
+                for inner in column.dataType:
+                    name = names[inner.name]
+                    offset = options.offsets.get(name)
+                    columns.append(OutputColumn(name, inner.dataType, name in options.flags, offset))
+        if any(one.kind not in _PLAIN for one in columns):
+            return None
+        flags = [Flag(one.name, one.kind, options.flags[one.name]) for one in columns if one.is_flag]
+        return cls(schema, tuple(columns), PackedFlags(tuple(flags)), tuple(options.null_values.items()))
+
+    @property
+    def wire_schema(self) -> StructType:
+        """The schema in which rows are sent; each bucket adds one row with its report."""
+        sent = [
+            StructField(column_alias(index), column.wire_type)
+            for index, column in enumerate(self.columns)
+            if column.is_sent
+        ]
+        return StructType([*_CONTROL, *sent])
+
+    def encode(self, bucket: int, report: str, rows: pl.DataFrame | None) -> pd.DataFrame:
+        """The rows that a bucket emits and its report, as a frame for Spark's stateful operator."""
+        count = 0 if rows is None else rows.height
+        encoded = {} if rows is None else self._encoded(rows)
+        # The report comes last, because Spark copies what it has observed so far with every row that follows.
+        last = {BUCKET_OR_FLAGS: pa.array([bucket], pa.int32()), "report": pa.array([report])}
+        columns: dict[str, pd.api.extensions.ExtensionArray] = {}
+        for sent in to_arrow_schema(self.wire_schema):
+            name, kind = sent.name, sent.type
+            parts = [
+                encoded[name] if name in encoded else pa.nulls(count, kind),
+                last[name] if name in last else pa.nulls(1, kind),
+            ]
+            columns[name] = pd.arrays.ArrowExtensionArray(pa.concat_arrays(parts))
+        return pd.DataFrame(columns)
+
+    def _encoded(self, rows: pl.DataFrame) -> dict[str, pa.Array]:
+        rows = rows.with_columns(null_if(name, value) for name, value in self.null_values)
+        encoded = {
+            column_alias(index): _wire_array(rows[column.name], column)
+            for index, column in enumerate(self.columns)
+            if column.name in rows.columns and column.is_sent
+        }
+        if self.flags:
+            encoded[BUCKET_OR_FLAGS] = rows.select(self.flags.pack(rows.columns)).to_series().to_arrow()
+        return encoded
+
+    def decode(self, emitted: DataFrame) -> DataFrame:
+        """The rows in the user's schema, from the frames that `encode` returned."""
+        indices = iter(range(len(self.columns)))
+        decoded: list[Column] = []
+        is_row = sql.col("report").isNull()
+        for column in self.schema:
+            kind = column.dataType
+            if isinstance(kind, StructType):
+                inner = [self._decoded(next(indices)).alias(one.name) for one in kind]
+                # The condition makes the struct nullable, as it is in the schema.
+                decoded.append(sql.when(is_row, sql.struct(*inner)).alias(column.name))
+            else:
+                decoded.append(self._decoded(next(indices)).alias(column.name))
+        return emitted.where(is_row).select(*decoded)
+
+    def _decoded(self, index: int) -> Column:
+        column = self.columns[index]
+        if column.is_flag:
+            return self.flags.unpack(column.name, BUCKET_OR_FLAGS)
+        if column.offset is not None:
+            base, offset = column.offset
+            names = [other.name for other in self.columns]
+            return sql.timestamp_micros(sql.col(f"`{column_alias(names.index(base))}`") + offset)
+        sent = sql.col(f"`{column_alias(index)}`")
+        return sql.timestamp_micros(sent) if isinstance(column.kind, TimestampType) else sent
+
+
+def _wire_array(values: pl.Series, column: OutputColumn) -> pa.Array:
+    if values.dtype == pl.Datetime:
+        values = values.dt.epoch("us")
+    array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return array.cast(to_arrow_schema(StructType([StructField("sent", column.wire_type)])).field(0).type)
+
+
+def null_if(name: str, value: int) -> pl.Expr:
+    """The column ``name`` with null instead of ``value``.
+
+    >>> pl.DataFrame({"end": [5, 9]}).with_columns(null_if("end", 9))["end"].to_list()
+    [5, None]
+    """
+    return pl.when(pl.col(name) != value).then(pl.col(name)).alias(name)
