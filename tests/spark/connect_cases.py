@@ -164,7 +164,7 @@ def test_a_session_that_lacks_a_setting(spark: SparkSession) -> None:
     known = spark.conf.get(STATE_STORE) or ""
     spark.conf.set(STATE_STORE, "org.example.Other")
     try:
-        with pytest.raises(InvalidArgument, match="is not the state store that operators"):
+        with pytest.raises(InvalidArgument, match="does not support stateful operators in Python"):
             check_session(spark)
     finally:
         spark.conf.set(STATE_STORE, known)

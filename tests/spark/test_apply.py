@@ -102,13 +102,13 @@ def test_functions_that_cannot_be(windowed: Windowed) -> None:
 
     refused: list[tuple[Any, str]] = [
         (lambda: windowed.apply("sum", "n int"), "function = 'sum': is not a function"),  # type: ignore[arg-type]
-        (lambda: windowed.apply(nothing, 5), "schema = 5: names no columns"),  # type: ignore[arg-type]
-        (lambda: windowed.apply(nothing, "n wrong"), "schema = 'n wrong': cannot be read: .*WRONG"),
-        (lambda: windowed.apply(nothing, "kind int"), "is used by the panes themselves"),
+        (lambda: windowed.apply(nothing, 5), "schema = 5: is neither a StructType nor a DDL string"),  # type: ignore[arg-type]
+        (lambda: windowed.apply(nothing, "n wrong"), "schema = 'n wrong': cannot be parsed: .*WRONG"),
+        (lambda: windowed.apply(nothing, "kind int"), "is reserved for the panes"),
         (lambda: windowed.apply(nothing, "key int"), "schema = 'key': is used twice in the panes"),
-        (lambda: windowed.apply(nothing, "pane int"), "is used by the panes themselves"),
+        (lambda: windowed.apply(nothing, "pane int"), "is reserved for the panes"),
         (lambda: windowed.apply(nothing, "timing int"), "schema = 'timing': is used twice in the panes"),
-        (lambda: windowed.apply(nothing, "n int", columns=["cost"]), "columns = 'cost': is not a column"),
+        (lambda: windowed.apply(nothing, "n int", columns=["cost"]), "columns = 'cost': column not found"),
         (lambda: windowed.apply(nothing, "n int", columns=[]), "columns = .*is empty"),
         (lambda: windowed.apply(nothing, "n int", frame="arrow"), "use one of polars, pandas"),  # type: ignore[arg-type]
     ]

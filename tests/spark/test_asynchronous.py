@@ -256,9 +256,12 @@ async def _says_nothing_known(row: dict[str, Any]) -> Any:
     [
         (_fails, r"_fails\(row at 1970-01-01T00:00:00Z\)' failed after 1 attempt: ValueError: no rate for 0"),
         (_hangs, r"_hangs\(row at 1970-01-01T00:00:00Z\)' failed .*: no result within its timeout of 0.2 s"),
-        (_says_more, r"_says_more = \['extra'\]: are returned, but not in the schema; add them to schema="),
-        (_says_else, r"_says_else = 'value': is not returned as schema= says, int64"),
-        (_says_nothing_known, "_says_nothing_known = 'int': is not what it may return; return a dict"),
+        (_says_more, r"_says_more = \['extra'\]: was returned, but is not in the schema; add it to schema="),
+        (
+            _says_else,
+            r"_says_else = 'value': was returned with a value that is not of its type in schema=, int64",
+        ),
+        (_says_nothing_known, "_says_nothing_known = 'int': is not a valid return type; return a dict"),
     ],
 )
 def test_what_goes_wrong_fails_the_batch_and_says_why(fn: AsyncFunction, message: str) -> None:
@@ -306,9 +309,9 @@ def test_a_call_that_cannot_be(spark: SparkSession) -> None:
     rows = stream(numbers(spark, 1), event_time="at", watermark=lag("1 second"))
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
         (len, "value long", {}, "is not an async function; write async def"),
-        (_fails, "long", {}, "schema = 'long': names no columns"),
-        (_fails, "value long, value string", {}, "schema = 'value': is taken"),
-        (_fails, "window_end timestamp", {}, "schema = 'window_end': is taken"),
+        (_fails, "long", {}, "schema = 'long': is neither a StructType nor a DDL string"),
+        (_fails, "value long, value string", {}, "schema = 'value': is reserved or used twice"),
+        (_fails, "window_end timestamp", {}, "schema = 'window_end': is reserved or used twice"),
         (_fails, "value long", {"capacity": 0}, "capacity = 0: must be at least 1"),
         (_fails, "value long", {"timeout": "0 seconds"}, "timeout = 0.0: must be greater than zero"),
     ]
@@ -317,9 +320,7 @@ def test_a_call_that_cannot_be(spark: SparkSession) -> None:
             rows.map_async(fn, schema, **options)
     with pytest.raises(InvalidDuration, match="has no unit"):
         rows.map_async(_fails, "value long", timeout="30")
-    with pytest.raises(
-        InvalidArgument, match="key_by = 'key': is not a column of the input; use one of value"
-    ):
+    with pytest.raises(InvalidArgument, match="key_by = 'key': column not found; available: value"):
         rows.key_by("key").map_async(_fails, "value long")
-    with pytest.raises(InvalidArgument, match="no window to inherit"):
+    with pytest.raises(InvalidArgument, match="cannot be inherited, because rows of a DataFrame"):
         rows.map_async(_fails, "value long").agg(n=windows.count())

@@ -61,19 +61,19 @@ def made(df: DataFrame, **options: Any) -> Any:
     [
         (
             {"event_time": "when"},
-            "event_time = 'when': is not a column of the input; use one of at, day, auction",
+            "event_time = 'when': column not found; available: at, day, auction",
         ),
         ({"event_time": "day"}, "event_time = 'day': is of type date, not a timestamp; give an expression"),
         ({"event_time": "price"}, "is of type int, not a timestamp"),
-        ({"event_time": 5}, "is neither a column nor the name of one"),
+        ({"event_time": 5}, "is neither a column nor a column name"),
         ({"watermark": "5 seconds"}, "is not a watermark policy; write lag"),
-        ({"origin": "partition"}, "origin = 'partition': is not a column of the input"),
-        ({"origins": ["a"]}, "there is no column of origins; add origin="),
-        ({"origin": "auction", "origins": "a"}, r"is a single text; write \['a'\]"),
+        ({"origin": "partition"}, "origin = 'partition': column not found"),
+        ({"origins": ["a"]}, "is given without an origin column; add origin="),
+        ({"origin": "auction", "origins": "a"}, r"is a string, not a list; write \['a'\]"),
         ({"buckets": 3}, r"is not a multiple of spark.sql.shuffle.partitions \(2\)"),
         ({"buckets": 0}, "is not a multiple"),
         ({"buckets": "2"}, "buckets = '2': is a str; pass an integer"),
-        ({"origin": "auction", "origins": [7]}, r"origins = \[7\]: are not all texts.*write \['7'\]"),
+        ({"origin": "auction", "origins": [7]}, r"origins = \[7\]: must contain strings.*write \['7'\]"),
         ({"clock": Ticks((5, 5)), "idle_after": "0 seconds"}, "idle_after = 0: must be greater than zero"),
         ({"max_ahead": "-1 seconds"}, "max_ahead = -1000000: is negative"),
     ],
@@ -104,7 +104,9 @@ def test_a_name_that_fits_two_columns_is_refused_where_it_is_used(spark: SparkSe
             partial(made(df).map_async, unchanged, "price int"),
         ]
         for build in refused:
-            with pytest.raises(InvalidArgument, match=rf"= 'k': fits several columns \(k, {other}\); rename"):
+            with pytest.raises(
+                InvalidArgument, match=rf"= 'k': is ambiguous: it matches the columns k, {other}; rename"
+            ):
                 build()
 
 
@@ -139,13 +141,17 @@ def test_an_accumulation_that_means_nothing_for_a_type_is_refused(
     spark: SparkSession, value: str, accumulation: windows.ColumnarAccumulation
 ) -> None:
     df = spark.sql(f"select timestamp'2024-01-01 00:00:05Z' as at, {value} as v")
-    with pytest.raises(InvalidArgument, match=f"n = 'v': is of type .*, which has no {accumulation.name}"):
+    with pytest.raises(
+        InvalidArgument, match=f"n = 'v': is of type .*, which {accumulation.name} does not support"
+    ):
         made(df).window(windows.fixed("10 seconds")).agg(n=accumulation)
 
 
 def test_a_type_that_cannot_leave_the_jvm_is_named(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, interval '1' month as v")
-    with pytest.raises(InvalidArgument, match=r"columns = \['v'\]: have a type that cannot leave the JVM"):
+    with pytest.raises(
+        InvalidArgument, match=r"columns = \['v'\]: include a type that cannot be converted to Arrow"
+    ):
         made(df).window(windows.fixed("10 seconds")).agg(n=windows.count("v"))
 
 
@@ -155,7 +161,7 @@ def test_a_duration_without_a_unit_is_refused(bids: DataFrame) -> None:
 
 
 def test_times_that_go_back_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="lies before 9"):
+    with pytest.raises(InvalidArgument, match="is before 9"):
         Ticks((9, 8))
 
 
@@ -164,20 +170,20 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
     windowed = keyed.window(windows.fixed("10 seconds"))
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: made(bids).key_by(), "is empty"),
-        (lambda: made(bids).key_by("seller"), "key_by = 'seller': is not a column of the input"),
+        (lambda: made(bids).key_by("seller"), "key_by = 'seller': column not found"),
         (lambda: keyed.window("10 seconds"), "is not a window; write fixed"),
-        (lambda: keyed.window(windows.Inherited()), "no window to inherit"),
+        (lambda: keyed.window(windows.Inherited()), "cannot be inherited, because rows of a DataFrame"),
         (windowed.agg, "is empty; give at least one"),
         (lambda: windowed.agg(n=5), "n = 5: is not an accumulation"),
-        (lambda: windowed.agg(total=windows.sum("cost")), "total = 'cost': is not a column of the input"),
-        (lambda: windowed.agg(window=windows.count()), "is used by the panes themselves"),
-        (lambda: windowed.agg(Pane=windows.count()), "is used by the panes themselves"),
-        (lambda: windowed.agg(kind=windows.count()), "is used by the panes themselves"),
-        (lambda: made(bids).key_by(sql.col("auction")), "key_by = Column.*: is not the name of a column"),
-        (lambda: made(bids).union(bids), "is not a stream; make one with stream"),
+        (lambda: windowed.agg(total=windows.sum("cost")), "total = 'cost': column not found"),
+        (lambda: windowed.agg(window=windows.count()), "is reserved for the panes"),
+        (lambda: windowed.agg(Pane=windows.count()), "is reserved for the panes"),
+        (lambda: windowed.agg(kind=windows.count()), "is reserved for the panes"),
+        (lambda: made(bids).key_by(sql.col("auction")), "key_by = Column.*: is not a column name"),
+        (lambda: made(bids).union(bids), "is not a stream; create one with slackwater.stream"),
         (
             lambda: made(bids).union(made(bids, clock=Ticks((5,)))),
-            "meets another clock.*give all streams the",
+            "cannot be combined with the clock.*give all streams the",
         ),
         (
             lambda: windowed.cogroup(windowed.agg(n=windows.count()), left=[], right=[]),
@@ -185,7 +191,7 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
         ),
         (lambda: windowed.agg(auction=windows.count()), "is used twice in the panes"),
         (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not a valid value of late"),
-        (lambda: windowed.agg(invalid="keep", n=windows.count()), "invalid = 'keep': is not known"),
+        (lambda: windowed.agg(invalid="keep", n=windows.count()), "invalid = 'keep': is not a valid choice"),
         (lambda: windowed.allowed_lateness("-1 second").agg(n=windows.count()), "must not be negative"),
         (lambda: windowed.trigger(windows.after_count(5)).agg(n=windows.count()), "allow_data_loss=True"),
         (
@@ -196,7 +202,7 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
             lambda: made(bids).window(windows.sessions("5 seconds")).agg(n=windows.count()),
             "session windows need a key",
         ),
-        (lambda: windowed.agg(n=windows.count()).to_df(flush=True), "fires everything anyway; leave it out"),
+        (lambda: windowed.agg(n=windows.count()).to_df(flush=True), "every window fires anyway; omit it"),
     ]
     for build, message in refused:
         with pytest.raises(InvalidArgument, match=message):
@@ -270,7 +276,7 @@ def test_settings_that_only_cost_time_are_named_in_a_warning(spark: SparkSession
             '#!/bin/sh\nexec {python} -I -S "$@"',
             "starts workers that cannot import slackwater .ModuleNotFoundError",
         ),
-        ("#!/bin/sh\necho 2.7", "is Python 2.7, but this process runs 3"),
+        ("#!/bin/sh\necho 2.7", "is Python 2.7, but this process runs Python 3"),
         ("no program", "cannot be started"),
         (None, "does not exist, so no worker would start"),
     ],

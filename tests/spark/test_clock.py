@@ -19,7 +19,7 @@ from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 
 LIMIT = ReadAllAvailable()
-REFUSED = "buckets = 4: are not the 2 that the checkpoint was begun with.*partitions=2"
+REFUSED = "buckets = 4: is not 2, the number in the checkpoint.*partitions=2"
 
 
 @pytest.mark.parametrize("kind", [IntervalReader, TicksReader])

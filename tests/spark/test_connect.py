@@ -45,5 +45,7 @@ def test_the_api_over_spark_connect(tmp_path: Path) -> None:
 
 
 def test_two_kinds_of_session_exclude_each_other() -> None:
-    with pytest.raises(InvalidArgument, match=r"remote = 'sc://server': and master, 'local\[2\]', exclude"):
+    with pytest.raises(
+        InvalidArgument, match=r"remote = 'sc://server': cannot be combined with master='local\[2\]'"
+    ):
         session(master="local[2]", remote="sc://server")

@@ -215,17 +215,23 @@ def test_every_row_may_be_a_buffer(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"headers": NAMED, "watermark": lag("1 second")}, "watermark = .*does not go with headers"),
-        ({"headers": NAMED, "origin": "origin"}, r"write it in headers\(origin=…\)"),
-        ({"headers": NAMED, "max_ahead": "1 second"}, "max_ahead = .*does not go with headers"),
-        ({"headers": NAMED, "event_time": None, "event_times": {"at": lag("1 second")}}, "headers tell one"),
-        ({"headers": NAMED, "event_time": ingestion_time()}, "is not in the rows"),
+        ({"headers": NAMED, "watermark": lag("1 second")}, "watermark = .*cannot be combined with headers"),
+        ({"headers": NAMED, "origin": "origin"}, r"write headers\(origin=…\)"),
+        ({"headers": NAMED, "max_ahead": "1 second"}, "max_ahead = .*cannot be combined with headers"),
+        (
+            {"headers": NAMED, "event_time": None, "event_times": {"at": lag("1 second")}},
+            "headers contain one watermark",
+        ),
+        (
+            {"headers": NAMED, "event_time": ingestion_time()},
+            "is not a column, but the watermarks in headers",
+        ),
         ({"headers": NAMED, "idle_after": "0 seconds"}, "must be greater than zero"),
-        ({"headers": "sequence"}, "does not describe headers"),
-        ({}, r"nobody knows how far the rows are; write watermark=lag"),
+        ({"headers": "sequence"}, "is not a Headers value"),
+        ({}, r"windows would never fire; write watermark=lag"),
         (
             {"headers": headers(origin="origin", sequence="last", watermark="complete")},
-            "headers.sequence = 'last': is of type boolean, not a whole number",
+            "headers.sequence = 'last': is of type boolean, not an integer",
         ),
         (
             {"headers": headers(origin="origin", sequence="sequence", watermark="chunk")},
@@ -233,7 +239,7 @@ def test_every_row_may_be_a_buffer(spark: SparkSession) -> None:
         ),
         (
             {"headers": headers(origin="who", sequence="sequence", watermark="complete")},
-            "headers.origin = 'who': is not a column of the input",
+            "headers.origin = 'who': column not found",
         ),
     ],
 )

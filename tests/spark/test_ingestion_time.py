@@ -115,5 +115,5 @@ def starts(rows: Sequence[SparkRow]) -> list[int]:
 
 def test_ingestion_time_that_cannot_be(spark: SparkSession) -> None:
     df = spark.sql("select 'a' as key")
-    with pytest.raises(InvalidArgument, match=r"max_ahead = .*no row lies ahead of the clock"):
+    with pytest.raises(InvalidArgument, match=r"max_ahead = .*no row is ahead of the clock"):
         stream(df, event_time=ingestion_time(), watermark=lag("1 second"), max_ahead="1 second")

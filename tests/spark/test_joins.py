@@ -186,5 +186,5 @@ def test_a_side_without_a_key_is_refused(spark: SparkSession, tmp_path: Path) ->
 def test_sides_with_other_keys_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     one, two = sides(*frames(spark, tmp_path, LEFT, RIGHT))
     windowed = one.key_by("key").window(windows.Fixed(10))
-    with pytest.raises(InvalidArgument, match="is not the key"):
+    with pytest.raises(InvalidArgument, match="is not the key of the left stream"):
         windowed.cogroup(two.key_by("origin"), left=["value"], right=["value"])

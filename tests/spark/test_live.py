@@ -150,5 +150,5 @@ def test_a_query_of_something_else_has_nothing_to_say(spark: SparkSession, tmp_p
         .trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()
-    with pytest.raises(InvalidArgument, match="has reported nothing yet"):
+    with pytest.raises(InvalidArgument, match="has not reported anything yet"):
         why(query)

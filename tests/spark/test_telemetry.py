@@ -113,6 +113,9 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         telemetry(spark, batches=0)
     with (
         telemetry(spark) as heard,
-        pytest.raises(InvalidArgument, match="query = 'bids': was not heard of; make the telemetry before"),
+        pytest.raises(
+            InvalidArgument,
+            match="query = 'bids': is unknown: no event of it was received; create the telemetry before",
+        ),
     ):
         heard.query("bids")

@@ -96,7 +96,7 @@ def test_what_a_table_cannot_keep_is_refused(keyed: Any, tmp_path: Path) -> None
     pairs = keyed.window(windows.fixed("3 seconds")).cogroup(
         keyed, left=["value"], right=["value"], how="inner"
     )
-    with pytest.raises(InvalidArgument, match="how = 'inner': gives several rows for a key and window"):
+    with pytest.raises(InvalidArgument, match="how = 'inner': produces several rows per key and window"):
         pairs.upsert_once(url, "totals", create=True)
     panes = keyed.window(windows.fixed("3 seconds")).agg(total=windows.sum("value"))
     with pytest.raises(InvalidArgument, match="call upsert_once"):

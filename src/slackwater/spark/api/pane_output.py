@@ -49,10 +49,8 @@ class PaneDataflow(Dataflow):
     def codec(self) -> RowCodec | None:
         """The codec for the panes; None if a key or a value is nested."""
         lengths = {window.size if isinstance(window, Fixed | Sliding) else None for window in self.windows}
-        length = lengths.pop()
-        return pane_codec(
-            self.schema, fires_once=self.spec.fires_once, window_length=None if lengths else length
-        )
+        length = lengths.pop() if len(lengths) == 1 else None
+        return pane_codec(self.schema, fires_once=self.spec.fires_once, window_length=length)
 
     def upsert_options(self) -> dict[str, Any]:
         """The arguments of an upsert that follow from the panes; raises if a table cannot hold them."""

@@ -534,7 +534,8 @@ class Panes:
         """
         from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
 
-        frame, options = self.to_df(flush=flush), self.dataflow.upsert_options()
+        options = self.dataflow.upsert_options()
+        frame = self.to_df(flush=flush)
         return upsert_to(frame, url, table, fold=fold, create=create, identity=identity, **options)
 
     def upsert_once(
