@@ -147,7 +147,7 @@ def test_an_accumulation_that_means_nothing_for_a_type_is_refused(
         made(df).window(windows.fixed("10 seconds")).agg(n=accumulation)
 
 
-def test_a_type_that_cannot_leave_the_jvm_is_named(spark: SparkSession) -> None:
+def test_a_type_without_an_arrow_equivalent_is_rejected(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, interval '1' month as v")
     with pytest.raises(
         InvalidArgument, match=r"columns = \['v'\]: include a type that cannot be converted to Arrow"
