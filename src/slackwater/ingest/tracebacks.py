@@ -7,8 +7,7 @@ exceptions. The functions here find the cause that a user can act on, in a line 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from slackwater.errors import SlackwaterError
 
@@ -36,18 +35,6 @@ def innermost_cause(error: Exception) -> str:
         named = _QUALIFIED_NAME.fullmatch(remote)
         return f"{named[1]}{named[2]}" if named else remote
     return f"{type(error).__name__}: {_message([line for line in lines if line.strip()])}"
-
-
-def java_causes(error: Exception) -> Iterator[str]:
-    """The Java exception behind an error of Py4J or PySpark, then its causes; empty without a local JVM.
-
-    >>> list(java_causes(ValueError("not from the JVM")))
-    []
-    """
-    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while thrown is not None:
-        yield str(thrown.toString())
-        thrown = thrown.getCause()
 
 
 def _last_python_error(lines: list[str]) -> str:

@@ -21,7 +21,7 @@ from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.redaction import hide
 from slackwater.ingest.sources.queries import posix_zone
 from slackwater.ingest.sources.sql_literals import Literal, plain_name, range_conditions, render
-from slackwater.ingest.tracebacks import java_causes
+from slackwater.spark.internals import java_causes
 
 PREFIX: Final = "jdbc:"
 _FETCHED_ROWS: Final = 10_000
