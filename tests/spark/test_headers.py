@@ -183,14 +183,14 @@ def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_pat
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (chunk("north", 0, ("a", 1, 1), at=None), {}, "sequences and chunks are numbered from 1"),
+        (chunk("north", 0, ("a", 1, 1), at=None), {}, "sequence and chunk numbers must be at least 1"),
         (
             [
                 *chunk("north", 2, ("a", 1, 1), part=(1, True), at=None),
                 *chunk("north", 2, part=(2, True), at=None),
             ],
             {},
-            "says it is the last chunk, but chunk 1 was",
+            "is flagged as the last chunk, but chunk 1 was",
         ),
         (NORTH_1, {"origins": ["south"]}, "unknown origin 'north'"),
     ],

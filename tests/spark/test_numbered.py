@@ -178,7 +178,7 @@ def test_an_origin_that_is_declared_later_is_waited_for() -> None:
 def test_two_last_chunks_in_one_batch_are_a_contradiction_in_any_order() -> None:
     for pair in ([True, False], [False, True]):
         progress = NumberedProgress(NumberedRules(), now=0)
-        with pytest.raises(SequenceConflict, match="came before, but now says"):
+        with pytest.raises(SequenceConflict, match="arrived before, but is now flagged as"):
             progress.advance([Chunk("a", 1, 1, last, None, 0) for last in pair], now=0)
 
 
