@@ -53,8 +53,8 @@ def _measured(folder: Path, writers: int, segments: int) -> list[Timing]:
 def run(report: Report) -> None:
     """Cycles that write a mark each, on SQLite."""
     section = report.section(
-        "A cycle of the controller",
-        f"Reading all positions, judging, and writing one mark, on SQLite; of {CYCLES} cycles.",
+        "Controller cycle",
+        f"Read all positions, compute the watermark and write one mark, on SQLite; {CYCLES} cycles.",
         ["writers × segments", "CPU, median, ms", "wall, best, ms"],
     )
     with TemporaryDirectory() as folder:

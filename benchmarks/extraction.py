@@ -1,11 +1,11 @@
-"""Rows a second out of PostgreSQL: by ADBC, as jobs read it, against Spark's own JDBC reader.
+"""Rows per second from PostgreSQL: with ADBC, as jobs read it, and with Spark's JDBC reader.
 
-Two things are timed: rows that Spark reads and throws away, and a unit of a job that goes into Parquet files,
-as `slackwater ingest` runs it; each with one connection, as both ways do unless they are told otherwise, and
-with as many as there are processors. Both ways read the same range in the same parts, on the same session.
-Before anything is timed, both have to give the same rows. What the processes of Spark take of the processors
-is told as well: the server, which works for both alike, is on its own machine elsewhere. Without the JDBC
-driver of PostgreSQL (`scripts/jdbc.sh`) there is nothing to compare with.
+Two things are timed: rows that Spark reads and discards, and a unit of a job that is written to Parquet
+files, as `slackwater ingest` runs it. Each is timed with one connection, the default of both readers, and
+with one per processor. Both readers read the same range in the same parts, on the same session, and must
+give the same rows before anything is timed. The CPU time of the Spark processes is reported too, because in
+production the server usually runs on another machine. Without the PostgreSQL JDBC driver
+(`scripts/jdbc.sh`) there is no comparison.
 """
 
 from __future__ import annotations
@@ -145,10 +145,12 @@ def run(report: Report) -> None:
     driver = os.environ.get("POSTGRES_JDBC", "")
     section = report.section(
         "Extraction from PostgreSQL",
-        f"{ROWS:,} rows of six columns, a server and Spark (`local[2]`) on the same machine; rows a second "
-        f"of wall time, best of {RUNS}. Both ways gave the same rows; JDBC writes by `write.parquet`. "
-        "One connection is what both take unless they are told otherwise; two are as many as there are "
-        "processors, which the server needs as well. CPU is that of the JVM and its workers, without the "
+        f"{ROWS:,} rows of six columns, a server and Spark (`local[2]`) on the same machine; rows per "
+        f"second of wall time, best of {RUNS}. Both readers gave the same rows; JDBC writes with "
+        "`write.parquet`. "
+        "One connection is the default of both; two use both processors, which the server needs as well. "
+        "CPU is "
+        "that of the JVM and its workers, without the "
         "server.",
         [
             "",
@@ -161,7 +163,7 @@ def run(report: Report) -> None:
         ],
     )
     if not Path(driver).is_file():
-        section.verdict("no JDBC driver of PostgreSQL: nothing to compare with")
+        section.verdict("no PostgreSQL JDBC driver: nothing to compare with")
         report.show(section)
         return
     spark = session(

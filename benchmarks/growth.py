@@ -56,10 +56,12 @@ class Stage:
 def run(report: Report, sizes: tuple[int, ...] = SIZES) -> None:
     """Fill, touch, and see what a touch costs."""
     section = report.section(
-        "On Spark: a batch that touches one window, over the keys that are remembered",
-        f"{KEYS:,} keys in each window, nothing is complete. A touch is a batch of {ROWS:,} rows into one "
-        "window more. Median and fastest wall seconds of such a batch; of the median, what tasks with their "
-        "state take, and what planning and logs do. State is what RocksDB keeps.",
+        "On Spark: a batch that touches one window, by the number of keys in state",
+        f"{KEYS:,} keys in each window, and no window is complete. The timed batches add {ROWS:,} rows to "
+        "one more "
+        "window. Median and fastest wall seconds of such a batch; the median is divided into tasks with "
+        "their "
+        "state, and planning and logs. State is the size in RocksDB.",
         ("keys", "windows", "seconds", "fastest", "tasks", "planning, logs", "times the first", "state MiB"),
     )
     with tempfile.TemporaryDirectory(prefix="slackwater-growth-") as name:

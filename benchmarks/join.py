@@ -1,4 +1,4 @@
-"""Rows a second through the time-bounded join, in one process on one core.
+"""Rows per second of the time-bounded join, in one process on one core.
 
 Two streams, each a little out of order. The peer is a plain join of everything at once, hash join on
 key and bucket of time; both must give the same rows before anything is timed. The second part grows
@@ -23,7 +23,7 @@ ROWS = 2_500_000
 BATCH = 250_000
 GROWTH_BATCH = 50_000
 FLAT = 1.3
-"""A batch beside millions of rows out of its reach may cost this much more than one beside none."""
+"""With millions of buffered rows out of reach, a batch may cost at most this many times as much."""
 SCENARIOS: tuple[tuple[JoinHow, int, int], ...] = (
     ("inner", 1_000, 10_000),
     ("inner", 200_000, 2 * SECOND),
@@ -56,7 +56,7 @@ def join_all(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.Data
 
 
 def watermark(batch: pl.DataFrame) -> int:
-    """What a source says after a batch: later than most of it, earlier than everything still to come."""
+    """The watermark after a batch: above most of its rows, below all later rows."""
     return int(batch["ts"].max()) - 2 * DISORDER  # type: ignore[arg-type]  # integers
 
 
@@ -100,8 +100,8 @@ def run(report: Report) -> None:
 def _throughput(report: Report) -> None:
     section = report.section(
         "Time-bounded join: throughput",
-        f"{ROWS:,} rows on each side, 100,000 a second and side, batches of {BATCH:,} from each; "
-        "input rows of both sides a second, beside a plain join of everything at once.",
+        f"{ROWS:,} rows on each side, 100,000 per second and side, in batches of {BATCH:,} per side. "
+        "Input rows of both sides per second, compared with a plain join of all rows at once.",
         ["join", "keys", "reach", "rows out", "operator rows/s", "plain join rows/s"],
     )
     for how, keys, reach in SCENARIOS:
@@ -125,16 +125,19 @@ def _throughput(report: Report) -> None:
 
 def _growth(report: Report) -> None:
     section = report.section(
-        "Time-bounded join: rows out of reach",
-        f"Milliseconds of a batch of {GROWTH_BATCH:,} rows a side, beside rows far ahead in time.",
-        ["rows waiting on each side", "ms a batch"],
+        "Time-bounded join: buffered rows out of reach",
+        f"Milliseconds for a batch of {GROWTH_BATCH:,} rows per side, while rows far ahead in time are "
+        "buffered.",
+        ["buffered rows on each side", "ms per batch"],
     )
     costs = {waiting: _batch_milliseconds(waiting) for waiting in (0, 500_000, 2_000_000)}
     for waiting, cost in costs.items():
         section.row(waiting, f"{cost:.1f}")
     ratio = costs[2_000_000] / costs[0]
     flat = "flat" if ratio <= FLAT else "NOT flat"
-    section.verdict(f"{flat}: a batch beside 2,000,000 rows costs {ratio:.2f} times one beside none")
+    section.verdict(
+        f"{flat}: with 2,000,000 buffered rows a batch takes {ratio:.2f} times as long as with none"
+    )
     report.show(section)
 
 

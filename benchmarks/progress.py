@@ -98,8 +98,8 @@ def _coalesce(steps: list[tuple[int, Watermark]], inputs: int) -> Coalescer:
 
 def _history(report: Report) -> None:
     section = report.section(
-        "Progress: nanoseconds per buffer, over history and origins",
-        "In-order buffers of one chunk, origins in turn, one watermark each.",
+        "Progress: nanoseconds per buffer, by history and number of origins",
+        "Buffers of one chunk, in order, round-robin over the origins, with one watermark each.",
         ("origins", "buffers", "tracker ns", "buffers/s", "coalescer ns", "watermarks/s"),
     )
     costs: dict[tuple[int, int], float] = {}
@@ -132,8 +132,9 @@ def _history(report: Report) -> None:
 
 def _against_scanning(report: Report) -> None:
     section = report.section(
-        "Progress: against scanning all inputs",
-        "10,000 watermarks; the baseline computes the minimum over all inputs every time. Same emissions.",
+        "Progress: compared with scanning all inputs",
+        "10,000 watermarks. The baseline computes the minimum over all inputs every time. Both emit the "
+        "same.",
         ("inputs", "coalescer ns", "baseline ns", "ratio"),
     )
     for inputs in ORIGINS:
@@ -162,8 +163,9 @@ def _shuffled(depth: int, buffers: int) -> Iterator[BufferHeader]:
 
 def _disorder(report: Report) -> None:
     section = report.section(
-        "Progress: buffers out of order, in pieces, twice",
-        "100,000 buffers of one origin: shuffled within blocks, in four chunks a sequence, each twice.",
+        "Progress: shuffled, chunked and duplicated buffers",
+        "100,000 buffers of one origin: shuffled within blocks, in four chunks per sequence, or each sent "
+        "twice.",
         ("input", "tracker ns", "buffers/s"),
     )
     buffers = 100_000
@@ -175,7 +177,7 @@ def _disorder(report: Report) -> None:
     inputs: dict[str, list[BufferHeader]] = {
         f"shuffled in blocks of {depth:,}": list(_shuffled(depth, buffers)) for depth in (10, 1_000, 100_000)
     }
-    inputs["four chunks a sequence"] = chunked
+    inputs["four chunks per sequence"] = chunked
     inputs["every buffer twice"] = [header for header in headers(buffers // 2, 1) for _ in range(2)]
     for name, stream in inputs.items():
         tracker = _track(stream, 1)
@@ -188,9 +190,15 @@ def _disorder(report: Report) -> None:
 
 def _saved_size(report: Report) -> None:
     section = report.section(
-        "Progress: bytes of saved state",
-        "One origin after 100,000 sequences, and more beyond a gap: all of them, or only every second one.",
-        ("sequences beyond the gap", "bytes, one gap", "bytes, a gap each", "load µs, a gap each"),
+        "Progress: size of saved state",
+        "One origin after 100,000 sequences, plus sequences after a gap: all of them, or only every "
+        "second one.",
+        (
+            "sequences after the gap",
+            "bytes, one gap",
+            "bytes, one gap per sequence",
+            "load µs, one gap per sequence",
+        ),
     )
     for depth in DEPTHS:
         sizes = []
@@ -203,5 +211,5 @@ def _saved_size(report: Report) -> None:
             sizes.append(len(saved))
         loading = timed(lambda s=saved: ProgressTracker.load(s)).undisturbed  # type: ignore[misc]  # bound now
         section.row(depth, *sizes, round(loading * 1e6))
-    section.verdict("history costs nothing; what is out of order costs by its gaps, not by its length")
+    section.verdict("the size depends on the number of gaps, not on the length of the history")
     report.show(section)

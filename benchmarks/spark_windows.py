@@ -1,11 +1,11 @@
-"""Windows on Spark against Spark's own: seconds a micro-batch, results compared first.
+"""Windows on Spark compared with Spark's own: seconds per micro-batch, after the results are compared.
 
 The same Parquet files in, a Parquet sink out, one Spark session. Spark's `groupBy(window, key)` runs on
-RocksDB with changelog checkpoints, and on the default state store, with checkpoints written as Spark does it
-by itself. `sw.session()` has them written in another way of Spark, by which its own windows gain as well:
-where that can make a difference, they run that way, too. Each run has a checkpoint of its own.
-A short run is made again as long as that makes it faster, and the fastest counts; the first batches of every
-run are left out. So nobody pays for starting workers and for code that the JVM has yet to compile.
+RocksDB with changelog checkpoints, and on the default state store, with Spark's default checkpoint writer.
+`sw.session()` selects another checkpoint writer of Spark, which makes Spark's own windows faster as well;
+where that can make a difference, they are also timed with it. Each run has its own checkpoint. A short run
+is repeated as long as it gets faster, and the fastest counts; the first batches of every run are not timed.
+So no system pays for starting workers or for code that the JVM has not compiled yet.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from slackwater.windows import Window
 BATCH: Final = 500_000
 BATCHES: Final = 10
 WARM: Final = 3
-"""So many batches are left out at the beginning of every run."""
+"""The number of batches at the start of every run that are not timed."""
 SHORT: Final = 20.0
-"""A run of fewer seconds is made again."""
+"""A run that takes fewer seconds is repeated."""
 FASTER: Final = 0.97
-"""As long as a run takes less than this part of the one before, another one is made."""
+"""Runs are repeated while each takes less than this share of the previous one."""
 RUNS: Final = 6
-"""But not more than so many."""
+"""The maximum number of runs."""
 BIDS_A_SECOND: Final = 10_000
 DISORDER: Final = 5 * SECOND
 LAG: Final = "5 seconds"
@@ -245,7 +245,7 @@ def check(workload: Workload, results: pl.DataFrame, others: dict[str, pl.DataFr
 
 @dataclass(frozen=True)
 class Comparison:
-    """A workload that everybody has run, with the same results."""
+    """A workload that all systems have run, with equal results."""
 
     workload: Workload
     mine: Run
@@ -300,15 +300,15 @@ def run(report: Report) -> None:
 def _windows(report: Report, comparisons: Sequence[Comparison]) -> None:
     section = report.section(
         "On Spark: against Spark's own windows",
-        f"{BATCHES} micro-batches of {BATCH:,} bids or more, {BIDS_A_SECOND:,} a second of event time, "
-        f"watermark {LAG} behind, count, sum and maximum, Parquet in and out, same columns. Seconds a "
-        f"batch (mean, without the first {WARM}), results equal before anything is compared. Spark writes "
-        "checkpoints as it does by itself; with those of `sw.session()` it takes what stands under “our "
-        "checkpoints”. Memory is the most that JVM and Python workers held.",
+        f"{BATCHES} micro-batches of {BATCH:,} bids or more, {BIDS_A_SECOND:,} per second of event time, "
+        f"watermark lag {LAG}, count, sum and maximum, Parquet in and out, same columns. Seconds per batch "
+        f"(mean, without the first {WARM}); the results are equal. Spark uses its default checkpoint writer; "
+        "“our checkpoints” are figures with that of `sw.session()`. Memory is the peak of the JVM and of the "
+        "Python workers.",
         (
             "workload",
             "keys",
-            "bids a batch",
+            "bids per batch",
             "Slackwater",
             "Spark, RocksDB",
             "Spark, default store",
@@ -358,8 +358,8 @@ def _windows(report: Report, comparisons: Sequence[Comparison]) -> None:
 def _nothing(report: Report, spark: SparkSession) -> None:
     section = report.section(
         "On Spark: a batch without rows",
-        "What a query costs before it does anything: median of the batches that have no rows.",
-        ("query", "seconds a batch"),
+        "The fixed cost of a query: median of the batches without rows.",
+        ("query", "seconds per batch"),
     )
     workload = WORKLOADS[0]
     schema = pa.schema(

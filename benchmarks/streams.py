@@ -1,4 +1,4 @@
-"""Streams: how fast events are stored and read, and how soon a noted time becomes a watermark.
+"""Streams: throughput of writers and readers, and the delay from a noted time to a watermark.
 
 Writers are processes of their own, as in use, each with the default batching; a figure is wall time, because
 what it costs is waiting for the disk and for the other writers. Whatever was written is read and counted.
@@ -107,7 +107,7 @@ def _append(report: Report, urls: dict[str, str], folder: str) -> None:
                 section.row(store, writers, call, stored, round(rate), round(rate * BYTES / 1e6))
     section.verdict(f"one writer on SQLite: {round(best):,} events/s (aim: {AIM:,})")
     section.verdict(
-        "a flush waits for the disk twice, for its file and for its transaction: that is the limit"
+        "the limit is that a flush waits for the disk twice: for its file and for its transaction"
     )
     report.show(section)
 
@@ -134,7 +134,8 @@ def _together(url: str, name: str, writers: int, each: int, singly: bool) -> flo
 def _read(report: Report, urls: dict[str, str]) -> None:
     section = report.section(
         "Streams: reading through a reader group",
-        "What one writer stored above, by one reader, with a checkpoint after every ten batches; wall time, "
+        "The events that one writer stored above, read by one reader, with a checkpoint after every ten "
+        "batches; wall time, "
         f"best of {RUNS}.",
         ("store", "events", "events/s", "MB/s"),
     )
@@ -168,7 +169,8 @@ def _latency(report: Report, urls: dict[str, str], folder: str) -> None:
     section = report.section(
         "Streams: from note_time to a visible watermark",
         f"One writer, one controller in the same process, a period of {format_duration(PERIOD)} instead of "
-        f"10 seconds, so that what is left is the cost of noting, cycle and looking; {NOTES} notes.",
+        f"10 seconds, so that the figure shows the cost of the note, the cycle and the lookup; {NOTES} "
+        "notes.",
         ("store", "median ms", "95 % ms", "note_time alone, median ms"),
     )
     for store, url in urls.items():

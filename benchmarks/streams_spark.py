@@ -94,8 +94,8 @@ def run(report: Report) -> None:
     """A stream of two segments, on SQLite and the local disk."""
     section = report.section(
         "Streams on Spark",
-        f"{EVENTS:,} events of {BYTES} bytes in {SEGMENTS} segments; events a second of wall time, "
-        f"best of {RUNS}, the start of each job or query included where nothing else is said.",
+        f"{EVENTS:,} events of {BYTES} bytes in {SEGMENTS} segments; events per second of wall time, "
+        f"best of {RUNS}, including the start of the job or query unless stated otherwise.",
         ["", "events/s"],
     )
     columns = pa.schema([("key", pa.string()), ("value", pa.string())])
@@ -121,6 +121,8 @@ def run(report: Report) -> None:
         section.row(what, round(rate))
     for what in (what for what in rates if what.startswith("read")):
         said = "within" if rates[what] >= AIM else "below"
-        section.verdict(f"{what}: {rates[what] / 1e6:.2f} million events a second, {said} the aim of {AIM:,}")
-    section.verdict("between a query and its batches lies the start of the query")
+        section.verdict(
+            f"{what}: {rates[what] / 1e6:.2f} million events per second, {said} the aim of {AIM:,}"
+        )
+    section.verdict("the difference between a query and its batches is the start of the query")
     report.show(section)

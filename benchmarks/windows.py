@@ -1,4 +1,4 @@
-"""The windowed operator: rows a second on one core, and that a batch pays only for the windows it touches.
+"""The windowed operator: rows per second on one core, and the cost of a batch by the state it touches.
 
 Bids are seeded, a little out of order, in batches of 500,000; the watermark follows two seconds behind. The
 sums of every run are compared with a plain Polars ``group_by`` over all bids before anything is timed.
@@ -114,17 +114,17 @@ WORKLOADS = (
     Workload("sessions, gap 10 s", 200_000, Sessions(10 * SECOND), aim=1_000_000),
     Workload("tumbling, early every 1,000", 1_000, Fixed(10 * SECOND), EARLY),
     Workload("tumbling, early every 1,000", 10, Fixed(10 * SECOND), EARLY),
-    Workload("the same, retracting", 10, Fixed(10 * SECOND), EARLY, "accumulating_and_retracting"),
-    Workload("the same, retracting", 1_000, Fixed(10 * SECOND), EARLY, "accumulating_and_retracting"),
+    Workload("the same, with retractions", 10, Fixed(10 * SECOND), EARLY, "accumulating_and_retracting"),
+    Workload("the same, with retractions", 1_000, Fixed(10 * SECOND), EARLY, "accumulating_and_retracting"),
 )
 
 
 def run(report: Report) -> None:
     """All sections."""
     section = report.section(
-        "Windowed operator: rows a second",
-        f"{BIDS:,} bids in batches of {BATCH:,}, count, sum and maximum, one core, in process.",
-        ("workload", "keys", "rows a second", "panes", "aim"),
+        "Windowed operator: rows per second",
+        f"{BIDS:,} bids in batches of {BATCH:,}, count, sum and maximum, one core, in one process.",
+        ("workload", "keys", "rows per second", "panes", "aim"),
     )
     rates: dict[tuple[str, int], int] = {}
     for workload in WORKLOADS:
@@ -194,13 +194,14 @@ def expected(window: Window, all_bids: pl.DataFrame) -> pl.DataFrame:
 
 def _growth(report: Report) -> None:
     section = report.section(
-        "Windowed operator: a batch pays for what it touches",
-        "A batch of 100,000 bids into one window, while more and more is kept in others (lateness for ever). "
-        "The index is one value with an entry for each open window; a host also saves and loads it.",
+        "Windowed operator: the cost of a batch depends on the windows it touches",
+        "A batch of 100,000 bids into one window, while other windows (with unlimited lateness) keep more "
+        "and "
+        "more state. The index is one value with an entry per open window; the host also saves and loads it.",
         (
             "untouched",
-            "how many",
-            "ms a batch",
+            "number",
+            "ms per batch",
             "times the first",
             "ms to save and load the index",
             "index bytes",
