@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slackwater.demo.bids import Bid
 from slackwater.demo.demo_pipeline import Run
-from slackwater.plot.drawing import draw
+from slackwater.plot.event_time_drawing import draw
 from slackwater.plot.scene import Box, Corner, Dot, Fate, Scene, pane_begin
 from slackwater.time import END_OF_TIME
 

@@ -9,7 +9,7 @@ from typing import Final
 from matplotlib.patches import Patch, Rectangle
 
 from slackwater.plot.calendar_picture import Calendar
-from slackwater.plot.picture_style import FAINT, INK, saved_axes, set_title
+from slackwater.plot.picture_style import FAINT, INK, add_legend, saved_axes, set_title
 
 _COLOURS: Final = ("#009e73", "#e69f00", "#c9d3dc", "#56b4e9", "#cc79a7", "#d55e00")
 """One for each fate, in the order of the legend; distinct also with red-green colour blindness."""
@@ -55,16 +55,9 @@ def draw_calendar(calendar: Calendar, target: Path, *, fates: Mapping[str, str],
             spine.set_visible(False)
         set_title(axes, title, pad=20)
         drawn = {fate for cell in calendar.cells for fate, _ in cell.shares}
-        axes.legend(
-            handles=[
-                Patch(facecolor=colours[fate], edgecolor="white", hatch=hatches[fate], label=text)
-                for fate, text in fates.items()
-                if fate in drawn
-            ],
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.02),
-            ncols=3,
-            frameon=False,
-            labelcolor=INK,
-            fontsize=9,
-        )
+        handles = [
+            Patch(facecolor=colours[fate], edgecolor="white", hatch=hatches[fate], label=text)
+            for fate, text in fates.items()
+            if fate in drawn
+        ]
+        add_legend(axes, handles, y=-0.02, columns=3)

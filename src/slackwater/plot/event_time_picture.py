@@ -56,6 +56,6 @@ def save_picture(
         )
     shown = scene(run, value=value, element=element, key=key)
     with require_matplotlib():
-        from slackwater.plot.drawing import draw
+        from slackwater.plot.event_time_drawing import draw
     draw(shown, target, unit=unit, title=title)
     return target

@@ -41,7 +41,7 @@ def require_matplotlib() -> Iterator[None]:
     """Turn a failed import of matplotlib inside the block into `MissingExtra`.
 
     >>> with require_matplotlib():
-    ...     import slackwater.plot.drawing
+    ...     import slackwater.plot.event_time_drawing
     """
     try:
         yield

@@ -6,12 +6,13 @@ gives the same bytes: no dates, no random ids, text as shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -36,6 +37,20 @@ def saved_axes(target: Path, *, width: float, height: float) -> Iterator[Axes]:
         figure = Figure(figsize=(width, height), dpi=150, facecolor="white", layout="constrained")
         yield figure.add_subplot()
         figure.savefig(target, metadata=_METADATA[target.suffix])
+
+
+def add_legend(axes: Axes, handles: Sequence[Artist], *, y: float, columns: int, **options: Any) -> None:
+    """Put a legend below the picture, ``y`` relative to the height of the axes."""
+    axes.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, y),
+        ncols=columns,
+        frameon=False,
+        labelcolor=INK,
+        fontsize=9,
+        **options,
+    )
 
 
 def set_title(axes: Axes, title: str, *, pad: float) -> None:

@@ -21,7 +21,7 @@ from slackwater.testing import T, TestStream, WindowRun
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND
 from slackwater.windows import Fixed, Global, Sum, WindowedOperator, every, repeatedly
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
 
 
 def run(stream: TestStream, **options: Any) -> WindowRun:

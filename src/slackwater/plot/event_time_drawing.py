@@ -16,7 +16,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from slackwater.plot.picture_style import FAINT, INK, saved_axes, set_title
+from slackwater.plot.picture_style import FAINT, INK, add_legend, saved_axes, set_title
 from slackwater.plot.scene import Box, Scene
 from slackwater.testing.text_table import UNITS
 
@@ -104,17 +104,8 @@ class _Drawing:
         self._draw_dots()
         for box in self._scene.boxes:
             self._label_box(box)
-        axes.legend(
-            handles=[self._legend[label] for label in _LEGEND if label in self._legend],
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.13),
-            ncols=4,
-            frameon=False,
-            labelcolor=INK,
-            fontsize=9,
-            handlelength=2.2,
-            columnspacing=1.8,
-        )
+        handles = [self._legend[label] for label in _LEGEND if label in self._legend]
+        add_legend(axes, handles, y=-0.13, columns=4, handlelength=2.2, columnspacing=1.8)
 
     def _x(self, event_time: int) -> float:
         """The x coordinate of an event time; the ends of time lie at the edge of the picture."""
