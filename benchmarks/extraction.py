@@ -25,7 +25,7 @@ from benchmarks.processes import cpu_of_spark
 from benchmarks.report import Report
 from slackwater.ingest import WHOLE, WorkUnit, parse_job
 from slackwater.ingest.extraction import Extraction
-from slackwater.ingest.sources.adbc_source import Part, Reading, read_database
+from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, read_database
 from slackwater.ingest.sources.jdbc_source import jdbc_reading, read_jdbc
 from slackwater.ingest.sources.queries import range_of_table
 from slackwater.ingest.targets.replacement import Written
@@ -55,11 +55,11 @@ ANALYZE orders;
 def _by_adbc(spark: SparkSession, url: str, count: int) -> DataFrame:
     cuts = [START + (END - START) * number // count for number in range(count + 1)]
     parts = tuple(
-        Part(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
+        RangeStatement(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
         for low, high in pairwise(cuts)
     )
     address = adbc_address(database(url))
-    return read_database(spark, Reading(address, "postgresql", "UTC", "UTC", "sold", parts)).frame
+    return read_database(spark, DatabaseReading(address, "postgresql", "UTC", "UTC", "sold", parts)).frame
 
 
 def _by_jdbc(spark: SparkSession, server: Server, count: int) -> DataFrame:

@@ -30,7 +30,7 @@ LACKING = f"""
 ms.source.type: http
 ms.target.type: sql
 """
-ERROR = "RequestFailed: GET http://[::1]/all answered 500 [/a], and " + "so on " * 30
+ERROR = "RequestFailed: GET http://[::1]/all returned 500 [/a], and " + "so on " * 30
 
 
 def job(folder: Path, text: str = JOB) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def test_a_job_that_cannot_run_lists_every_missing_key(tmp_path: Path, options: 
     file, state = job(tmp_path, LACKING)
     result = ingest(file, "--state", state, *options)
     assert result.exit_code == 2
-    assert "ms.source.url: is missing; a http source needs it" in result.stderr
+    assert "ms.source.url: is missing; a http source requires it" in result.stderr
     assert "ms.target.url: is missing" in result.stderr
     assert "ms.target.table: is missing" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
@@ -95,7 +95,7 @@ def test_a_missing_store_is_an_error_and_is_not_created(tmp_path: Path, command:
     assert "its folder does not exist" in away.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["orders.yaml"]
     (tmp_path / "store.db").touch()
-    assert "holds no store" in ingest(command, file, "--state", state).stderr
+    assert "is not a metadata store" in ingest(command, file, "--state", state).stderr
 
 
 def test_an_id_printed_by_history_is_accepted_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,9 @@ def test_texts_that_name_their_zone_are_not_compared_with_other_clocks(
     }  # fmt: skip
     [outcome] = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys).outcomes
     assert outcome.state == ends
-    assert ("names zones, and {{low}} and {{high}} are on" in str(outcome.error)) == (ends == "failed")
+    assert (
+        "has times with timezones, but {{low}} and {{high}} are local times in" in str(outcome.error)
+    ) == (ends == "failed")
 
 
 @pytest.mark.parametrize("target", ["sql", "parquet", "json", "csv", "delta"])
@@ -160,7 +162,7 @@ def test_units_are_replaced_apart_and_one_that_fails_stops_no_other(
     run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
     report = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
     assert [(outcome.state, outcome.unit) for outcome in report.outcomes] == [("failed", '{"name":"none"}')]
-    assert "ms.work.unit.min.records = 1: only 0 read" in str(report.outcomes[0].error)
+    assert "ms.work.unit.min.records = 1: only 0 records were read" in str(report.outcomes[0].error)
     assert sorted(execute(source, "SELECT id, name FROM copied")) == [(1, "o'1"), (2, "o'2")]
 
 

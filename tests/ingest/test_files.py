@@ -138,7 +138,7 @@ def test_a_folder_of_another_file_system_is_refused_as_a_target() -> None:
     job = parse_job(
         {f"ms.{name}": value for name, value in keys.items()} | {"ms.target.path": "hdfs://h/out"}
     )
-    with pytest.raises(InvalidJob, match="'hdfs://h/out': is no folder here"):
+    with pytest.raises(InvalidJob, match="'hdfs://h/out': is not a local path"):
         check_runnable(job)
 
 
@@ -154,11 +154,11 @@ def test_a_folder_that_is_not_there_is_not_an_empty_one(
     day = {"name": "day", "type": "watermark", "value": "low", "pattern": "yyyyMMdd"}
     keys = {"source_path": f"{tmp_path}/{path}", "parameters": [day]}
     (failed,) = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys).outcomes
-    assert "is not there; correct it" in str(failed.error)
+    assert "does not exist; correct it" in str(failed.error)
     (tmp_path / "in").mkdir()
     (there,) = run(spark, tmp_path, "2020-01-03T01:00:00Z", **keys).outcomes
     if path == "in/a.json":
-        assert "is not there; correct it" in str(there.error)
+        assert "does not exist; correct it" in str(there.error)
     else:
         assert (there.rows, there.error) == (0, None)
 

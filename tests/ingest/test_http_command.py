@@ -67,7 +67,7 @@ def test_the_job_of_the_guide_reads_what_is_missing_and_tells_no_secret(tmp_path
         1,
         [(1, "succeeded"), (0, "failed")],
     )
-    assert "answered 401 Unauthorized" in units[1]["error"]
+    assert "returned 401 Unauthorized" in units[1]["error"]
     assert "/shops/south/orders" in units[1]["error"]
     assert {asked.query["since"] for asked in api.requests} == {"2020-01-08T00:00:00Z"}
 

@@ -210,8 +210,8 @@ def test_wrong_credentials_are_told_without_them(spark: SparkSession, tmp_path: 
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([{"Id": 1}, {"id": 2}], "fields called 'Id' and 'id', the same column"),
-        ([{"": 1}], "a field called '', which is no column"),
+        ([{"Id": 1}, {"id": 2}], "fields 'Id' and 'id', the same column"),
+        ([{"": 1}], "a field '', which is not a valid column name"),
         ([{}], "the records have no fields"),
     ],
 )

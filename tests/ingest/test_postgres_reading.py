@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.adbc_source import Part, Reading, read_database
-from slackwater.ingest.sources.queries import Parameter, Statement, bind, range_of_table, time_value
+from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, read_database
+from slackwater.ingest.sources.queries import ParameterValue, Statement, bind, range_of_table, time_value
 from slackwater.sql.adbc import adbc_connection
 from slackwater.time import DAY, HOUR, instant
 from tests.spark.postgres import Server
@@ -51,7 +51,7 @@ def url(server: Server) -> str:
 
 
 def streamed(url: str, statement: Statement, place: str = "UTC") -> pa.Table:
-    reading = Reading(url, "postgresql", place, place, None, (Part(statement, 0, 1),))
+    reading = DatabaseReading(url, "postgresql", place, place, None, (RangeStatement(statement, 0, 1),))
     schema = reading.schema()
     return pa.Table.from_batches(reading.read(reading.parts[0], schema), schema)
 
@@ -62,7 +62,7 @@ def bound(url: str, statement: Statement) -> pa.Table:
         return cursor.fetch_arrow_table()
 
 
-def values(**texts: str) -> dict[str, Parameter]:
+def values(**texts: str) -> dict[str, ParameterValue]:
     times = {"low": START + DAY, "high": START + DAY + HOUR}
     return {**texts, **{name: time_value(at, "postgresql") for name, at in times.items()}}
 
@@ -149,9 +149,9 @@ def test_a_query_may_end_as_people_end_it(url: str, end: str) -> None:
     ],
 )
 def test_a_type_that_comes_as_something_else_is_refused(url: str, value: str, kind: str) -> None:
-    with pytest.raises(InvalidArgument, match=rf"ms.source.query = 'x': is of the type {kind}, ") as refused:
+    with pytest.raises(InvalidArgument, match=rf"ms.source.query = 'x': has type {kind}, ") as refused:
         streamed(url, Statement((f"SELECT 1 AS id, {value} AS x",)))
-    assert refused.value.fix == "read it by ms.source.query, with CAST(x AS text) AS x"
+    assert refused.value.fix == "use ms.source.query with CAST(x AS text) AS x"
     assert streamed(url, Statement((f"SELECT CAST({value} AS text) AS x",))).num_rows == 1
 
 
@@ -178,10 +178,8 @@ def test_an_interval_is_refused_where_spark_would_have_to_take_it(
     url: str, spark: SparkSession, column: str
 ) -> None:
     statement = Statement((f"SELECT {column} FROM tides",))  # noqa: S608 - of this test
-    reading = Reading(url, "postgresql", "UTC", "UTC", None, (Part(statement, 0, 1),))
-    with pytest.raises(
-        InvalidArgument, match=r"'lasted': is of the type interval, .* CAST\(lasted AS text\)"
-    ):
+    reading = DatabaseReading(url, "postgresql", "UTC", "UTC", None, (RangeStatement(statement, 0, 1),))
+    with pytest.raises(InvalidArgument, match=r"'lasted': has type interval, .* CAST\(lasted AS text\)"):
         read_database(spark, reading)
 
 
@@ -193,10 +191,10 @@ def test_two_columns_of_one_name_are_refused(url: str) -> None:
 
 def test_a_time_column_that_is_not_there_is_told_with_those_that_are(url: str) -> None:
     statement = range_of_table("tides", "sold", START, START + DAY, "postgresql")
-    part = Part(statement, START, START + DAY)
-    reading = Reading(url, "postgresql", "UTC", "UTC", "sold", (part,), "tides")
+    part = RangeStatement(statement, START, START + DAY)
+    reading = DatabaseReading(url, "postgresql", "UTC", "UTC", "sold", (part,), "tides")
     with pytest.raises(
-        InvalidArgument, match=r"ms.time.column = 'sold': is not read; there are id, at, local"
+        InvalidArgument, match=r"ms.time.column = 'sold': column not found; use one of id, at, local"
     ):
         reading.schema()
 
@@ -222,7 +220,7 @@ def test_indexes_serve_and_the_server_knows_how_much_is_asked_for(url: str) -> N
 
 def test_rows_come_in_batches_and_reading_may_stop_at_any(url: str) -> None:
     statement = range_of_table("tides", None, 0, 1, "postgresql")
-    reading = Reading(url, "postgresql", "UTC", "UTC", None, (Part(statement, 0, 1),))
+    reading = DatabaseReading(url, "postgresql", "UTC", "UTC", None, (RangeStatement(statement, 0, 1),))
     batches = reading.read(reading.parts[0], reading.schema())
     first = next(batches)
     assert 0 < first.nbytes < 8 << 20
@@ -235,7 +233,7 @@ def test_rows_come_in_batches_and_reading_may_stop_at_any(url: str) -> None:
 
 def test_an_error_after_some_rows_comes_after_them(url: str) -> None:
     statement = Statement(("SELECT id, repeat('x', 1000) AS note, 1 / (45000 - id) AS one FROM tides",))
-    reading = Reading(url, "postgresql", "UTC", "UTC", None, (Part(statement, 0, 1),))
+    reading = DatabaseReading(url, "postgresql", "UTC", "UTC", None, (RangeStatement(statement, 0, 1),))
     came: list[int] = []
     with pytest.raises(OSError, match="division by zero"):
         came.extend(batch.num_rows for batch in reading.read(reading.parts[0], reading.schema()))
@@ -246,7 +244,7 @@ def test_an_error_after_some_rows_comes_after_them(url: str) -> None:
 @pytest.mark.parametrize("text", ["infinity", "-infinity"])
 def test_infinity_is_no_time(url: str, kind: str, text: str) -> None:
     statement = Statement((f"SELECT 1 AS id, '{text}'::{kind} AS until",))
-    with pytest.raises(InvalidArgument, match="'until': holds infinity"):
+    with pytest.raises(InvalidArgument, match="'until': contains infinity"):
         streamed(url, statement)
     first = Statement((f"SELECT '4713-11-24 BC'::{kind} AS until, NULL::{kind} AS more",))
     assert streamed(url, first).num_rows == 1
@@ -256,7 +254,7 @@ def test_clocks_go_on_changing_after_2037(url: str) -> None:
     texts = ["2036-07-01 12:00:00", "2037-07-01 12:00:00", "2040-07-01 12:00:00", "2040-12-01 12:00:00"]
     rows = ", ".join(f"('{text}'::timestamp)" for text in [*texts, "12000-07-01 12:00:00"])
     statement = Statement((f"SELECT at FROM (VALUES {rows}, (NULL)) AS clocks (at)",))  # noqa: S608 - of this test
-    part = Part(statement, START, instant("9999-01-01T00:00:00Z"))
-    reading = Reading(url, "postgresql", "Europe/Berlin", "Europe/Berlin", "at", (part,))
+    part = RangeStatement(statement, START, instant("9999-01-01T00:00:00Z"))
+    reading = DatabaseReading(url, "postgresql", "Europe/Berlin", "Europe/Berlin", "at", (part,))
     found = pa.Table.from_batches(reading.read(part, reading.schema()))
     assert [at.hour for at in found.column("at").to_pylist()] == [10, 10, 10, 11]

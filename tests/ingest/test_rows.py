@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from slackwater.ingest.sources.extracted_rows import Parts, Rows
+from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import stage_rows
 from slackwater.time import DAY
@@ -36,7 +36,7 @@ def read(number: int) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def rows(spark: SparkSession) -> Rows:
-    parts = Parts(3, SCHEMA, read)
+    parts = RowPartitions(3, SCHEMA, read)
     return Rows.of(parts.frame(spark).withColumn("way", F.lit("by Spark")), parts)
 
 
@@ -121,8 +121,8 @@ def counted_in(bits: int, numbers: list[int]) -> list[int]:
 
 
 def test_both_ways_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    parts = Parts(3, SCHEMA, read)
-    both = [Rows.of_parts(spark, parts), Rows.of(parts.frame(spark))]
+    parts = RowPartitions(3, SCHEMA, read)
+    both = [Rows.of_partitions(spark, parts), Rows.of(parts.frame(spark))]
     marks: dict[str, str | int | None] = {"site": None, "way": "given", "low": 5}
     ways = [one.marked(marks) for one in both]
     found = [staged_rows(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]

@@ -56,7 +56,7 @@ def test_a_second_run_is_refused_until_the_first_has_died(store_url: str) -> Non
     with first, open_store(store_url) as store:
         try:
             assert first.stdout.readline() == "held\n"
-            with pytest.raises(AlreadyRunning, match="job 'orders' is run by"):
+            with pytest.raises(AlreadyRunning, match="job 'orders' is already running in"):
                 JobLease(store, "orders")
         finally:
             first.kill()

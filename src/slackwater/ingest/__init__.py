@@ -1,6 +1,7 @@
-"""Incremental extraction by watermark: which ranges of which units are missing, and nothing else.
+"""Incremental ingestion by watermark: each run reads only the ranges of units that are missing.
 
-`load_job` reads a job file, `plan` says what a run would do and why; both need neither Spark nor a database.
+`load_job` loads a job file and `plan` computes what a run reads and why; both need neither Spark nor a
+database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""From a job to what runs one of its units: the source and the target that its keys describe.
+"""The extraction of units: reads from the source and writes to the target that the keys of a job describe.
 
-Everything that can be wrong with the combination of keys is said when an `Extraction` is made, before
-anything is read.
+All problems with the combination of keys are reported when an `Extraction` is made, before anything is read.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import InvalidJob, Problem
@@ -21,7 +20,13 @@ from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.parameters import fill_in, names_in, parameter_values
 from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.plan.planner import Plan, WorkUnit
-from slackwater.ingest.sources.adbc_source import Part, Reading, check_file, check_times, read_database
+from slackwater.ingest.sources.adbc_source import (
+    DatabaseReading,
+    RangeStatement,
+    check_file,
+    check_times,
+    read_database,
+)
 from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.file_source import DateInPath, files_of, read_files
 from slackwater.ingest.sources.globs import escaped, home_of, local_folder
@@ -29,7 +34,7 @@ from slackwater.ingest.sources.http.http_job import http_problems, reading_of
 from slackwater.ingest.sources.http_source import read_http
 from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
 from slackwater.ingest.sources.queries import (
-    Parameter,
+    ParameterValue,
     Statement,
     bind,
     posix_zone,
@@ -64,7 +69,7 @@ _TARGETS: Final = {
 
 
 class _Shared(TypedDict):
-    """What every target that replaces slices is told."""
+    """The arguments that all targets except streams have in common."""
 
     time_column: str | None
     watermark_column: str | None
@@ -74,7 +79,7 @@ class _Shared(TypedDict):
 
 
 class Extraction:
-    """What reads and writes the units of a job, on a session of its own in its timezone."""
+    """Reads and writes the units of a job, in a Spark session of its own with the timezone of the job."""
 
     def __init__(self, job: Job, spark: SparkSession) -> None:
         self._job = job
@@ -83,20 +88,20 @@ class Extraction:
         self._zone = zone_name(job.settings.timezone)
         self._spark = spark.newSession()
         self._spark.conf.set("spark.sql.session.timeZone", self._zone)
-        self._spark.conf.set("spark.sql.ansi.enabled", "true")  # a value that does not fit is no null
+        self._spark.conf.set("spark.sql.ansi.enabled", "true")  # an invalid value is an error, not null
         self._target = self._made_target()
 
     def last_number(self) -> int | None:
-        """The number of the last commit to a stream; None for targets that can replace."""
+        """The number of the last commit to a stream; None for targets that can replace rows."""
         return self._target.last_number() if isinstance(self._target, StreamTarget) else None
 
     def expect(self, made: Plan) -> None:
-        """Hear which units there are, so that a stream is told how far all of them are."""
+        """Receive the plan, so that a stream target can note the time up to which all units are complete."""
         if isinstance(self._target, StreamTarget):
             self._target.expect(Completeness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve) -> Written:
-        """Read a unit's range and put it in place; ``approve`` is asked in between.
+        """Read the range of a unit and write it to the target; calls ``approve`` in between.
 
         Without a time column the whole partition is replaced, so it is read from its start.
         """
@@ -105,7 +110,7 @@ class Extraction:
         with ExitStack() as afterwards:
             rows = self._read(work, low, afterwards, untimed)
             written = self._target.replace(rows, Slice(work.unit, work.start, low, work.high), approve)
-            if rows is None or rows.parts is not None or self._settings.time_column is None:
+            if rows is None or rows.partitions is not None or self._settings.time_column is None:
                 return written
             return replace(written, without_time=untimed.get["rows"])
 
@@ -115,22 +120,22 @@ class Extraction:
             return None
         _check_names(rows, work.unit)
         at, columns = self._settings.time_column, self._settings.schema_columns
-        if columns is None and rows.parts is not None:
-            return rows  # what tasks read by themselves lies within the range already
+        if columns is None and rows.partitions is not None:
+            return rows  # rows that tasks read directly are already filtered
         frame = rows.frame
         if columns is not None:
-            there = {name.lower() for name in frame.columns}  # to Spark, capital letters are the same
+            there = {name.lower() for name in frame.columns}  # Spark compares column names without case
             absent = [one.name for one in columns if one.name.lower() not in there]
             if absent:
                 known = ", ".join(frame.columns)
-                raise InvalidArgument("ms.schema", absent[0], "is not read", fix=f"there are {known}")
+                raise InvalidArgument("ms.schema", absent[0], "column not found", fix=f"use one of {known}")
             casts = (column(one.name).cast(one.type).alias(one.name) for one in columns)
             frame = frame.select(*casts)
         if at is None:
             return Rows.of(frame)
         if at not in frame.columns:
             known = ", ".join(frame.columns)
-            raise InvalidArgument("ms.time.column", at, "is not read", fix=f"there are {known}")
+            raise InvalidArgument("ms.time.column", at, "column not found", fix=f"use one of {known}")
         time = column(at).cast("timestamp")
         micros = F.unix_micros(time)
         timed = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows")).withColumn(at, time)
@@ -162,7 +167,7 @@ class Extraction:
         count = settings.source_partitions
         cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
         parts = tuple(
-            Part(self._statement(work, start, end, backend), start, end)
+            RangeStatement(self._statement(work, start, end, backend), start, end)
             for start, end in pairwise(cuts)
             if start < end
         )
@@ -171,7 +176,7 @@ class Extraction:
         on_clocks = backend == "sqlite" and bool(
             names_in(settings.source_query or "") & ({"low", "high"} - named)
         )
-        reading = Reading(
+        reading = DatabaseReading(
             address, backend, *zones, settings.time_column, parts, settings.source_table, on_clocks
         )
         return read_database(self._spark, reading)
@@ -179,14 +184,14 @@ class Extraction:
     def _statement(self, work: WorkUnit, low: int, high: int, backend: str) -> Statement:
         settings = self._settings
         first, last = low, high
-        if settings.time_column is not None:  # so that the rows beside the range are left out again
+        if settings.time_column is not None:  # the rows outside the range are filtered out afterwards
             first, last = widened(low, high, settings.timezone)
         if settings.source_query is None:
             table = str(settings.source_table)
             return range_of_table(table, settings.time_column, first, last, backend)
         texts = parameter_values(settings.parameters, low, high, work.unit, settings.timezone)
         named = {parameter.name for parameter in settings.parameters}
-        times: dict[str, Parameter] = {
+        times: dict[str, ParameterValue] = {
             name: time_value(at, backend, settings.timezone)
             for name, at in (("low", first), ("high", last))
             if name not in named
@@ -203,7 +208,7 @@ class Extraction:
             work.high,
             by=settings.source_files_by,
             pattern=settings.source_files_pattern,
-            place=settings.timezone,
+            tz=settings.timezone,
             overlapping=settings.time_column is not None,
             home=home_of(str(settings.source_path)),
             options=settings.source_options,
@@ -252,25 +257,25 @@ class Extraction:
 
 
 def _check_names(rows: Rows, unit: Unit) -> None:
-    """The value of a unit stands in the place of a column of its name; another column must not go with it."""
+    """Raise `InvalidArgument` if a column differs from a field of the units only in case."""
     fields = {name.lower(): name for name in unit.as_dict()}
     for name in rows.columns:
         field = fields.get(name.lower(), name)
         if field != name:
-            reason = f"is a column, and to Spark the same name as the field {field!r} of the units"
-            raise InvalidArgument("ms.watermark", name, reason, fix="give one of them another name")
+            reason = f"is a column with the same name in Spark as the field {field!r} of the units"
+            raise InvalidArgument("ms.watermark", name, reason, fix="rename one of them")
 
 
 def check_runnable(job: Job) -> None:
-    """Refuse a job whose keys do not say all that a run needs, with everything that is missing at once.
+    """Check that a job has all keys that a run needs, and raise `InvalidJob` with all problems if not.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> check_runnable(parse_job({"ms.source.type": "sql", "ms.target.type": "parquet"}))
     Traceback (most recent call last):
     slackwater.ingest.job_errors.InvalidJob: job has 3 problems:
-      ms.source.url: is missing; a sql source needs it
-      ms.source.table: is missing; name a table, or write ms.source.query
-      ms.target.path: is missing; a parquet target needs it
+      ms.source.url: is missing; a sql source requires it
+      ms.source.table: is missing; set it, or set ms.source.query
+      ms.target.path: is missing; a parquet target requires it
     """
     problems = [*_source_problems(job), *_target_problems(job), *_unit_problems(job)]
     if problems:
@@ -280,10 +285,9 @@ def check_runnable(job: Job) -> None:
 def _source_problems(job: Job) -> list[Problem]:
     settings = job.settings
     kind = settings.source_type
-    if kind not in _NEEDED:
-        shown = None if kind is None else repr(kind)
-        return [Problem("ms.source.type", shown, "cannot be run", f"write one of {', '.join(_NEEDED)}")]
-    problems = _missing(job, _NEEDED[kind], f"a {kind} source needs it")
+    if kind is None:
+        return [Problem("ms.source.type", None, "is missing", f"use one of {', '.join(_NEEDED)}")]
+    problems = _missing(job, _NEEDED[kind], f"a {kind} source requires it")
     if kind == "http":
         return problems + http_problems(job)
     if kind == "sql":
@@ -291,20 +295,20 @@ def _source_problems(job: Job) -> list[Problem]:
         if settings.source_url is not None and not settings.source_url.get_secret_value().startswith(PREFIX):
             problems += _address_problem("ms.source.url", settings.source_url.get_secret_value())
         if settings.source_table is None and settings.source_query is None:
-            fix = "name a table, or write ms.source.query"
+            fix = "set it, or set ms.source.query"
             problems.append(Problem("ms.source.table", None, "is missing", fix))
         if settings.source_table is not None and settings.source_query is not None:
-            fix = "keep one of the two"
-            problems.append(Problem("ms.source.query", None, "ms.source.table is given, too", fix))
+            fix = "set only one of them"
+            problems.append(Problem("ms.source.query", None, "ms.source.table is set as well", fix))
         if settings.source_partitions > 1 and settings.time_column is None:
-            reason = "needs a time column, by which the range is divided"
+            reason = "needs a time column to divide the range"
             problems.append(
                 Problem("ms.source.partitions", str(settings.source_partitions), reason, "set ms.time.column")
             )
         units = {name for unit in job.units for name, _ in unit.values}
         if settings.source_query is None and units:
-            fix = f"write ms.source.query, with {{{{{min(units)}}}}}"
-            problems.append(Problem("ms.source.table", None, "does not tell units apart", fix))
+            fix = f"use ms.source.query with {{{{{min(units)}}}}}"
+            problems.append(Problem("ms.source.table", None, "reads the same rows for all units", fix))
     else:
         problems += _file_problems(job)
     text = settings.source_query if kind == "sql" else settings.source_path
@@ -323,23 +327,23 @@ def _file_problems(job: Job) -> list[Problem]:
         except InvalidArgument as error:
             problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
     if settings.source_files_by == "modified" and settings.time_column is not None:
-        reason = "files are chosen by when they were modified, and rows of another time would be lost"
-        fix = "leave it out: all rows of a file belong to the range in which it was modified"
+        reason = "files are selected by modification time, so rows of other times would be lost"
+        fix = "remove it: all rows of a file belong to the range in which it was modified"
         problems.append(Problem("ms.time.column", repr(settings.time_column), reason, fix))
     return problems
 
 
 def _unit_problems(job: Job) -> list[Problem]:
-    """A field of a unit is a column of the target and a name in a query, so it has a name of its own."""
+    """Problems with unit fields whose names are taken: each is a column of the target and a parameter."""
     at = job.settings.time_column
     problems = []
     for name in sorted({name for unit in job.units for name, _ in unit.values}):
         if name in _RANGE:
-            reason = "is a field of the units, and what the range is called in a query"
-            problems.append(Problem("ms.watermark", repr(name), reason, "give the field another name"))
+            reason = "is a field of the units, but reserved for the bounds of the range"
+            problems.append(Problem("ms.watermark", repr(name), reason, "rename the field"))
         if at is not None and name.lower() == at.lower():
-            reason = "is a field of the units, too"
-            problems.append(Problem("ms.time.column", repr(at), reason, "give one of them another name"))
+            reason = "is a field of the units as well"
+            problems.append(Problem("ms.time.column", repr(at), reason, "rename one of them"))
     return problems
 
 
@@ -347,27 +351,27 @@ def _target_problems(job: Job) -> list[Problem]:
     settings = job.settings
     kind = settings.target_type
     if kind is None:
-        return [Problem("ms.target.type", None, "is missing", f"write one of {', '.join(_TARGETS)}")]
-    problems = _missing(job, _TARGETS[kind], f"a {kind} target needs it")
+        return [Problem("ms.target.type", None, "is missing", f"use one of {', '.join(_TARGETS)}")]
+    problems = _missing(job, _TARGETS[kind], f"a {kind} target requires it")
     if settings.target_url is not None:
         problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
     if kind == "stream":
         problems += _stream_problems(job)
     elif settings.target_path is not None and local_folder(settings.target_path) is None:
-        fix = "name a folder that this machine and the executors share"
-        problems.append(Problem("ms.target.path", repr(settings.target_path), "is no folder here", fix))
+        fix = "use a folder that the driver and the executors share"
+        problems.append(Problem("ms.target.path", repr(settings.target_path), "is not a local path", fix))
     elif kind in _FOLDERS:
         problems += _folder_problems(job)
     if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
-        fix = "merge into a sql target, with ms.target.key"
-        problems.append(Problem("ms.target.mode", "'merge'", "needs a table and a key", fix))
+        fix = "use a sql target and set ms.target.key"
+        problems.append(Problem("ms.target.mode", "'merge'", "needs a sql target and a key", fix))
     return problems
 
 
 def _folder_problems(job: Job) -> list[Problem]:
-    """A folder is named after the values of its unit. Spark reads one without a value as null, if at all."""
-    fix = "write null, filter such records out, or write to a table (sql or delta)"
-    reason = "is an empty text, which Spark would read back from the name of a folder as null"
+    """Problems with empty unit values, which Spark would read back from folder names as null."""
+    fix = "use null, filter such units out, or use a sql or delta target"
+    reason = "has an empty value, which Spark would read back from a folder name as null"
     empty = [unit.as_dict() for unit in job.units if "" in unit.as_dict().values()]
     return [Problem("ms.target.path", repr(one), reason, fix) for one in empty]
 
@@ -382,12 +386,12 @@ def _stream_problems(job: Job) -> list[Problem]:
             shown = repr(settings.target_stream)
             problems.append(Problem("ms.target.stream", shown, error.reason, error.fix or ""))
     if len(settings.target_key) > 1:
-        fix = "name one column, whose values say which events keep their order"
+        fix = "set one column, the routing key of the events"
         problems.append(Problem("ms.target.key", repr(list(settings.target_key)), "has several columns", fix))
     if settings.watermark_column is not None:
-        reason = "its last row would be read and appended again by every run"
+        reason = "does not work with a stream: every run would append the last row again"
         shown = repr(settings.watermark_column)
-        problems.append(Problem("ms.watermark.column", shown, reason, "leave it out, or write to a table"))
+        problems.append(Problem("ms.watermark.column", shown, reason, "remove it, or write to a table"))
     return problems
 
 

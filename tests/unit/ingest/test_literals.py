@@ -58,12 +58,12 @@ def test_a_value_that_databases_read_differently_is_refused(value: str) -> None:
         ("SELECT `{{a}}`", "in quotes or in a comment"),
         ("SELECT 1 -- {{a}}", "in quotes or in a comment"),
         ("SELECT /* {{a}} */ 1", "in quotes or in a comment"),
-        ("SELECT $$ {{a}} $$", "is read differently"),
-        ("SELECT $tag$ {{a}} $tag$", "is read differently"),
-        ("SELECT 'it\\'s', {{a}}", "does not end"),
-        ("SELECT \\{{a}}", "is read differently"),
-        ("SELECT 'a, {{a}}", "does not end"),
-        ("SELECT /* {{a}}", "does not end"),
+        ("SELECT $$ {{a}} $$", "has different meanings"),
+        ("SELECT $tag$ {{a}} $tag$", "has different meanings"),
+        ("SELECT 'it\\'s', {{a}}", "unclosed quote or comment"),
+        ("SELECT \\{{a}}", "has different meanings"),
+        ("SELECT 'a, {{a}}", "unclosed quote or comment"),
+        ("SELECT /* {{a}}", "unclosed quote or comment"),
         ("SELECT {{b}}", "unknown parameter"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_query_in_which_a_value_would_not_be_one_is_refused(query: str, reason
 
 @pytest.mark.parametrize("name", ["a b", 'a"', "a;", "a.b.c", "", "1a", "ä", "a\n"])
 def test_a_name_that_needs_quotes_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="is not a name"):
+    with pytest.raises(InvalidArgument, match="is not a plain SQL name"):
         plain_name(name, "ms.time.column")
 
 

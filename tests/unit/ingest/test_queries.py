@@ -13,17 +13,19 @@ import pytest
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import instant_of, local_of, zone
-from slackwater.ingest.sources.adbc_source import Part, Reading
-from slackwater.ingest.sources.queries import Parameter, bind, widened
+from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement
+from slackwater.ingest.sources.queries import ParameterValue, bind, widened
 from slackwater.time import HOUR
 
-GIVEN: dict[str, Parameter] = {"a": "7"}
+GIVEN: dict[str, ParameterValue] = {"a": "7"}
 
 
 def read(folder: Path, query: str) -> list[dict[str, object]]:
     with closing(sqlite3.connect(folder / "a.db")) as database, database:
         database.executescript("CREATE TABLE t (id TEXT); INSERT INTO t VALUES ('7'), ('x;y');")
-    reading = Reading(f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (Part(bind(query, GIVEN), 0, 1),))
+    reading = DatabaseReading(
+        f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (RangeStatement(bind(query, GIVEN), 0, 1),)
+    )
     schema = reading.schema()
     rows: list[dict[str, object]] = pa.Table.from_batches(
         reading.read(reading.parts[0], schema), schema
@@ -54,12 +56,12 @@ def test_a_semicolon_before_something_else_is_left_to_the_database() -> None:
         ("= 'of {{a}}'", "write 'of ' || {{a}}"),
         ("= '{{ a }}{{b}}'", "write {{ a }} || {{b}}"),
         ("= 'it''s {{a}}'", "write 'it''s ' || {{a}}"),
-        ("= '{{a}}'", "leave the quotes out"),
-        ('= "x{{a}}"', "leave the quotes out"),
-        ("= `{{a}}`", "leave the quotes out"),
-        ("= $$x{{a}}$$", "leave the quotes out"),
-        ("= $of$'{{a}}$of$", "leave the quotes out"),
-        ("= E'it\\'s {{a}}'", "leave the quotes out"),
+        ("= '{{a}}'", "remove the quotes"),
+        ('= "x{{a}}"', "remove the quotes"),
+        ("= `{{a}}`", "remove the quotes"),
+        ("= $$x{{a}}$$", "remove the quotes"),
+        ("= $of$'{{a}}$of$", "remove the quotes"),
+        ("= E'it\\'s {{a}}'", "remove the quotes"),
     ],
 )
 def test_a_parameter_in_quotes_is_refused_with_what_to_write(query: str, fix: str) -> None:

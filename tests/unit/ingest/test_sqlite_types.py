@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.adbc_source import Part, Reading, check_times
+from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, check_times
 from slackwater.ingest.sources.queries import range_of_table
 
 MANY = 70_000
@@ -23,7 +23,9 @@ def read(folder: Path, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
         database.execute(f"CREATE TABLE t ({columns})")
         database.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608 - question marks
     statement = range_of_table("t", None, 0, 1, "sqlite")
-    reading = Reading(f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (Part(statement, 0, 1),), "t")
+    reading = DatabaseReading(
+        f"{folder}/a.db", "sqlite", "UTC", "UTC", None, (RangeStatement(statement, 0, 1),), "t"
+    )
     schema = reading.schema()
     shaped = pa.schema(
         [(one.name, pa.string() if pa.types.is_null(one.type) else one.type) for one in schema]
@@ -64,7 +66,7 @@ def test_what_the_table_declares_counts_where_the_rows_say_less(tmp_path: Path) 
 
 
 def test_whole_numbers_that_no_fraction_holds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="holds whole numbers beyond 2\\^53"):
+    with pytest.raises(InvalidArgument, match="mixes integers beyond 2\\^53"):
         read(tmp_path, "a NUMERIC", [(2**53 + 1,), (0.5,)])
 
 
@@ -91,7 +93,7 @@ def check(folder: Path, *times: Any) -> None:
 )
 @pytest.mark.parametrize("beside", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "beside"])
 def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, beside: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidArgument, match=r"^ms.time.column = 'at': holds .*, not times"):
+    with pytest.raises(InvalidArgument, match=r"^ms.time.column = 'at': contains .*, not times"):
         check(tmp_path, *beside, other)
 
 

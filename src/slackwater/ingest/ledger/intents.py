@@ -1,8 +1,8 @@
-"""What a run is about to append to a target that cannot replace, so that it is appended once.
+"""Commit intents: exactly-once appends to targets that cannot replace rows.
 
-The target numbers its commits. Before each, the number is put on record here, and with the success of the
-unit it is taken off again. A run that finds numbers of one that died asks the target for the last number
-that it has: what was committed counts as a success, so it is not read again, and the rest never happened.
+Such a target numbers its commits. Before each commit the number is recorded as an intent; the success of the
+unit removes it. A run that finds intents of a dead run asks the target for its last commit number: units up
+to that number were committed and count as successes, and the other intents are discarded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.metadata.store_schema import intents
 
 
 def intend(connection: Connection, job: str, watermark: str, work: WorkUnit, number: int) -> None:
-    """Put on record that a unit is about to be committed under a number, the next one of the target.
+    """Record that a unit is about to be committed under the next commit number of the target.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.units import WHOLE
@@ -28,14 +28,14 @@ def intend(connection: Connection, job: str, watermark: str, work: WorkUnit, num
     """
     mine = (intents.c.job == job, intents.c.watermark == watermark)
     same = sql.and_(intents.c.start == work.start, intents.c.unit == work.unit.key)
-    # the target has not come to this number, so whoever had it before was not committed
+    # the target has not reached this number, so an earlier intent with it was not committed
     connection.execute(intents.delete().where(*mine, sql.or_(intents.c.number >= number, same)))
     entry = {"job": job, "watermark": watermark, "start": work.start, "unit": work.unit.key}
     connection.execute(intents.insert().values(number=number, high=work.high, **entry))
 
 
 def settle(connection: Connection, job: str, watermark: str, last: int) -> None:
-    """Record what a run that died had committed, up to the number ``last``, and forget the rest.
+    """Record the commits of a dead run up to number ``last`` as successes, and discard all intents.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.ledger.progress_ledger import read_history
@@ -56,7 +56,7 @@ def settle(connection: Connection, job: str, watermark: str, last: int) -> None:
 
 
 def forget(connection: Connection, job: str, watermark: str, unit: str | None, start: int | None) -> None:
-    """Take intents off the record: of one unit, of one partition, or all.
+    """Remove intents: of one unit, of one partition, or all.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store

@@ -1,7 +1,7 @@
-"""Runs of a job in the metadata store: one at a time, every outcome on record, and what can be undone.
+"""Runs of a job in the metadata store: the lease of a job, the outcomes of a run, and the run history.
 
-A run holds a lease. It is a hint, so whatever a run records is recorded only while the lease is its own, in
-the same transaction: a process that stood still and was replaced can change no high watermark any more.
+A run holds a lease. A lease can expire while its holder is suspended, so everything a run records is recorded
+in a transaction that checks the lease: a run that was replaced cannot change a high watermark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BEAT: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one unit: its range, what was read, how long it took, and why it failed if it did.
+    """The outcome of one unit: its range, amounts and times, and its error if it failed.
 
     >>> Outcome(0, 0, "{}", 0, 10, "succeeded", 3, 120, 5, 7).error is None
     True
@@ -57,14 +57,14 @@ class Outcome:
     ended_at: int
     error: str | None = None
     drift: str | None = None
-    """How the columns that were read differed from those of the target, where the job allows it."""
+    """How the columns that were read differed from those of the target; None if they did not."""
     without_time: int | None = None
-    """Rows that were read and lie in no range; None where the source itself picks rows by their time."""
+    """Number of rows left out because their time is null; None if the source selects rows by time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as the store keeps it.
+    """A run in the metadata store.
 
     >>> RunRecord("a", "orders", "system", 5, None, "running").ended_at is None
     True
@@ -79,10 +79,10 @@ class RunRecord:
 
 
 class JobLease:
-    """The right to run a job or to change its history; refused while somebody else has it.
+    """The exclusive right to run a job or to change its history.
 
-    The lease of a process of this machine that is no longer there is taken over at once, any other when
-    it has expired.
+    Raises `AlreadyRunning` while another process holds the lease. The lease of a dead process on this machine
+    is taken over at once, any other when it has expired.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -99,7 +99,7 @@ class JobLease:
         self.job = job
         self._leases = Leases(store, clock=clock)
         self._name = f"ingest {job}"
-        self._owner = f"{_place()} process {os.getpid()} run {uuid.uuid4().hex}"
+        self._owner = f"{_host()} process {os.getpid()} run {uuid.uuid4().hex}"
         self._lease = self._acquired()
         self._stop = threading.Event()
         self._beating = threading.Thread(target=self._beat, name=self._name, daemon=True)
@@ -125,7 +125,7 @@ class JobLease:
             self._lease = renewed
 
     def check(self, connection: Connection) -> None:
-        """Refuse to go on if the lease is somebody else's; it stays ours until the transaction ends."""
+        """Raise `RunReplaced` if another process holds the lease; locks it until the transaction ends."""
         holder = sql.select(leases.c.owner).where(leases.c.name == self._name).with_for_update()
         if connection.execute(holder).scalar() != self._owner:
             raise RunReplaced(self.job)
@@ -142,7 +142,7 @@ class JobLease:
 
 
 class Run:
-    """One run of a job: recorded when it begins, for every unit, and when it ends.
+    """One run of a job, recorded at its start, for every unit, and at its end.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.units import WHOLE
@@ -180,7 +180,7 @@ class Run:
         store.write(work)
 
     def check(self) -> None:
-        """Refuse to go on if another run has taken over."""
+        """Raise `RunReplaced` if another run has taken over."""
         self._store.read(self._lease.check)
 
     def begin(self, work: WorkUnit) -> None:
@@ -193,7 +193,7 @@ class Run:
         self._store.write(kept, repeatable=True)
 
     def intend(self, work: WorkUnit, number: int) -> None:
-        """Put on record that a unit is about to be appended under a number, while the run is ours."""
+        """Record that a unit is about to be appended under a commit number."""
 
         def kept(connection: Connection) -> None:
             self._lease.check(connection)
@@ -228,11 +228,11 @@ class Run:
         self._store.write(lambda connection: connection.execute(ended), repeatable=True)
 
 
-# ---- looking back
+# ---- history of runs
 
 
 def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRecord]:
-    """The newest runs of a job, the newest first.
+    """The newest runs of a job, newest first.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -246,7 +246,7 @@ def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRec
 
 
 def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
-    """The run of a job that has an id; None if there is none.
+    """The run of a job with an id; None if there is none.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -260,7 +260,7 @@ def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
 
 
 def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
-    """The outcomes of a run, in the order of its plan.
+    """The outcomes of a run in plan order.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -274,7 +274,9 @@ def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
 
 
 def prune_runs(store: MetadataStore, job: str, *, before: int) -> int:
-    """Forget the runs that ended before an instant, and their outcomes; how many. High watermarks stay.
+    """Delete the runs that ended before an instant, with their outcomes, and return their number.
+
+    High watermarks and failed reads stay.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
@@ -290,9 +292,17 @@ def prune_runs(store: MetadataStore, job: str, *, before: int) -> int:
 def reset_history(
     store: MetadataStore, job: str, watermark: str, *, unit: str | None = None, since: int | None = None
 ) -> int:
-    """Forget how far a job was read, so that it is read again; how many high watermarks changed.
+    """Delete or lower high watermarks, so that the next run reads again, and return how many changed.
 
-    ``unit`` is the key of one unit; what was read before ``since`` stays read. Refused while the job runs.
+    Args:
+        store: The metadata store.
+        job: The name of the job.
+        watermark: The name of its watermark.
+        unit: The key of the only unit to reset; by default all units.
+        since: Keep what was read before this instant; by default nothing is kept.
+
+    Raises:
+        AlreadyRunning: The job is running.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.units import WHOLE
@@ -324,11 +334,11 @@ def reset_history(
         return store.write(work)
 
 
-# ---- stores that are left as they are
+# ---- stores that are only read
 
 
 def store_exists(url: str) -> bool:
-    """Whether there is a database at an address; a file in a folder that is not there is an error.
+    """Whether a store exists at an address; a SQLite file in a missing folder is an error.
 
     >>> store_exists("sqlite:////no-such-store.db")
     False
@@ -338,13 +348,13 @@ def store_exists(url: str) -> bool:
         return True
     file = Path(str(address.database))
     if not file.parent.is_dir():
-        reason, fix = "its folder does not exist", "correct it, or make the folder"
+        reason, fix = "its folder does not exist", "correct it, or create the folder"
         raise InvalidArgument("state", shown(address), reason, fix=fix)
     return file.exists()
 
 
 def existing_store(url: str) -> MetadataStore:
-    """The store at an address; one that no run has made yet is not made here either.
+    """Open a store that must exist; unlike `open_store` it never creates one.
 
     >>> existing_store("sqlite:////no-such-store.db")
     Traceback (most recent call last):
@@ -356,15 +366,15 @@ or run the job first
         raise InvalidArgument("state", shown(database(url)), "does not exist", fix=fix)
     with open_store(url, upgrade=False) as store:
         if store.read(schema_version) is None:
-            raise InvalidArgument("state", shown(store.url), "holds no store", fix=fix)
+            raise InvalidArgument("state", shown(store.url), "is not a metadata store", fix=fix)
     return open_store(url)
 
 
-# ---- who is alive
+# ---- dead processes
 
 
-def _place() -> str:
-    """This machine, as long as it runs, and the processes that can be seen here; empty where unknown."""
+def _host() -> str:
+    """The host, with its boot id and PID namespace where available."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = Path("/proc/self/ns/pid").readlink().name
@@ -374,9 +384,9 @@ def _place() -> str:
 
 
 def _is_dead(owner: str) -> bool:
-    """Whether the owner was a process that could be seen here if it still ran."""
-    place, _, rest = owner.partition(" process ")
-    if place != _place() or " " not in place:
+    """Whether the owner was a process on this host that no longer runs."""
+    host, _, rest = owner.partition(" process ")
+    if host != _host() or " " not in host:
         return False
     try:
         os.kill(int(rest.split(" ")[0]), 0)

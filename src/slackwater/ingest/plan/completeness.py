@@ -1,7 +1,7 @@
-"""How far all units of a plan are read: what may be said about time while some of them still run.
+"""Completeness: the time up to which all units of a plan are read, while some of them still run.
 
-A unit that reached the end says nothing about one that is behind it. So the time that is complete is the
-lowest that any unit has still to read from, and it moves when the last one that held it back has succeeded.
+A unit that has reached its end does not make up for one that is behind. The complete time is the lowest time
+from which any unit still has to read; it advances when the last unit that holds it back has succeeded.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from slackwater.ingest.units import Unit
 
 
 class Completeness:
-    """Before which time nothing is missing any more, as units succeed.
+    """The time before which no unit has unread data; it advances as units succeed.
 
-    What a run reads again because of a grace period was read before, so it holds nothing back.
+    Re-reads within the grace period hold nothing back, because their range was read before.
 
     >>> from slackwater.ingest import WHOLE, WorkUnit
     >>> units = [WorkUnit(0, 10, WHOLE, 0), WorkUnit(10, 20, WHOLE, 10)]
@@ -36,17 +36,17 @@ class Completeness:
         self._limit = min(_left_to_later_runs(plan))
 
     def time_without(self, start: int, unit: Unit) -> int:
-        """The time that is complete once this unit of the partition that begins at ``start`` is."""
-        waiting = (at for place, at in self._waiting.items() if place != (start, unit.key))
+        """The complete time after a success of this unit of the partition that starts at ``start``."""
+        waiting = (at for identity, at in self._waiting.items() if identity != (start, unit.key))
         return min([self._limit, *waiting])
 
     def succeed(self, start: int, unit: Unit) -> None:
-        """A unit has succeeded."""
+        """Record that a unit has succeeded."""
         self._waiting.pop((start, unit.key), None)
 
 
 def _left_to_later_runs(plan: Plan) -> Iterator[int]:
-    """What this run leaves to others, and the end of what it plans."""
+    """The starts of ranges that are left to later runs, and the end of the plan."""
     yield plan.end
     for skipped in plan.skipped:
         if skipped.unread is not None and skipped.reason != "left-out":

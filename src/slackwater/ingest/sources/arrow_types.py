@@ -1,4 +1,4 @@
-"""Columns of time, and types that travel: from what a driver gives to what Spark and the targets take."""
+"""Arrow types of time columns, and the conversion of driver types to types that Spark supports."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from slackwater.ingest.axis.timezones import zone as zone_of
 from slackwater.time import DAY
 
 INSTANTS = pa.timestamp("us", tz="UTC")
-"""The type of a time column after it was read, whatever it was before."""
+"""The type of a time column after reading."""
 _IN_CENTS: Final = ("money", "_money")
-"""What the driver gives as whole numbers of the smallest coin."""
+"""Types that the driver returns as integers of the smallest currency unit."""
 _NAMED_ZONE: Final = r":\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _LAST_RULES: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))  # noqa: DTZ001 - a wall clock
-"""From here on Arrow knows no summer time."""
+"""From here on Arrow does not apply DST rules."""
 _LAST_YEAR: Final = pa.scalar(datetime(9999, 1, 1), pa.timestamp("us"))  # noqa: DTZ001 - a wall clock
 _FIRST_DAY: Final = -2_440_588
-"""Day 0 of Julius Scaliger: no date of PostgreSQL lies before it, and infinity comes as if it did."""
+"""Julian day 0: PostgreSQL has no earlier date, and the driver returns infinity as an earlier one."""
 _DIGITS: Final = 38
-"""As many as a decimal of Spark has."""
+"""The largest precision of a Spark decimal."""
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:
-    """A type that Spark has, for any that a driver gives.
+    """The Spark-compatible type for a type of a driver.
 
     >>> plain_type(pa.timestamp("ns", tz="Europe/Berlin")), plain_type(pa.large_string())
     (TimestampType(timestamp[us, tz=UTC]), DataType(string))
@@ -51,15 +51,15 @@ def plain_type(given: pa.DataType) -> pa.DataType:
 
 
 def plain_field(given: pa.Field) -> pa.DataType:
-    """The same for a column of PostgreSQL: a NUMERIC with its digits is a decimal, without them text.
+    """The Spark-compatible type of a PostgreSQL column: NUMERIC with precision is a decimal, otherwise text.
 
-    >>> told = {"POSTGRESQL:type": "numeric", "POSTGRESQL:typmod": "589830"}
-    >>> plain_field(pa.field("price", pa.string(), metadata=told))
+    >>> metadata = {"POSTGRESQL:type": "numeric", "POSTGRESQL:typmod": "589830"}
+    >>> plain_field(pa.field("price", pa.string(), metadata=metadata))
     Decimal128Type(decimal128(9, 2))
     """
-    told = {key.decode(): value.decode() for key, value in (given.metadata or {}).items()}
-    if told.get("POSTGRESQL:type") == "numeric" and "POSTGRESQL:typmod" in told:
-        digits = int(told["POSTGRESQL:typmod"]) - 4
+    metadata = {key.decode(): value.decode() for key, value in (given.metadata or {}).items()}
+    if metadata.get("POSTGRESQL:type") == "numeric" and "POSTGRESQL:typmod" in metadata:
+        digits = int(metadata["POSTGRESQL:typmod"]) - 4
         precision, scale = digits >> 16 & 0xFFFF, (digits & 0x7FF ^ 0x400) - 0x400
         if 0 <= scale <= precision <= _DIGITS:
             return pa.decimal128(precision, scale)
@@ -67,7 +67,7 @@ def plain_field(given: pa.Field) -> pa.DataType:
 
 
 def foreign_type(given: pa.Field) -> str | None:
-    """The type of PostgreSQL, in a column or within it, whose values come as the server sends them.
+    """The PostgreSQL type of a column, or nested in it, that the driver cannot decode; None if there is none.
 
     >>> foreign_type(pa.field("price", pa.int64(), metadata={"POSTGRESQL:type": "money"}))
     'money'
@@ -75,9 +75,9 @@ def foreign_type(given: pa.Field) -> str | None:
     'inet'
     """
     kind = given.type
-    told = str((given.metadata or {}).get(b"POSTGRESQL:type", b""), "utf-8")
-    if told in _IN_CENTS:
-        return told
+    name = str((given.metadata or {}).get(b"POSTGRESQL:type", b""), "utf-8")
+    if name in _IN_CENTS:
+        return name
     if isinstance(kind, pa.OpaqueType):
         return str(kind.type_name) if pa.types.is_binary(kind.storage_type) else None
     within_it = [kind.field(number) for number in range(kind.num_fields)]
@@ -85,7 +85,7 @@ def foreign_type(given: pa.Field) -> str | None:
 
 
 def plain_column(column: pa.Array) -> pa.Array:
-    """A column without the types that a driver adds.
+    """Convert the extension types of a driver to plain ones.
 
     >>> plain_column(pa.array([b"0" * 16], pa.uuid())).to_pylist()
     ['30303030-3030-3030-3030-303030303030']
@@ -100,7 +100,7 @@ def plain_column(column: pa.Array) -> pa.Array:
 
 
 def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose instants are in UTC: Spark gives them in the timezone of its session.
+    """Convert the instants of a batch to UTC; Spark returns them in the session timezone.
 
     >>> local = pa.record_batch({"at": pa.array([0], pa.timestamp("us", tz="Europe/Berlin"))})
     >>> in_utc(local).schema.types
@@ -121,7 +121,7 @@ def _utc_type(given: pa.DataType) -> pa.DataType:
 
 
 def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
-    """A column as instants: times without a zone are on the clocks of ``zone``.
+    """Convert a column to instants; times without a timezone are local times in ``zone``.
 
     >>> instants(pa.array(["2020-01-01 01:00:00"]), "Europe/Berlin", "at")[0].as_py().isoformat()
     '2020-01-01T00:00:00+00:00'
@@ -136,7 +136,7 @@ def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
             try:
                 local = pc.cast(column, pa.timestamp("us"))
             except pa.ArrowInvalid:
-                return pc.cast(column, INSTANTS)  # its times name their zones
+                return pc.cast(column, INSTANTS)  # its times have timezones
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             local = pc.cast(column, pa.timestamp("us"))
         else:
@@ -156,7 +156,7 @@ def instants(column: pa.Array, zone: str, name: str) -> pa.Array:
 
 
 def in_calendar(column: pa.Array) -> bool:
-    """Whether all times of a column are times; infinity is none, and comes as one long before any calendar.
+    """Whether a column has no infinity, which the driver returns as a time before the calendar.
 
     >>> in_calendar(pa.array([0, None], pa.date32())), in_calendar(pa.array([-(2**63)], pa.timestamp("us")))
     (True, False)
@@ -170,7 +170,7 @@ def in_calendar(column: pa.Array) -> bool:
 
 
 def names_zones(column: pa.Array) -> bool:
-    """Whether any of these texts is a time that names its zone.
+    """Whether any of these texts is a time with a timezone.
 
     >>> names_zones(pa.array(["2020-01-01 00:00:00", "2020-01-01"]))
     False
@@ -181,17 +181,17 @@ def names_zones(column: pa.Array) -> bool:
 
 
 def no_times(name: str, reason: str) -> InvalidArgument:
-    """The error of a time column without times.
+    """The error for a time column that does not contain times.
 
-    >>> no_times("at", "it is a truth value").fix
-    'let ms.source.query convert it into a timestamp'
+    >>> no_times("at", "it is a boolean").fix
+    'convert it to a timestamp in ms.source.query'
     """
-    fix = "let ms.source.query convert it into a timestamp"
-    return InvalidArgument("ms.time.column", name, f"holds no times: {reason}", fix=fix)
+    fix = "convert it to a timestamp in ms.source.query"
+    return InvalidArgument("ms.time.column", name, f"does not contain times: {reason}", fix=fix)
 
 
 def within(column: pa.Array, low: int, high: int) -> pa.Array:
-    """Which instants lie in ``[low, high)``; where there is none, it does not.
+    """A mask of the instants in ``[low, high)``; false for null.
 
     >>> within(pa.array([0, 5, 10, None], INSTANTS), 5, 10).to_pylist()
     [False, True, False, False]

@@ -1,7 +1,7 @@
-"""Rows on their way to a target: a frame of Spark, and how a task reads them itself where that is the same.
+"""Extracted rows on their way to a target: a DataFrame, or partitions that a writing task reads directly.
 
-Rows that one Python function reads and another one puts aside go to the JVM and back in between, which takes
-as long as reading them. Where Spark would not change them, the function that puts them aside reads them.
+Rows that one Python function reads and another one stages travel to the JVM and back in between, which takes
+as long as reading them. If Spark would not change the rows, the staging function reads them itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.ingest.sources.arrow_types import INSTANTS, in_utc
 from slackwater.ingest.targets.schema_drift import Columns, columns_of, fitted
@@ -22,40 +22,40 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Rows that tasks read by themselves, a part each.
+class RowPartitions:
+    """Rows in partitions, each of which a task reads by itself.
 
     >>> def read(number):
     ...     yield pa.record_batch({"id": pa.array([number])})
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> Parts(2, pa.schema([("id", pa.int64())]), read).frame(spark).collect()
+    >>> RowPartitions(2, pa.schema([("id", pa.int64())]), read).frame(spark).collect()
     [Row(id=0), Row(id=1)]
     """
 
     count: int
     schema: pa.Schema
     read: Callable[[int], Batches]
-    """The rows of the part with this number, from 0 on, as the schema says."""
+    """Returns the rows of the partition with this index, in the schema."""
 
     def numbers(self, spark: SparkSession) -> DataFrame:
-        """The numbers of the parts, one to a task."""
+        """A DataFrame of the partition indexes, one per task."""
         return spark.range(0, self.count, 1, self.count)
 
     def batches(self, numbers: Batches) -> Batches:
-        """What a task reads that is given these numbers."""
+        """The rows of the partitions with these indexes, read in a task."""
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from self.read(number)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """All of it, by way of Spark."""
+        """All rows as a DataFrame."""
         return self.numbers(spark).mapInArrow(self.batches, from_arrow_schema(self.schema))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A frame, which is made when it is asked for, and the parts that it has, if tasks can read them.
+    """A DataFrame, built on demand, and its partitions if tasks can read them directly.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -66,43 +66,48 @@ class Rows:
     spark: SparkSession
     columns: Columns
     make: Callable[[], DataFrame]
-    parts: Parts | None = None
+    partitions: RowPartitions | None = None
     constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
-    """The columns of the frame that no part has, with the value that they have in all rows."""
+    """Columns that are not in the partitions, with the value that they have in all rows."""
 
     @classmethod
-    def of(cls, frame: DataFrame, parts: Parts | None = None) -> Rows:
-        """The rows of a frame."""
-        return cls(frame.sparkSession, columns_of(frame.schema), lambda: frame, parts)
+    def of(cls, frame: DataFrame, partitions: RowPartitions | None = None) -> Rows:
+        """The rows of a DataFrame."""
+        return cls(frame.sparkSession, columns_of(frame.schema), lambda: frame, partitions)
 
     @classmethod
-    def of_parts(cls, spark: SparkSession, parts: Parts) -> Rows:
-        """The rows of all parts, of which a frame is made only if Spark has something to do with them."""
-        return cls(spark, columns_of(from_arrow_schema(parts.schema)), lambda: parts.frame(spark), parts)
+    def of_partitions(cls, spark: SparkSession, partitions: RowPartitions) -> Rows:
+        """The rows of all partitions; a DataFrame is built only if Spark has to change them."""
+        return cls(
+            spark,
+            columns_of(from_arrow_schema(partitions.schema)),
+            lambda: partitions.frame(spark),
+            partitions,
+        )
 
     @cached_property
     def frame(self) -> DataFrame:
-        """All of it, by way of Spark."""
+        """All rows as a DataFrame."""
         return self.make()
 
     def changed(self, frame: DataFrame) -> Rows:
-        """What Spark made of the rows."""
+        """The same rows after a transformation by Spark."""
         return replace(self, columns=columns_of(frame.schema), make=lambda: frame)
 
     def without(self, names: Iterable[str]) -> Rows:
-        """The rows without some columns, of which there need not be any.
+        """The rows without some columns, which may be absent.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> Rows.of(spark.range(1)).marked({"site": "7"}).without(["id"]).columns
         {'site': DataType(string)}
         """
-        chosen = {name.lower() for name in names}  # to Spark, capital letters are the same
+        chosen = {name.lower() for name in names}  # Spark compares column names without case
         there = [name for name in self.columns if name.lower() in chosen]
         return self.changed(self.frame.drop(*there)) if there else self
 
     def marked(self, marks: Mapping[str, str | int | None]) -> Rows:
-        """The rows with columns by which they are known: a text, or an instant.
+        """The rows with constant columns that identify them: texts or instants.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -124,7 +129,7 @@ class Rows:
         return replace(self.changed(frame), constants={**self.constants, **new})
 
     def fitted(self, wanted: Columns) -> Rows:
-        """The rows with the columns that are wanted, in their types; those that there are not are null.
+        """The rows with the wanted columns in their types; missing columns are null.
 
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -138,28 +143,28 @@ class Rows:
         return replace(self.changed(fitted(self.frame, wanted)), constants={**self.constants, **missing})
 
     def in_tasks(self) -> tuple[DataFrame, Callable[[Batches], Batches]]:
-        """A frame for ``mapInArrow``, and what makes these rows of the batches that a task is given."""
+        """A DataFrame for ``mapInArrow``, and the function that turns its batches into these rows."""
         kinds = self.columns
         names = list(kinds)
-        if self.parts is not None and self._unchanged(self.parts):
-            parts, constants = self.parts, dict(self.constants)
+        if self.partitions is not None and self._unchanged(self.partitions):
+            partitions, constants = self.partitions, dict(self.constants)
 
             def read(numbers: Batches) -> Batches:
-                for batch in parts.batches(numbers):
+                for batch in partitions.batches(numbers):
                     yield _shaped(batch, kinds, constants)
 
-            return parts.numbers(self.spark), read
+            return partitions.numbers(self.spark), read
 
         def given(batches: Batches) -> Batches:
             for batch in batches:
                 yield in_utc(batch.rename_columns(names))
 
-        # mapInArrow takes a dot in the name of a column for a field of a struct
+        # mapInArrow would read a dot in a column name as a field of a struct
         return self.frame.toDF(*(f"c{number}" for number in range(len(names)))), given
 
-    def _unchanged(self, parts: Parts) -> bool:
-        """Whether every column of the frame is a constant or as it is read: nothing is left to Spark."""
-        read = {one.name: one.type for one in parts.schema}
+    def _unchanged(self, partitions: RowPartitions) -> bool:
+        """Whether every column is constant or unchanged, so that Spark is not needed."""
+        read = {one.name: one.type for one in partitions.schema}
         known = {**read, **{name: value.type for name, value in self.constants.items()}}
         return all(
             name in known and from_arrow_type(known[name]) == from_arrow_type(kind)

@@ -1,4 +1,4 @@
-"""Files as a source: which of them belong to a range, by the date in their path or by when they changed."""
+"""File source: the files of a range, by the date in their path or by modification time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _STEPS: Final = {
     "m": timedelta(minutes=1),
 }
 _CHECKED: Final[dict[str, dict[str, str]]] = {
-    # columns go by their names: a file whose names are others, or in another order, is refused
+    # columns are matched by name: a file with other names, or in another order, is rejected
     "csv": {"header": "true", "enforceschema": "false", "mode": "FAILFAST", "escape": '"'},
     "json": {"mode": "FAILFAST"},
 }
-"""How files are read unless ``ms.source.options`` says otherwise: a value that does not fit is no null."""
+"""Default options, which ``ms.source.options`` can override: an invalid value is an error, not null."""
 
 
 class DateInPath:
-    """A date in paths, as a Java pattern says it stands there.
+    """A Java date pattern that finds the date in a path.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> from slackwater.time import format_instant
@@ -51,8 +51,8 @@ class DateInPath:
             if letter is None:
                 expression += re.escape(token[0] if quoted is None else quoted.replace("''", "'") or "'")
             elif letter not in _LETTERS:
-                fix = f"use the letters {', '.join(_LETTERS)}, and put other text into single quotes"
-                reason = f"the letter {letter!r} is not known here"
+                fix = f"use the letters {', '.join(_LETTERS)}, and put other text in single quotes"
+                reason = f"has an unsupported letter {letter!r}"
                 raise InvalidArgument("ms.source.files.pattern", pattern, reason, fix=fix)
             else:
                 self._letters.append(letter)
@@ -62,8 +62,8 @@ class DateInPath:
             raise InvalidArgument("ms.source.files.pattern", pattern, reason, fix="write it like yyyy/MM/dd")
         self._expression = re.compile(rf"(?<!\d){expression}(?!\d)", re.ASCII)
 
-    def range_of(self, path: str, place: tzinfo) -> tuple[int, int] | None:
-        """From when to when a file goes; None if its path has no such date."""
+    def range_of(self, path: str, tz: tzinfo) -> tuple[int, int] | None:
+        """The range that the date in a path covers; None if the path has no such date."""
         for found in self._expression.finditer(path):
             parts = {
                 _LETTERS[letter]: int(text)
@@ -73,7 +73,7 @@ class DateInPath:
                 start = datetime(**{"month": 1, "day": 1, **parts})  # type: ignore[arg-type]  # noqa: DTZ001 - wall clock
             except ValueError:
                 continue
-            return instant_of(start, place), instant_of(self._after(start), place)
+            return instant_of(start, tz), instant_of(self._after(start), tz)
         return None
 
     def _after(self, start: datetime) -> datetime:
@@ -93,27 +93,28 @@ def files_of(
     *,
     by: str,
     pattern: str | None,
-    place: tzinfo,
+    tz: tzinfo,
     overlapping: bool,
     home: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """The files of a path, with ``*`` in it, that belong to ``[low, high)``, in the order of their names.
+    """List the files of a path, which may contain patterns, that belong to ``[low, high)``, sorted by name.
 
-    A date in a path belongs where it begins; if rows are looked at themselves (``overlapping``), wherever it
-    reaches. Without a pattern the path alone says which files are meant. Spark lists them, so the path may be
-    on any file system that it reads; names that begin with ``_`` or ``.`` are hidden, as Spark has it. It is
-    no error that there is no file, unless ``home`` is not there either.
+    The date in a path belongs to the range in which it starts, or with ``overlapping``, where rows are
+    filtered by their own time, to every range that it overlaps. Without a date pattern all files of the path
+    belong to the range. Spark lists the files, so the path may be on any file system that it supports; names
+    that begin with ``_`` or ``.`` are hidden, as in Spark. No files is not an error, unless ``home`` does not
+    exist.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> files_of(spark, "/no/such/*", 0, 10, by="modified", pattern=None, place=zone("Z"), overlapping=False)
+    >>> files_of(spark, "/no/such/*", 0, 10, by="modified", pattern=None, tz=zone("Z"), overlapping=False)
     []
     """
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     for name, value in (options or {}).items():
-        if name.startswith("fs."):  # how to reach the file system
+        if name.startswith("fs."):  # the configuration of the file system
             reader = reader.option(name, str(value))
     if by == "modified":
         reader = reader.option("timeZone", "UTC").option("modifiedAfter", _wall(low - 1))
@@ -121,19 +122,19 @@ def files_of(
     try:
         if not (found := _listed(reader, root_of(path))):
             if found is None and home is not None and _listed(reader, home) is None:
-                fix = "correct it, or make the folder if nothing was ever put there"
-                raise InvalidArgument("ms.source.path", home, "is not there", fix=fix)
+                fix = "correct it, or create the folder if it is still empty"
+                raise InvalidArgument("ms.source.path", home, "does not exist", fix=fix)
             return []
     except JavaError as error:
         reason = f"cannot be listed: {error.java_exception.getMessage()}"
-        fix = "check the path, and what Spark's configuration says of its file system"
+        fix = "check the path, and the configuration of its file system in Spark"
         raise InvalidArgument("ms.source.path", path, reason, fix=fix) from None
     expression = expression_of(path)
     names = sorted(name for name in map(unquote, found) if expression.fullmatch(inside(name)))
     dated = None if by == "modified" or pattern is None else DateInPath(pattern)
 
     def belongs(name: str) -> bool:
-        span = (low, low) if dated is None else dated.range_of(name, place)
+        span = (low, low) if dated is None else dated.range_of(name, tz)
         if span is None:
             return False
         start, end = span
@@ -143,7 +144,7 @@ def files_of(
 
 
 def _listed(reader: DataFrameReader, path: str) -> list[str] | None:
-    """The files of a path; None if there is no such path."""
+    """The files of a path; None if the path does not exist."""
     try:
         return list(reader.load(path).inputFiles())
     except AnalysisException as error:
@@ -159,7 +160,7 @@ def _wall(at: int) -> str:
 def read_files(
     spark: SparkSession, names: list[str], form: str, options: dict[str, Any], columns: str | None
 ) -> DataFrame | None:
-    """A frame of files; None if there are none. What cannot be read as it should be is an error, and no null.
+    """Read files as a DataFrame; None without files. A value that cannot be parsed is an error, not null.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

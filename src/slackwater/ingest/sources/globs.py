@@ -1,6 +1,6 @@
-"""Patterns of paths, as Hadoop reads them, and ``**`` for any folders, which it does not.
+"""Glob patterns of paths as in Hadoop, extended by ``**`` for any number of folders.
 
-A file system is asked for what is below the part that it understands; the rest is an expression here.
+The file system lists everything below the part that it supports; a regular expression selects from that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(r"\\(.)|\[(\^|!)?((?:\\.|[^\]\\])+)\]|([*?{},])", re.
 
 
 def escaped(text: str) -> str:
-    r"""``text`` as a pattern that means nothing but itself.
+    r"""Escape ``text`` so that it matches only itself in a pattern.
 
     >>> escaped("a[1]*")
     'a\\[1\\]\\*'
@@ -28,7 +28,7 @@ def escaped(text: str) -> str:
 
 
 def inside(path: str) -> str:
-    """A path within its file system.
+    """A path without its scheme and authority.
 
     >>> inside("hdfs://host:8020/a/b"), inside("file:/a"), inside("a/b")
     ('/a/b', '/a', 'a/b')
@@ -37,7 +37,7 @@ def inside(path: str) -> str:
 
 
 def local_folder(path: str) -> Path | None:
-    """A folder of this machine, or None if the path names another file system.
+    """A path as a local folder; None if it is on another file system.
 
     >>> local_folder("file:///a/b").as_posix(), local_folder("hdfs://host/a")
     ('/a/b', None)
@@ -49,7 +49,7 @@ def local_folder(path: str) -> Path | None:
 
 
 def root_of(pattern: str) -> str:
-    """The part of a pattern that a file system understands: all before ``**``.
+    """The part of a pattern that Hadoop supports: everything before ``**``.
 
     >>> root_of("s3a://bucket/in/*/**/a.csv"), root_of("/in/*.csv")
     ('s3a://bucket/in/*', '/in/*.csv')
@@ -61,7 +61,7 @@ def root_of(pattern: str) -> str:
 
 
 def home_of(template: str) -> str:
-    """What of a path is the same for every unit and has no pattern in it: a folder, or the path itself.
+    """The folder of a path template above all patterns and parameters, or the path itself without any.
 
     >>> home_of("/in/{{day}}/*.csv"), home_of("s3a://bucket/in/a*.csv"), home_of("/in/a.csv")
     ('/in', 's3a://bucket/in', '/in/a.csv')
@@ -73,10 +73,10 @@ def home_of(template: str) -> str:
 
 
 def expression_of(pattern: str) -> re.Pattern[str]:
-    """What matches the files of a pattern, by their paths within the file system.
+    """A regular expression for the paths that a pattern matches.
 
-    A pattern that is relative matches at the end of a path. One whose last part is a plain name may be that
-    of a folder, and then means the files in it.
+    A relative pattern matches at the end of a path. A pattern whose last part is a plain name may name a
+    folder, and then matches the files in it.
 
     >>> bool(expression_of("/in/**/[a-c]?.{csv,json}").fullmatch("/in/2020/01/b1.json"))
     True

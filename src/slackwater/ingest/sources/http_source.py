@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, types
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.ingest.jobfile.endpoints import Column
 from slackwater.ingest.sources.http.http_errors import (

@@ -1,7 +1,7 @@
-"""Reading a range from any database that has a JDBC driver, by Spark's own reader.
+"""JDBC source: reads a range from any database with a JDBC driver, through Spark's JDBC reader.
 
-SQLite and PostgreSQL are read faster, straight into Arrow; this is for the others. The reader takes no
-parameters, so values are written into the text by rule, and those that cannot be are refused.
+SQLite and PostgreSQL are read faster through ADBC; this source is for other databases. The reader takes no
+parameters, so values are written as SQL literals, and values without a portable literal are rejected.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _OWN_OPTIONS: Final = {"url", "dbtable", "query", "user", "password", "driver", 
 
 
 class SourceRefused(SlackwaterError):
-    """What a database, or its driver, said instead of an answer."""
+    """A database or its driver rejected a query."""
 
 
 @dataclass(frozen=True)
 class JdbcReading:
-    """What is read, in which parts; neither the address nor the password is part of the representation."""
+    """A table or query and its conditions; the representation shows neither the address nor the password."""
 
     url: str = field(repr=False)
     table: str
-    """A name, or a query in brackets with a name after it."""
+    """A table name, or a query in parentheses with an alias."""
     conditions: tuple[str, ...]
     options: dict[str, str] = field(repr=False)
 
 
 def jdbc_reading(job: Job, work: WorkUnit, low: int) -> JdbcReading:
-    """What a unit reads, from ``low`` to its end.
+    """The reading of a unit, from ``low`` to its end.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> from slackwater.ingest.units import WHOLE
@@ -54,7 +54,7 @@ def jdbc_reading(job: Job, work: WorkUnit, low: int) -> JdbcReading:
     JdbcReading(table='orders', conditions=())
     """
     settings = job.settings
-    assert settings.source_url is not None  # noqa: S101 - who calls has looked at it
+    assert settings.source_url is not None  # noqa: S101 - the caller has checked it
     table = str(settings.source_table)
     if settings.source_query is not None:
         table = f"({_rendered(settings, work, low)}) slackwater"
@@ -66,11 +66,11 @@ def jdbc_reading(job: Job, work: WorkUnit, low: int) -> JdbcReading:
 
 
 def read_jdbc(spark: SparkSession, reading: JdbcReading) -> DataFrame:
-    """A frame of what ``reading`` says; the columns are looked up now, the rows when it runs.
+    """A DataFrame of a reading; the schema is determined now, the rows are read when it runs.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> read_jdbc(spark, JdbcReading("jdbc:nobody:shop", "orders", (), {}))
+    >>> read_jdbc(spark, JdbcReading("jdbc:unknown:shop", "orders", (), {}))
     Traceback (most recent call last):
     slackwater.ingest.sources.jdbc_source.SourceRefused: no JDBC driver found for ms.source.url; \
 set its class in ms.source.jdbc.driver and its jar files in ms.source.jdbc.jars, or add them to the class \
@@ -82,27 +82,27 @@ path of Spark
                 reading.url, reading.table, predicates=list(reading.conditions), properties=reading.options
             )
         return spark.read.jdbc(reading.url, reading.table, properties=reading.options)
-    except Exception as error:  # of Py4J, or of Spark
+    except Exception as error:  # from Py4J or from Spark
         raise SourceRefused(_driver_message(error, reading)) from None
 
 
 def jdbc_problems(job: Job) -> list[Problem]:
-    """What is wrong with the keys of a source by JDBC.
+    """All problems with the keys of a JDBC source.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> keys = {"ms.source.url": "sqlite:///a.db", "ms.source.jdbc.driver": "org.example.Driver"}
     >>> print(*jdbc_problems(parse_job(keys)))
-    ms.source.jdbc.driver: is for an address that begins with jdbc:; leave it out, or correct ms.source.url
+    ms.source.jdbc.driver: applies only to a jdbc: address; remove it, or correct ms.source.url
     """
     settings = job.settings
     if settings.source_url is None or not settings.source_url.get_secret_value().startswith(PREFIX):
         fields = [name for name in sorted(settings.model_fields_set) if name.startswith("source_jdbc_")]
-        reason, fix = "is for an address that begins with jdbc:", "leave it out, or correct ms.source.url"
+        reason, fix = "applies only to a jdbc: address", "remove it, or correct ms.source.url"
         return [Problem(str(Settings.model_fields[name].alias), None, reason, fix) for name in fields]
     problems = []
     if own := sorted(_OWN_OPTIONS & settings.source_options.keys()):
-        reason = "is no option of the reader here"
-        fix = "write ms.source.url, ms.source.table, ms.source.query or a key under ms.source.jdbc"
+        reason = "cannot be set as an option of the reader"
+        fix = "set ms.source.url, ms.source.table, ms.source.query or a key under ms.source.jdbc"
         problems.append(Problem("ms.source.options", repr(own[0]), reason, fix))
     try:
         if settings.time_column is not None:
@@ -115,7 +115,7 @@ def jdbc_problems(job: Job) -> list[Problem]:
 
 
 def jar_settings(job: Job) -> dict[str, str]:
-    """What a session needs to find the driver of a job.
+    """The Spark settings that load the driver of a job.
 
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> jar_settings(parse_job({"ms.source.jdbc.jars": ["a.jar", "b.jar"]}))
@@ -137,7 +137,7 @@ def _rendered(settings: Settings, work: WorkUnit, low: int) -> str:
 def _options(settings: Settings) -> dict[str, str]:
     options = {"fetchsize": str(_FETCHED_ROWS)}
     options |= {name: str(value) for name, value in settings.source_options.items()}
-    # a time without a zone is on the clocks of the job's timezone, not on those of the JVM
+    # a time without a timezone is in the timezone of the job, not in that of the JVM
     options["preferTimestampNTZ"] = "true"
     if settings.source_url and settings.source_url.get_secret_value().startswith("jdbc:postgresql:"):
         options["sessionInitStatement"] = f"SET TIME ZONE '{posix_zone(settings.timezone)}'"

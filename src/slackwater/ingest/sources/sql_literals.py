@@ -1,8 +1,7 @@
-"""Values as SQL text, for readers that take no parameters: Spark's JDBC reader.
+"""SQL literals for Spark's JDBC reader, which takes no parameters.
 
-A value that every database reads in the same way is written down, any other is refused: there is no escaping
-that is right for all of them. Times are written as JDBC writes them, which a driver turns into what its
-database understands.
+A value that every database reads in the same way is written as a literal; any other is rejected, because no
+escaping is right for all databases. Times use the JDBC escape syntax, which drivers translate.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from slackwater.ingest.axis.timezones import local_of
 from slackwater.time import DAY
 
 Literal = str | int | None
-"""A text, an instant, or nothing."""
+"""A text, an instant, or null."""
 
 _PIECE: Final = re.compile(
     r"""
@@ -28,7 +27,7 @@ _PIECE: Final = re.compile(
     | --[^\n]*                # a comment to the end of the line
     | /\*.*?\*/               # a comment
     | \$\w*\$                 # a quote of PostgreSQL
-    | \\                      # what it means depends on the database
+    | \\                      # its meaning depends on the database
     | \{\{\s*([^{}]*?)\s*\}\}
     """,
     re.VERBOSE | re.DOTALL,
@@ -38,8 +37,8 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")
 _QUERY: Final = "ms.source.query"
 
 
-def literal(value: Literal, place: tzinfo) -> str:
-    r"""A value as SQL text; an instant as what clocks in ``place`` show.
+def literal(value: Literal, tz: tzinfo) -> str:
+    r"""A value as a SQL literal; an instant as the wall-clock time in ``tz``.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> literal("o'clock", zone("Z")), literal(0, zone("+01:00")), literal(None, zone("Z"))
@@ -51,16 +50,16 @@ def literal(value: Literal, place: tzinfo) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, int):
-        return f"{{ts '{local_of(value, place):%Y-%m-%d %H:%M:%S.%f}'}}"
+        return f"{{ts '{local_of(value, tz):%Y-%m-%d %H:%M:%S.%f}'}}"
     if _UNSAFE.search(value):
         reason = "has a backslash or a control character, which databases read differently"
-        raise InvalidArgument("value", value, reason, fix="leave it out, or compare with another column")
+        raise InvalidArgument("value", value, reason, fix="remove it, or compare another column")
     doubled = value.replace("'", "''")
     return f"'{doubled}'"
 
 
-def render(query: str, values: Mapping[str, Literal], place: tzinfo) -> str:
-    """A query with every ``{{name}}`` as a literal; not inside quotes and comments, where it could end them.
+def render(query: str, values: Mapping[str, Literal], tz: tzinfo) -> str:
+    """Replace every ``{{name}}`` of a query by a literal; inside quotes and comments that is an error.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> render("SELECT * FROM t WHERE a = {{id}}", {"id": "7' OR 'a' = 'a"}, zone("Z"))
@@ -68,7 +67,7 @@ def render(query: str, values: Mapping[str, Literal], place: tzinfo) -> str:
     >>> render("SELECT 'number {{id}}'", {"id": "7"}, zone("Z"))
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: ms.source.query = "'number {{id}}'": has a {{name}} in quotes or in a \
-comment; write it outside of them
+comment; move it out
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -76,43 +75,43 @@ comment; write it outside of them
         if name is None:
             if "{{" in piece:
                 reason = "has a {{name}} in quotes or in a comment"
-                raise InvalidArgument(_QUERY, piece, reason, fix="write it outside of them")
+                raise InvalidArgument(_QUERY, piece, reason, fix="move it out")
             if piece[0] in "$\\":
-                reason = "is read differently by databases"
-                raise InvalidArgument(_QUERY, piece, reason, fix="write it in another way")
+                reason = "has different meanings in different databases"
+                raise InvalidArgument(_QUERY, piece, reason, fix="rewrite the query without it")
             return piece
         if name not in values:
             fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
             raise InvalidArgument(_QUERY, name, "unknown parameter", fix=fix)
-        return literal(values[name], place)
+        return literal(values[name], tz)
 
     rest = _PIECE.sub("", query)
     if any(mark in rest for mark in ("'", '"', "`", "/*", "{{")):
-        raise InvalidArgument(_QUERY, query, "has a quote or a comment that does not end", fix="end it")
+        raise InvalidArgument(_QUERY, query, "has an unclosed quote or comment", fix="close it")
     return _PIECE.sub(replace, query)
 
 
 def plain_name(name: str, key: str) -> str:
-    """A name that needs no quotes, since databases quote names differently.
+    """Check that a name needs no quotes, because databases quote names differently.
 
     >>> plain_name("sales.orders", "ms.source.table")
     'sales.orders'
     >>> plain_name('x" OR 1=1', "ms.time.column")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: ms.time.column = 'x" OR 1=1': is not a name of letters, digits and _; \
-give it another name in ms.source.query
+    slackwater.errors.InvalidArgument: ms.time.column = 'x" OR 1=1': is not a plain SQL name of letters, \
+digits and _; rename it in ms.source.query
     """
     if not _NAME.fullmatch(name):
-        fix = "give it another name in ms.source.query"
-        raise InvalidArgument(key, name, "is not a name of letters, digits and _", fix=fix)
+        reason = "is not a plain SQL name of letters, digits and _"
+        raise InvalidArgument(key, name, reason, fix="rename it in ms.source.query")
     return name
 
 
-def range_conditions(column: str, low: int, high: int, count: int, place: tzinfo) -> list[str]:
-    """Conditions that divide ``[low, high)`` into parts, the first and the last of them two days longer.
+def range_conditions(column: str, low: int, high: int, count: int, tz: tzinfo) -> list[str]:
+    """Conditions that divide ``[low, high)`` into parts, the first and the last extended by two days.
 
-    Databases differ in the zone in which they compare a time without one; the days take in all zones, and
-    who reads the rows looks at the times. No row fulfils two of the conditions.
+    Databases differ in the timezone in which they compare times without one. The extra days cover all
+    timezones, and the caller filters the rows by time. No row satisfies two of the conditions.
 
     >>> from slackwater.ingest.axis.timezones import zone
     >>> for condition in range_conditions("at", 0, 4 * DAY, 2, zone("Z")):
@@ -122,6 +121,6 @@ def range_conditions(column: str, low: int, high: int, count: int, place: tzinfo
     """
     name = plain_name(column, "ms.time.column")
     between = {low + (high - low) * number // count for number in range(1, count)} - {low, high}
-    # on the wall clock an hour may come twice: equal texts would make a part that nothing fulfils
-    texts = dict.fromkeys(literal(at, place) for at in (low - 2 * DAY, *sorted(between), high + 2 * DAY))
+    # in an ambiguous hour equal texts would make an empty part
+    texts = dict.fromkeys(literal(at, tz) for at in (low - 2 * DAY, *sorted(between), high + 2 * DAY))
     return [f"{name} >= {first} AND {name} < {second}" for first, second in pairwise(sorted(texts))]

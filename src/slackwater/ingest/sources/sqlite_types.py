@@ -1,8 +1,8 @@
-"""The types of what SQLite gives: its columns hold whatever was put into them, row by row.
+"""Column types of SQLite results, whose values may have any type in any row.
 
-So the types of a range are found by looking at all of it, beside what the table declares, and the statement
-is then written so that each column has one type from the first row to the last. Without that a text behind
-thousands of numbers would be found in the middle of the reading.
+The types of a range follow from a scan of all its rows and from the declared types. The statement is then
+rewritten so that each column has one type in all rows; otherwise a text after thousands of numbers would fail
+in the middle of the read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.ingest.sources.queries import Statement
 from slackwater.sql.identifiers import quote_identifier
 
 _KINDS: Final = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
-"""What a value can be; where a column has several, the last of them holds all."""
+"""The types of values; a column with several of them gets the last one, which can represent all."""
 _EXACT: Final = 2**53
 _AT_ONCE: Final = 100
 _FIRST: Final[dict[pa.DataType, str]] = {
@@ -30,7 +30,7 @@ _FIRST: Final[dict[pa.DataType, str]] = {
 
 
 def declared_type(declared: str) -> pa.DataType | None:
-    """The type that a column of a table stands for; None if it does not say.
+    """The Arrow type of a declared column type; None if the declaration implies none.
 
     >>> declared_type("VARCHAR(20)"), declared_type("DECIMAL(10,2)"), declared_type("DATETIME")
     (DataType(string), DataType(double), DataType(string))
@@ -48,7 +48,7 @@ def declared_type(declared: str) -> pa.DataType | None:
 def found_types(
     cursor: Any, statements: Iterable[Statement], declared: Mapping[str, str]
 ) -> dict[str, pa.DataType]:
-    """The columns of what statements give, with types that hold all of it; null if nothing says any.
+    """The columns of statements, with types that fit all values; null for a column without values or type.
 
     >>> from slackwater.sql.adbc import adbc_connection
     >>> with adbc_connection(":memory:", "sqlite") as connection, connection.cursor() as cursor:
@@ -61,21 +61,21 @@ def found_types(
     seen: dict[str, set[str]] = {name: set() for name in names}
     for statement in given:
         for first in range(0, len(names), _AT_ONCE):
-            _look(cursor, statement, names[first : first + _AT_ONCE], seen)
+            _scan(cursor, statement, names[first : first + _AT_ONCE], seen)
     return {name: _type_of(name, seen[name], declared.get(name, "")) for name in names}
 
 
-def _look(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping[str, set[str]]) -> None:
+def _scan(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping[str, set[str]]) -> None:
     tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
     tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
     asked = ", ".join(
         f"MAX({test.format(quote_identifier(name))})" for name in names for test in tests.values()
     )
     cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
-    (answers,) = cursor.fetchall()
-    for place, answer in enumerate(answers):
-        if answer:
-            seen[names[place // len(tests)]].add(list(tests)[place % len(tests)])
+    (results,) = cursor.fetchall()
+    for index, found in enumerate(results):
+        if found:
+            seen[names[index // len(tests)]].add(list(tests)[index % len(tests)])
 
 
 def _type_of(name: str, seen: set[str], declared: str) -> pa.DataType:
@@ -84,16 +84,16 @@ def _type_of(name: str, seen: set[str], declared: str) -> pa.DataType:
     order = list(_KINDS.values())
     chosen = max([*kinds, *([] if base is None else [base])], key=order.index, default=pa.null())
     if chosen == pa.float64() and "large" in seen:
-        fix = f"read it by ms.source.query, with CAST({name} AS TEXT) AS {name}"
-        reason = "holds whole numbers beyond 2^53 beside fractions, which no one type holds"
+        fix = f"use ms.source.query with CAST({name} AS TEXT) AS {name}"
+        reason = "mixes integers beyond 2^53 with fractions, which no single type can represent"
         raise InvalidArgument("ms.source.table", name, reason, fix=fix)
     return chosen
 
 
 def typed(statement: Statement, columns: Mapping[str, pa.DataType]) -> str:
-    r"""The text of a statement with one type in each column, and one row before it that shows the types.
+    r"""Rewrite a statement so that each column has one type, with a first row that fixes the types.
 
-    The driver takes the types of a column from the first rows. The last line may be a comment.
+    The driver infers column types from the first rows. The last line may be a comment.
 
     >>> typed(Statement(("SELECT a FROM t",)), {"a": pa.float64()})
     'SELECT 0.0 AS "a" UNION ALL SELECT CAST("a" AS REAL) FROM (SELECT a FROM t\n) AS given'
@@ -111,7 +111,7 @@ def _as(name: str, kind: pa.DataType) -> str:
         return f"CAST({name} AS REAL)"
     if kind == pa.binary():
         return f"CAST({name} AS BLOB)"
-    # SQLite itself would write a fraction with fifteen digits
+    # SQLite itself would format a fraction with fifteen digits
     return f"CASE typeof({name}) WHEN 'real' THEN printf('%!.17g', {name}) ELSE CAST({name} AS TEXT) END"
 
 
