@@ -160,27 +160,44 @@ def test_a_writer_that_was_replaced_cannot_go_on(bids: Stream) -> None:
     assert values(bids) == [b"new"]
 
 
-def test_an_append_whose_answer_was_lost_is_stored_once(
-    bids: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The transaction is committed, and the connection breaks before anybody hears of it."""
-    store = bids.store
-    lost: list[int] = []
-    original = store.write
+def repeat_work(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Run repeatable work twice, as after a connection lost just after the commit; return what ran."""
+    original = stream.store.write
+    repeated: list[Any] = []
 
     def write(work: Any, *, repeatable: bool = False) -> Any:
         result = original(work, repeatable=repeatable)
-        if repeatable and not lost:
-            lost.append(1)
+        if repeatable:
+            repeated.append(work)
             return original(work, repeatable=repeatable)
         return result
 
+    monkeypatch.setattr(stream.store, "write", write)
+    return repeated
+
+
+@pytest.mark.parametrize("name", ["w", None])
+def test_closing_a_writer_survives_a_lost_response(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    writer = Writer(bids, name)
+    writer.write(b"a")
+    writer.flush()
+    repeated = repeat_work(bids, monkeypatch)
+    writer.close()
+    assert repeated
+    assert values(bids) == [b"a"]
+
+
+def test_an_append_whose_response_was_lost_is_stored_once(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Writer(bids, "w") as writer:
-        monkeypatch.setattr(store, "write", write)
+        repeated = repeat_work(bids, monkeypatch)
         writer.write_many([b"a", b"b"], keys=["1", "2"])
         writer.flush()
         monkeypatch.undo()
-        assert lost == [1]
+        assert repeated
         assert writer.position == Position.of(
             {state.segment.id: state.length for state in bids.segments() if state.length}
         )

@@ -22,25 +22,18 @@ from slackwater.errors import (
     StreamError,
     TransactionEnded,
 )
-from slackwater.streams.arguments import check_id, event_time, positive_duration
-from slackwater.streams.log.append import (
-    FilesCollected,
-    SegmentsChanged,
-    WriterSession,
-    append,
-    check_session,
-    delete_session,
-    open_session,
-)
+from slackwater.streams.arguments import event_time, positive_duration
+from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
 from slackwater.streams.log.segment_files import POINT, DamagedFile, StagedBatch
 from slackwater.streams.log.stream_records import lock_stream
 from slackwater.streams.log.writer import Batching, PendingEvents, stage_batch
+from slackwater.streams.log.writer_session import SessionWriter, WriterSession, check_session
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.routing import Routing, RoutingKey, check_key
 from slackwater.streams.time.marks import NoteResult
-from slackwater.streams.time.notes import close_writer, note
+from slackwater.streams.time.notes import note
 from slackwater.time import DurationLike, InstantLike, check_int64
 
 
@@ -51,7 +44,7 @@ class _InvalidNote(Exception):
         self.result = result
 
 
-class TransactionalWriter:
+class TransactionalWriter(SessionWriter):
     """Writes transactions to a stream.
 
     A writer that is opened again with the same id finds in `last_event_number` how many of its transactions
@@ -89,14 +82,9 @@ class TransactionalWriter:
         expires_after: DurationLike = "1 hour",
         batching: Batching | None = None,
     ) -> None:
-        self.id = check_id(writer) if writer is not None else uuid.uuid4().hex
-        self._is_unnamed = writer is None
-        self.stream = stream
         self.batching = batching or Batching()
         self.expires_after = positive_duration(expires_after, "expires_after")
-        self._session = stream.store.write(
-            lambda connection: open_session(connection, stream, self.id, at=stream.clock())
-        )
+        super().__init__(stream, writer)
         self._uncertain: Sequence[StagedBatch] | None = None
 
     @property
@@ -182,20 +170,11 @@ class TransactionalWriter:
 
     def mark_idle(self) -> None:
         """Exclude the writer from marks until it commits with a time again (N5)."""
-
-        def work(connection: Connection) -> None:
-            check_session(connection, self.stream, self._session)
-            close_writer(connection, self.stream.id, self.id)
-
-        self.stream.store.write(work, repeatable=True)
+        self._exclude_from_marks()
 
     def close(self) -> None:
         """Exclude the writer from marks (N5); open transactions are never committed."""
-        self.mark_idle()
-        if self._is_unnamed:
-            self.stream.store.write(
-                lambda connection: delete_session(connection, self.stream, self._session), repeatable=True
-            )
+        self._leave()
 
     def __enter__(self) -> TransactionalWriter:
         return self

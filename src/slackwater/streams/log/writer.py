@@ -10,38 +10,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, SlackwaterError, WriteFailed, WriterClosed
-from slackwater.streams.arguments import check_id, check_positive, event_time, positive_duration
-from slackwater.streams.log.append import (
-    FilesCollected,
-    SegmentsChanged,
-    WriterSession,
-    append,
-    check_session,
-    delete_session,
-    open_session,
-)
+from slackwater.streams.arguments import check_positive, event_time, positive_duration
+from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
 from slackwater.streams.log.segment_files import POINT, StagedBatch
+from slackwater.streams.log.writer_session import SessionWriter, WriterSession
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import Points, Routing, RoutingKey, check_key, points_of
 from slackwater.streams.time.marks import NoteResult
-from slackwater.streams.time.notes import close_writer, note
+from slackwater.streams.time.notes import note
 from slackwater.time import MILLISECOND, SECOND, DurationLike, InstantLike, check_int64
 
 _log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 _ROWS_AT_ONCE: Final = 4_096
 
@@ -139,7 +128,7 @@ def stage_batch(
     return [(segment, location) for (segment, _), location in zip(split, locations, strict=True)]
 
 
-class Writer:
+class Writer(SessionWriter):
     """Writes events to a stream exactly once, in order for each routing key.
 
     Args:
@@ -172,16 +161,11 @@ class Writer:
         batching: Batching | None = None,
         automatically_note_time: DurationLike | None = None,
     ) -> None:
-        self.id = check_id(writer) if writer is not None else uuid.uuid4().hex
-        self._is_unnamed = writer is None
-        self._stream = stream
         self._batching = batching or Batching()
         self._note_every = None
         if automatically_note_time is not None:
             self._note_every = positive_duration(automatically_note_time, "automatically_note_time")
-        self._session = stream.store.write(
-            lambda connection: open_session(connection, stream, self.id, at=stream.clock())
-        )
+        super().__init__(stream, writer)
         self.last_event_number = self._session.last_event_number
         """Number of the last event that was stored when this writer was opened."""
         self._written = self.last_event_number
@@ -257,7 +241,7 @@ class Writer:
             WriteFailed: An earlier event could not be stored.
             WriterClosed: The writer is closed.
         """
-        batch = as_batch(events, self._stream.columns)
+        batch = as_batch(events, self.stream.columns)
         points = as_points(keys, batch)
         rows = max(1, batch.num_rows * self._batching.bytes // max(1, batch.nbytes))
         last = self._written if number is None else check_int64(number, "number") - 1
@@ -314,22 +298,16 @@ class Writer:
     def mark_idle(self) -> None:
         """Flush, then exclude the writer from marks until it notes a time again (N5)."""
         self.flush()
-        self._in_session(lambda connection, _: close_writer(connection, self._stream.id, self.id))
+        self._exclude_from_marks()
 
     def _note(self, noted: int) -> NoteResult:
-        stream = self._stream
+        stream = self.stream
 
         def work(connection: Connection, session: WriterSession) -> NoteResult:
+            # repeatable: noting the same time twice has no further effect
             return note(connection, stream.id, self.id, noted, session.position, stream.clock())
 
         return self._in_session(work)
-
-    def _in_session(self, work: Callable[[Connection, WriterSession], Result]) -> Result:
-        def checked(connection: Connection) -> Result:
-            return work(connection, check_session(connection, self._stream, self._session))
-
-        # noting the same time twice has no further effect
-        return self._stream.store.write(checked, repeatable=True)
 
     # ---- closing
 
@@ -340,14 +318,9 @@ class Writer:
         try:
             self.flush()
             self._stop()
-            self._in_session(self._leave)
+            self._leave()
         finally:
             self._stop()
-
-    def _leave(self, connection: Connection, _: WriterSession) -> None:
-        close_writer(connection, self._stream.id, self.id)
-        if self._is_unnamed:
-            delete_session(connection, self._stream, self._session)
 
     def _stop(self) -> None:
         with self._changed:
@@ -393,7 +366,7 @@ class Writer:
         next_note = None if every is None else time.monotonic() + every
         try:
             while (events := self._next(next_note)) is not None:
-                noted = self._stream.clock()
+                noted = self.stream.clock()
                 if events:
                     self._store(events)
                 with self._changed:
@@ -421,7 +394,7 @@ class Writer:
                 full = self._pending.bytes >= self._batching.bytes
                 flushed = bool(self._pending) and self._flush_up_to >= self._pending.last_number
                 if full or flushed or (due and min(due) <= now):
-                    events, self._pending = self._pending, PendingEvents(self._stream.columns)
+                    events, self._pending = self._pending, PendingEvents(self.stream.columns)
                     self._in_flight, self._oldest = events.bytes, None
                     return events
                 if self._closing:
@@ -430,7 +403,7 @@ class Writer:
 
     def _store(self, events: PendingEvents) -> None:
         batch, points = events.content()
-        stream = self._stream
+        stream = self.stream
         while True:
             staged = stage_batch(stream, self._routing, batch, points)
             try:
