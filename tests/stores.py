@@ -1,4 +1,4 @@
-"""New metadata stores on SQLite, made by copying: most tests need one, few want to see the tables created."""
+"""New metadata stores on SQLite, copied from a template, which is faster than creating the tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slackwater.metadata.store import open_store
 
 
 def new_store(folder: Path) -> str:
-    """The address of an empty store in a folder; its tables are there."""
+    """The URL of an empty store with tables, in a folder."""
     (folder / "store.db").write_bytes(_empty_store())
     return f"sqlite:///{folder}/store.db"
 

@@ -1,4 +1,4 @@
-"""How segments, epochs, positions and cuts are written in the cases, shared by the suites of streams."""
+"""Parsing of segments, epochs, positions and cuts in the cases, shared by the suites of streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEGMENT = Fields({"number", "epoch", "range"})
 
 
 class Named:
-    """The segments of a case by the names it gives them."""
+    """The segments of a case, by the names that it gives them."""
 
     def __init__(self, case: Case) -> None:
         self.segments: dict[str, Segment] = {}
@@ -34,9 +34,9 @@ class Named:
 
     def position(self, written: Mapping[str, Any]) -> Position:
         """``end`` stands for the offset of a finished segment, null for one that was never written to."""
-        told = {"end": END_OF_SEGMENT, None: 0}
+        special = {"end": END_OF_SEGMENT, None: 0}
         return Position.of(
-            {self._segment(name).id: told.get(offset, offset) for name, offset in written.items()}
+            {self._segment(name).id: special.get(offset, offset) for name, offset in written.items()}
         )
 
     def named(self, position: Position) -> dict[str, int]:
@@ -46,4 +46,4 @@ class Named:
         try:
             return self.segments[name]
         except KeyError:
-            raise BrokenCase(f"no segment is called {name!r}") from None
+            raise BrokenCase(f"unknown segment {name!r}") from None

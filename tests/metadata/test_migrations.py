@@ -1,4 +1,4 @@
-"""Every version of the store, from the first one on, becomes the newest with its records intact."""
+"""Migrations: every version of the store is upgraded to the newest with its records intact."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def differences(connection: Connection) -> list[object]:
     return list(compare_metadata(context, schema.TABLES))
 
 
-def test_the_newest_migration_is_the_one_the_tables_say() -> None:
+def test_the_schema_names_the_newest_migration() -> None:
     assert migrations.known()[-1] == schema.NEWEST
 
 
 @pytest.mark.parametrize("version", migrations.known())
-def test_every_version_is_brought_up_to_date_with_its_records(empty_url: str, version: str) -> None:
+def test_every_version_is_upgraded_with_its_records(empty_url: str, version: str) -> None:
     engine = engine_of(database(empty_url))
     at_version(engine, version)
     with engine.begin() as connection:
@@ -90,7 +90,7 @@ def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(em
     ]
 
 
-def test_the_migrations_lead_to_the_tables_that_the_code_uses(empty_url: str) -> None:
+def test_the_migrations_create_the_tables_of_the_schema(empty_url: str) -> None:
     with open_store(empty_url) as store:
         assert store.read(differences) == []
 
@@ -101,7 +101,7 @@ def test_a_difference_is_found(empty_url: str) -> None:
         assert len(store.read(differences)) == 1
 
 
-def test_a_store_of_a_newer_release_is_refused_and_left_alone(empty_url: str) -> None:
+def test_a_store_of_a_newer_release_is_rejected_and_unchanged(empty_url: str) -> None:
     with open_store(empty_url) as store:
         store.write(lambda c: c.exec_driver_sql("UPDATE slackwater_version SET version_num = '9999'"))
     with pytest.raises(
@@ -115,7 +115,7 @@ def test_a_store_of_a_newer_release_is_refused_and_left_alone(empty_url: str) ->
     engine.dispose()
 
 
-def test_processes_that_open_a_new_store_at_once_take_turns(empty_url: str) -> None:
+def test_processes_that_open_a_new_store_at_the_same_time_take_turns(empty_url: str) -> None:
     failed: list[BaseException] = []
 
     def opened() -> None:
@@ -134,7 +134,7 @@ def test_processes_that_open_a_new_store_at_once_take_turns(empty_url: str) -> N
         assert store.read(differences) == []
 
 
-def test_one_process_may_open_several_new_stores_at_once(tmp_path: Path) -> None:
+def test_one_process_can_open_several_new_stores_at_the_same_time(tmp_path: Path) -> None:
     def opened(number: int) -> list[object]:
         with open_store(f"sqlite:///{tmp_path}/{number}.db") as store:
             return store.read(differences)
@@ -146,7 +146,7 @@ def test_one_process_may_open_several_new_stores_at_once(tmp_path: Path) -> None
 def test_a_migration_that_fails_leaves_nothing_behind(empty_url: str) -> None:
     engine = engine_of(database(empty_url))
     with engine.begin() as connection:
-        # in the way of the second migration
+        # makes the second migration fail
         connection.exec_driver_sql("CREATE TABLE slackwater_segments (x INTEGER)")
     with pytest.raises(sql.exc.DBAPIError), engine.begin() as connection:
         migrations.upgrade(connection)

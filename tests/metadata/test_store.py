@@ -1,4 +1,4 @@
-"""Transactions of the store: whole or not at all, repeated where that is right, errors without secrets."""
+"""Transactions of the store: atomic, retried where that is safe, and errors without secrets; leases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_work_that_fails_changes_nothing(store_url: str) -> None:
 
 
 @pytest.mark.postgres
-def test_a_user_without_rights_is_told_so(stores: str) -> None:
+def test_a_user_without_privileges_gets_an_error(stores: str) -> None:
     url = sql.make_url(stores)
     with psycopg.connect(stores, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS visitor")
@@ -49,7 +49,7 @@ def test_a_user_without_rights_is_told_so(stores: str) -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_writers_at_once_lose_no_update(store_url: str) -> None:
+def test_concurrent_writes_lose_no_update(store_url: str) -> None:
     def increment(connection: Connection) -> None:
         row = connection.execute(sql.select(leases.c.version).with_for_update()).scalar_one()
         connection.execute(leases.update().values(version=row + 1))
@@ -69,7 +69,7 @@ def test_writers_at_once_lose_no_update(store_url: str) -> None:
         assert store.read(lambda c: c.execute(sql.select(leases.c.version)).scalar_one()) == 101
 
 
-def test_sqlite_keeps_its_promises(tmp_path: Path) -> None:
+def test_sqlite_settings_are_applied(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         settings = {
             name: store.read(lambda c, name=name: c.exec_driver_sql(f"PRAGMA {name}").scalar())  # type: ignore[misc]  # bound now
@@ -90,7 +90,7 @@ def test_readers_do_not_wait_for_a_writer(store_url: str) -> None:
 
 
 @pytest.mark.postgres
-def test_a_deadlock_is_solved_by_repeating(server: Server, request: pytest.FixtureRequest) -> None:
+def test_a_deadlock_is_retried(server: Server, request: pytest.FixtureRequest) -> None:
     with open_store(server.create_database(request.node.name[:60])) as store:
         for name in "ab":
             store.write(lambda connection, name=name: add(connection, name))  # type: ignore[misc]  # bound now
@@ -123,7 +123,7 @@ def test_a_deadlock_is_solved_by_repeating(server: Server, request: pytest.Fixtu
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("repeatable", [True, False])
-def test_a_lost_connection_is_repeated_only_where_the_work_says_so(server: Server, repeatable: bool) -> None:
+def test_only_repeatable_work_is_retried_after_a_lost_connection(server: Server, repeatable: bool) -> None:
     with open_store(server.create_database(f"lost_{repeatable}")) as store:
         attempts = []
 
@@ -156,14 +156,14 @@ def test_a_lost_connection_is_repeated_only_where_the_work_says_so(server: Serve
         ("s3cret", "cannot be parsed"),
     ],
 )
-def test_an_address_without_a_store_is_an_error_without_the_password(url: str, says: str) -> None:
+def test_errors_about_an_unreachable_store_do_not_show_the_password(url: str, says: str) -> None:
     with pytest.raises((InvalidArgument, StoreUnavailable), match=says) as caught:
         open_store(url)
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(vars(caught.value))
 
 
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"something else entirely" * 100)
     with pytest.raises(StoreUnavailable, match="file is not a database"):
         open_store(f"sqlite:///{tmp_path}/store.db")
@@ -201,7 +201,7 @@ def test_a_lease_is_held_until_exactly_its_end(store_url: str) -> None:
         assert held.held() == []
 
 
-def test_its_owner_may_acquire_a_lease_again_but_the_older_one_is_lost(store_url: str) -> None:
+def test_acquiring_a_lease_again_invalidates_the_older_one(store_url: str) -> None:
     with open_store(store_url) as store:
         held = Leases(store, clock=lambda: 0)
         old = held.acquire("job", "a", lasting=10)
@@ -212,7 +212,7 @@ def test_its_owner_may_acquire_a_lease_again_but_the_older_one_is_lost(store_url
         assert held.renew(new, lasting=10) is not None
 
 
-def test_of_many_who_want_a_lease_one_gets_it(store_url: str) -> None:
+def test_only_one_of_many_processes_acquires_a_lease(store_url: str) -> None:
     with open_store(store_url) as store:
         held = Leases(store, clock=lambda: 0)
         got: list[object] = []
@@ -230,7 +230,7 @@ def test_of_many_who_want_a_lease_one_gets_it(store_url: str) -> None:
         assert sum(lease is not None for lease in got) == 1
 
 
-def test_leases_are_found_by_the_beginning_of_their_name(store_url: str) -> None:
+def test_leases_are_found_by_prefix(store_url: str) -> None:
     with open_store(store_url) as store:
         held = Leases(store, clock=lambda: 0)
         for name in ("a_1", "a_2", "ab1"):
@@ -239,7 +239,7 @@ def test_leases_are_found_by_the_beginning_of_their_name(store_url: str) -> None
 
 
 @pytest.mark.parametrize("lasting", [0, -1])
-def test_a_lease_must_last(tmp_path: Path, lasting: int) -> None:
+def test_a_lease_must_be_positive(tmp_path: Path, lasting: int) -> None:
     with (
         open_store(f"sqlite:///{tmp_path}/store.db") as store,
         pytest.raises(InvalidArgument, match="must be greater than zero"),

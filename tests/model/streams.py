@@ -1,7 +1,7 @@
-"""Cuts and comparisons point by point: slow and obvious, on a key space of eighths.
+"""Reference model of cuts and comparisons: point by point, on a key space of eighths.
 
-At each point of the key space the segments there, by id, are one line of history. A place on that
-line is (id, offset), and everything about cuts is a statement about these places.
+The segments at one point of the key space, ordered by id, are the history of that point. An entry of a
+position at that point is (id, offset), and all statements about cuts are statements about these entries.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from slackwater.streams.segments.positions import Position
 
 POINTS: Sequence[int] = [KEY_SPACE // 8 * step for step in range(8)]
 
-Place = tuple[int, int]
+Entry = tuple[int, int]
 
 
-def places(epochs: Epochs, position: Position, key_point: int) -> list[Place]:
+def entries_at(epochs: Epochs, position: Position, key_point: int) -> list[Entry]:
     """The entries of a position at one point of the key space, ascending."""
     return [
         (identity, offset)
@@ -26,7 +26,7 @@ def places(epochs: Epochs, position: Position, key_point: int) -> list[Place]:
 
 
 def cut_model(epochs: Epochs, positions: Iterable[Position]) -> dict[int, int]:
-    """M4, as it is written: the set, and scans of all of it."""
+    """M4 as the specification words it, by scanning all entries."""
     highest: dict[int, int] = {}
     for position in positions:
         for identity, offset in position.items():
@@ -43,7 +43,7 @@ def cut_model(epochs: Epochs, positions: Iterable[Position]) -> dict[int, int]:
 
 
 def standing_model(epochs: Epochs, position: Position, cut: Position) -> int:
-    """Where a position stands: entry by entry, against all of the cut."""
+    """Compare a position with a cut, entry by entry."""
     there = dict(cut.items())
     signs: set[int] = set()
     for identity, offset in position.items():

@@ -1,4 +1,4 @@
-"""Laws of cuts over random scaling histories, and the model of them."""
+"""Stream cuts and marks over random scaling histories, compared with the reference model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from slackwater.streams.settings import MarkSettings
 from slackwater.streams.time.marks import Mark, NoteResult, WriterMark, decide_cycle, validate_note
 from slackwater.streams.time.time_windows import TimeWindow, newest_passed
 from slackwater.time import SECOND
-from tests.model.streams import POINTS, cut_model, places, standing_model
+from tests.model.streams import POINTS, cut_model, entries_at, standing_model
 from tests.strategies.streams import histories, positions
 
 
 @given(st.data())
-def test_the_cut_is_that_of_the_model_and_behind_nobody(data: st.DataObject) -> None:
+def test_the_cut_equals_the_model_and_is_not_before_any_position(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     reported = data.draw(st.lists(positions(epochs), max_size=4))
     previous = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=2)))
@@ -28,12 +28,12 @@ def test_the_cut_is_that_of_the_model_and_behind_nobody(data: st.DataObject) -> 
         assert stream_cut(epochs, reported[::-1], earlier) == cut
         check_cut(epochs, cut)
         for key_point in POINTS:
-            [place] = places(epochs, cut, key_point)
-            assert all(place >= other for p in everything for other in places(epochs, p, key_point))
+            [place] = entries_at(epochs, cut, key_point)
+            assert all(place >= other for p in everything for other in entries_at(epochs, p, key_point))
 
 
 @given(st.data())
-def test_a_standing_is_that_of_the_model(data: st.DataObject) -> None:
+def test_comparisons_equal_the_model(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     position = data.draw(positions(epochs))
     cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
@@ -41,7 +41,7 @@ def test_a_standing_is_that_of_the_model(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_the_highest_of_positions_is_entry_by_entry(data: st.DataObject) -> None:
+def test_the_highest_position_is_the_maximum_by_segment(data: st.DataObject) -> None:
     entries = st.dictionaries(st.integers(0, 6), st.integers(-3, 9))
     given_positions = data.draw(st.lists(entries, max_size=6))
     expected: dict[int, int] = {}
@@ -52,7 +52,7 @@ def test_the_highest_of_positions_is_entry_by_entry(data: st.DataObject) -> None
 
 
 @given(histories())
-def test_what_follows_a_segment_is_preceded_by_it(epochs: Epochs) -> None:
+def test_successors_and_predecessors_are_inverse(epochs: Epochs) -> None:
     for segment in epochs.segments.values():
         followers = epochs.successors(segment.id)
         assert bool(followers) == epochs.is_sealed(segment.id)
@@ -64,8 +64,8 @@ def test_what_follows_a_segment_is_preceded_by_it(epochs: Epochs) -> None:
 
 
 @given(st.data())
-def test_over_any_run_of_notes_and_cycles_marks_ascend_and_cover(data: st.DataObject) -> None:
-    """Lower bounds strictly increase; each cut is at or after the one before and all that participated."""
+def test_marks_of_any_notes_and_cycles_ascend_and_cover_the_key_space(data: st.DataObject) -> None:
+    """Lower bounds strictly increase; each cut is at or after the previous one and all positions in it."""
     epochs = data.draw(histories())
     settings = MarkSettings(period=10 * SECOND, timeout=25 * SECOND)
     records: dict[str, WriterMark] = {}

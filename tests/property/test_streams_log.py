@@ -1,8 +1,8 @@
 """Random histories of a stream: writers, transactions, crashes, scaling, readers and controllers.
 
-The model is a set of events and, for each watermark, what had been written when the writers noted their
-times. Whatever happens, every stored event is read once and in order per key, marks keep their laws, and a
-group whose window says T has read what T promises.
+The model is a set of events and, for each mark, the events that were written before the writers noted their
+times. In any history, every stored event is read once and in order per key, marks obey their rules, and a
+group whose window has the lower bound T has read all events that T covers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ readers = st.sampled_from(READERS)
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """A stream on SQLite, under a clock that is set by hand."""
+    """A stream on SQLite with a manual clock."""
 
     @initialize(segments=st.integers(1, 3))
     def begin(self, segments: int) -> None:
@@ -68,7 +68,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     def events(self, name: str, first: int, count: int) -> tuple[list[bytes], list[str]]:
         keys = [f"{name}{number % KEYS}" for number in range(first, first + count)]
-        return [f"{name} {key} {first + place}".encode() for place, key in enumerate(keys)], keys
+        return [f"{name} {key} {first + index}".encode() for index, key in enumerate(keys)], keys
 
     @rule(name=names, count=st.integers(1, 8))
     def write(self, name: str, count: int) -> None:
@@ -78,7 +78,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(name=names, count=st.integers(0, 5))
     def crash_writer(self, name: str, count: int) -> None:
-        """With events that were taken, but never stored."""
+        """Crash a writer with events that were queued but not stored."""
         dead = self.writers[name]
         if count:
             dead.write_many(*self.events(name, self.stored[name] + 1, count))
@@ -89,7 +89,7 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(name=names, step=st.integers(-1, 5))
     def note(self, name: str, step: int) -> None:
         last = self.noted.get(name, (0, 0))[0]
-        # a record that was deleted is forgotten: the writer may begin anywhere
+        # the record was deleted, so the writer may note any time
         refused = step < 0 and name in self.on_record()
         result = self.writers[name].note_time(last + step)
         assert result is (NoteResult.INVALID_TIME if refused else NoteResult.OK)
@@ -118,17 +118,17 @@ class StreamMachine(RuleBasedStateMachine):
 
     # ---- segments and time
 
-    @rule(place=st.integers(0, 7), parts=st.integers(2, 3))
-    def split(self, place: int, parts: int) -> None:
+    @rule(index=st.integers(0, 7), parts=st.integers(2, 3))
+    def split(self, index: int, parts: int) -> None:
         active = len(self.stream.epochs().active)
         if active < 8:
-            split(self.stream, place % active, parts)
+            split(self.stream, index % active, parts)
 
-    @rule(place=st.integers(0, 7))
-    def merge(self, place: int) -> None:
+    @rule(index=st.integers(0, 7))
+    def merge(self, index: int) -> None:
         active = len(self.stream.epochs().active)
         if active > 1:
-            merge(self.stream, place % (active - 1))
+            merge(self.stream, index % (active - 1))
 
     def on_record(self) -> dict[str, int]:
         found = self.stream.store.read(lambda connection: writer_marks(connection, self.stream.id))
@@ -154,7 +154,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 20))
     def forget(self, number: int) -> None:
-        """Truncates at a mark that the group has passed, which may stand on both sides of a segment."""
+        """Truncate at a mark that the group has passed; its cut may be on both sides of a segment."""
         position, segments = self.group.position(), self.stream.epochs().segments
         passed = [m for m in self.stream.marks() if compare(position, m.cut, segments) is Standing.PASSED]
         if passed:
@@ -167,7 +167,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(name=readers)
     def open_reader(self, name: str) -> None:
-        """Also as after a crash: what it read since its last checkpoint is read again."""
+        """Open a reader, possibly after a crash: events since its last checkpoint are read again."""
         self.readers[name] = self.group.reader(name, lease="1 minute")
         self.unchecked[name] = []
 
@@ -195,12 +195,12 @@ class StreamMachine(RuleBasedStateMachine):
             try:
                 reader.checkpoint()
             except ReaderReplaced:
-                # silent for longer than its lease
+                # its lease has expired
                 del self.readers[name], self.unchecked[name]
                 return
             for batch in self.unchecked[name]:
                 for offset, value in enumerate(batch.events.column("value").to_pylist(), batch.first_offset):
-                    # between checkpoints that succeeded nothing is read twice
+                    # between successful checkpoints no event is read twice
                     assert (batch.segment, offset) not in self.read
                     self.read[batch.segment, offset] = value.decode()
             self.unchecked[name] = []
@@ -208,7 +208,7 @@ class StreamMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(name=readers)
     def renew(self, name: str) -> None:
-        """As `Reader.read` does it once a third of the lease is over: nothing that was read is given away."""
+        """Renew the lease as `Reader.read` does after a third of it: no segment is given up."""
         if reader := self.readers.get(name):
             try:
                 reader._update(publish=False)
@@ -227,7 +227,7 @@ class StreamMachine(RuleBasedStateMachine):
                 assert set(range(1, last + 1)) <= seen.get(name, set())
 
     def read_from(self, mark: Mark, name: str) -> None:
-        """A group that starts at the cut of a mark gets everything after it."""
+        """A group that starts at the cut of a mark reads all later events."""
         group = ReaderGroup(self.stream, name, start=mark.cut)
         with group.reader(lease="1 hour") as reader:
             found = {
@@ -262,8 +262,8 @@ class StreamMachine(RuleBasedStateMachine):
             for count, mark in enumerate(self.stream.marks()):
                 self.read_from(mark, f"from-{count}")
             by_key: dict[str, list[int]] = {}
-            for place in sorted(self.read):
-                _, key, number = self.read[place].split(" ")
+            for index in sorted(self.read):
+                _, key, number = self.read[index].split(" ")
                 by_key.setdefault(key, []).append(int(number))
             assert {name: len(numbers) for name, numbers in self.numbers().items()} == {
                 name: count for name, count in self.stored.items() if count

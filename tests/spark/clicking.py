@@ -16,7 +16,7 @@ STEPS = 30
 START = 1_700_000_000 * SECOND
 FINAL = START + 3_600 * SECOND
 STALLED_AT = 10
-"""The step after which the stalling writer is silent."""
+"""The step after which the stalling writer stops writing."""
 
 
 def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
@@ -27,7 +27,7 @@ def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
     ):
         for step in range(STEPS):
             clock = START + (skew + step) * SECOND
-            # out of order by up to five seconds, but never before what was noted
+            # out of order by up to five seconds, but never before the noted time
             rows = [
                 {"user": f"user {draw.randrange(5)}", "at": clock + draw.randrange(5 * SECOND), "amount": n}
                 for n in range(20)

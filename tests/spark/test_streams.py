@@ -1,4 +1,4 @@
-"""Streams read and written by Spark: every event once, whatever happens in between."""
+"""Streams read and written by Spark: every event once, across restarts, scaling and repeated batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.ti
 
 
 class Shop:
-    """A stream in a store of its own, whose clock is set by hand."""
+    """A stream in its own store, with a manual clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Shop:
         return reader.load()
 
     def run(self, df: DataFrame, name: str = "out") -> None:
-        """Runs to the end of what there is; the rows are in the folder ``name``."""
+        """Read all available events; the rows are in the folder ``name``."""
         query = (
             df.writeStream.format("parquet")
             .option("path", str(self.folder / name))
@@ -84,7 +84,7 @@ def numbers(spark: SparkSession, shop: Shop, name: str = "out") -> list[int]:
     return sorted(row.number for row in rows if row.number is not None)
 
 
-def test_every_event_comes_once_over_limits_restarts_and_scaling(spark: SparkSession, shop: Shop) -> None:
+def test_every_event_is_read_once_across_limits_restarts_and_scaling(spark: SparkSession, shop: Shop) -> None:
     df = shop.reader(spark, max_events=30)
     shop.write(0, 100)
     shop.run(df)
@@ -120,8 +120,8 @@ def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(spark: SparkSess
     assert [offset["batch"] for offset in shop.offsets()] == [1, 2, 3]
 
 
-def test_a_batch_that_is_repeated_is_the_same(spark: SparkSession, shop: Shop) -> None:
-    """The offset was logged, the commit was not: more has come meanwhile, but not into this batch."""
+def test_a_repeated_batch_is_identical(spark: SparkSession, shop: Shop) -> None:
+    """The offset was logged but not the commit; events that arrived since are not in this batch."""
     df = shop.reader(spark, headers=True)
     shop.write(0, 10, noted=5)
     shop.run(df)
@@ -149,7 +149,7 @@ def test_a_batch_that_is_repeated_is_the_same(spark: SparkSession, shop: Shop) -
     assert sorted(row.number for row in rows if not row[EMPTY]) == list(range(20))
 
 
-def test_a_batch_reads_between_two_places(spark: SparkSession, shop: Shop) -> None:
+def test_a_batch_reads_between_two_cuts(spark: SparkSession, shop: Shop) -> None:
     shop.write(0, 10)
     middle = shop.stream.tail().as_text()
     shop.stream.scale([0, 1], [(0, KEY_SPACE)])
@@ -189,7 +189,7 @@ def test_a_query_writes_every_batch_once_also_a_repeated_one(spark: SparkSession
     shop.write(30, 60)
     run()
     assert written(shop, target) == Counter(range(60))
-    # as after a crash between the commit of the sink and Spark's own
+    # as after a crash between the commits of the sink and of Spark
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink()
     shop.write(60, 90)
@@ -216,6 +216,8 @@ def test_a_batch_job_appends_in_one_commit(spark: SparkSession, shop: Shop) -> N
         ({"stream": "shop/bids", "maxEvents": "3"}, "unknown option"),
     ],
 )
-def test_wrong_options_are_named(spark: SparkSession, shop: Shop, options: dict[str, str], said: str) -> None:
+def test_errors_name_the_invalid_option(
+    spark: SparkSession, shop: Shop, options: dict[str, str], said: str
+) -> None:
     with pytest.raises(PySparkException, match=said):
         spark.readStream.format("slackwater").option("store", shop.store).options(**options).load()

@@ -1,4 +1,4 @@
-"""Four writer processes with clocks of their own, one of which stalls; scaling; windows on Spark."""
+"""Four writer processes with different clocks, one of which stalls; scaling; windows on Spark."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_until(what: str, done: Callable[[], bool], seconds: float = 120) -> Non
 
 
 def expected(stream: Stream) -> Counter[tuple[str, int, int, int]]:
-    """User, start of the window, count and sum, from the events as they lie in the stream."""
+    """User, window start, count and sum, computed from the stored events."""
     counts: Counter[tuple[str, int]] = Counter()
     sums: Counter[tuple[str, int]] = Counter()
     for batch in scan(stream, stream.head()):
@@ -113,7 +113,7 @@ def test_windows_fire_by_the_writers_watermarks_when_their_data_is_complete(
                 for name in SKEWS.keys() - {"stalls"}:
                     assert running[name].wait(120) == 0
 
-                # the others are at the end; it alone holds the watermark back
+                # the others have finished; only this one holds the watermark back
                 held = START + (SKEWS["stalls"] + STALLED_AT + 1) * SECOND
                 wait_until("the watermark is held back", lambda: newest() == held)
                 complete = frame_floor(held, SIZE)

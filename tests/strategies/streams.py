@@ -10,13 +10,13 @@ from slackwater.streams.segments.epochs import KEY_SPACE, Epochs, Segment
 from slackwater.streams.segments.positions import Position
 
 _STEPS = 8
-"""Boundaries lie on eighths: few enough that ranges often share one."""
+"""Boundaries are eighths of the key space, so that ranges often share one."""
 _EIGHTH = KEY_SPACE // _STEPS
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> Epochs:
-    """A stream that was scaled up to five times, always by replacing neighbours by other ranges."""
+    """The segments of a stream that was scaled up to five times."""
     epochs = Epochs([[Segment(n, 0, low, high) for n, (low, high) in enumerate(draw(partitions(0, _STEPS)))]])
     for _ in range(draw(st.integers(0, 5))):
         first = draw(st.integers(0, len(epochs.active) - 1))
@@ -29,12 +29,12 @@ def histories(draw: st.DrawFn) -> Epochs:
 
 @st.composite
 def partitions(draw: st.DrawFn, low: int, high: int) -> list[tuple[int, int]]:
-    """``[low, high)``, in eighths, cut at random boundaries."""
+    """Split ``[low, high)``, in eighths, at random boundaries."""
     inner = draw(st.sets(st.integers(low + 1, high - 1), max_size=3)) if high - low > 1 else set()
     bounds = [bound * _EIGHTH for bound in (low, *sorted(inner), high)]
     return list(pairwise(bounds))
 
 
 def positions(epochs: Epochs) -> st.SearchStrategy[Position]:
-    """Any segments of the history with small offsets."""
+    """Positions with any segments of the history and small offsets."""
     return st.dictionaries(st.sampled_from(sorted(epochs.segments)), st.integers(-1, 5)).map(Position.of)

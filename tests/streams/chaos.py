@@ -1,7 +1,7 @@
-"""Processes for the kill test: writers, readers and controllers that work until somebody kills them.
+"""Processes for the kill test: writers, readers and controllers that run until they are killed.
 
-Each role is a function that a process of its own runs. What it has done is in files: numbers that a writer
-knows to be acknowledged, and batches that a reader has stored before its checkpoint.
+Each role is a function that runs in its own process. Files record what it has done: the numbers of
+acknowledged events of a writer, and the batches that a reader stored before its checkpoint.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ GROUP: Final = "readers"
 KEYS: Final = 5
 AT_ONCE: Final = 20
 PAUSE: Final = 0.05
-"""So that the readers keep up: it is the crashes that are tested."""
+"""Pause of the writers, so that the readers keep up."""
 BATCHES: Final = 30
-"""How many are read before a checkpoint, and read again by whoever comes after a crash."""
+"""Batches between two checkpoints of a reader; they are read again after a crash."""
 _processes = multiprocessing.get_context("forkserver")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the processes meet."""
+class SharedFolder:
+    """The store and the folder that the processes share."""
 
     url: str
     folder: Path
@@ -52,7 +52,7 @@ class Place:
             return 0
 
     def put(self, name: str, text: str) -> None:
-        """A whole file or none."""
+        """Write a file atomically."""
         written = self.folder / f"{name}.{os.getpid()}.part"
         written.write_text(text, encoding="ascii")
         written.rename(self.folder / name)
@@ -64,25 +64,25 @@ def event(writer: str, number: int) -> tuple[bytes, str]:
     return f"{writer} {key} {number}".encode(), key
 
 
-def write(place: Place, name: str) -> None:
-    """Writes numbered events, and notes the number as the time, until there is a stop file."""
-    with Streams.open(place.url) as streams:
+def write(shared: SharedFolder, name: str) -> None:
+    """Write numbered events and note each number as the time, until there is a stop file."""
+    with Streams.open(shared.url) as streams:
         batching = Batching(interval=5 * MILLISECOND)
         with Writer(streams.get(STREAM), name, batching=batching) as writer:
-            assert writer.last_event_number >= place.acknowledged(name)
+            assert writer.last_event_number >= shared.acknowledged(name)
             number = writer.last_event_number
-            while not place.stopped():
+            while not shared.stopped():
                 for number in range(number + 1, number + 1 + AT_ONCE):  # noqa: B020 - goes on where it was
                     writer.write(*event(name, number), number=number)
                 writer.flush()
-                place.put(f"{name}.acknowledged", str(number))
+                shared.put(f"{name}.acknowledged", str(number))
                 assert writer.note_time(number) == "ok"
                 time.sleep(PAUSE)
 
 
-def read(place: Place, name: str) -> None:
-    """Stores what it reads, batch by batch, then makes a checkpoint; until it is killed."""
-    with Streams.open(place.url) as streams:
+def read(shared: SharedFolder, name: str) -> None:
+    """Store batches, then make a checkpoint, until killed."""
+    with Streams.open(shared.url) as streams:
         group = ReaderGroup(streams.get(STREAM), GROUP)
         while True:
             try:
@@ -91,54 +91,54 @@ def read(place: Place, name: str) -> None:
                     for _ in range(BATCHES):
                         if (batch := reader.read(wait=0.02)) is None:
                             break
-                        store(place, batch)
+                        store(shared, batch)
                     reader.checkpoint()
             except ReaderReplaced:
-                continue  # the machine was so busy that the others took it for dead
+                continue  # the lease expired because the machine was busy
 
 
-def store(place: Place, batch: EventBatch) -> None:
-    """A file of the batch, named after where its events lie."""
+def store(shared: SharedFolder, batch: EventBatch) -> None:
+    """Write the events of a batch to a file named by segment and offsets."""
     lines = b"\n".join(batch.events.column("value").to_pylist()).decode()
-    place.put(f"{batch.segment}-{batch.first_offset}-{batch.end}.events", lines)
+    shared.put(f"{batch.segment}-{batch.first_offset}-{batch.end}.events", lines)
 
 
-def control(place: Place, name: str) -> None:
-    """Runs a controller until it is killed."""
-    with Streams.open(place.url) as streams:
+def control(shared: SharedFolder, name: str) -> None:
+    """Run a controller until killed."""
+    with Streams.open(shared.url) as streams:
         Controller(streams, name=name, lease="1 second", poll="50 milliseconds").run()
 
 
-ROLES: Final[dict[str, Callable[[Place, str], None]]] = {
+ROLES: Final[dict[str, Callable[[SharedFolder, str], None]]] = {
     "writer": write,
     "reader": read,
     "controller": control,
 }
 
 
-def _work(place: Place, name: str) -> None:
+def _work(shared: SharedFolder, name: str) -> None:
     try:
-        ROLES[name.partition("-")[0]](place, name)
+        ROLES[name.partition("-")[0]](shared, name)
     except BaseException:
-        (place.folder / f"{name}.failure").write_text(traceback.format_exc(), encoding="utf-8")
+        (shared.folder / f"{name}.failure").write_text(traceback.format_exc(), encoding="utf-8")
         raise
 
 
 @dataclass
 class Crew:
-    """The processes, by name, and how often each was killed."""
+    """Processes by name, and how often each was killed."""
 
-    place: Place
+    shared: SharedFolder
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        process = _processes.Process(target=_work, args=(self.place, name), name=name, daemon=True)
+        process = _processes.Process(target=_work, args=(self.shared, name), name=name, daemon=True)
         process.start()
         self.processes[name] = process
 
     def kill(self, name: str) -> bool:
-        """Whether the process was alive, and now is not."""
+        """Kill a process; return whether it was alive."""
         process = self.processes[name]
         if not process.is_alive():
             return False
@@ -148,5 +148,5 @@ class Crew:
         return True
 
     def failures(self) -> list[str]:
-        """What processes said that ended by themselves and should not have."""
-        return [path.read_text(encoding="utf-8") for path in sorted(self.place.folder.glob("*.failure"))]
+        """Tracebacks of processes that failed."""
+        return [path.read_text(encoding="utf-8") for path in sorted(self.shared.folder.glob("*.failure"))]

@@ -1,4 +1,4 @@
-"""What the tests of streams share: a clock that is set by hand, and streams on each kind of store."""
+"""Fixtures: a manual clock, and streams on each kind of store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slackwater.time import SECOND
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000 * SECOND
@@ -34,5 +34,5 @@ def streams(store_url: str, clock: Clock) -> Iterator[Streams]:
 
 @pytest.fixture
 def bids(streams: Streams, tmp_path: Path) -> Stream:
-    """A stream of two segments, whose events are bytes."""
+    """A stream with two segments and binary events."""
     return streams.create("shop/bids", segments=2, data=str(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""Helpers: what is in a stream, in the order in which its segments were written."""
+"""Helpers: read all events of a stream, and split or merge its segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slackwater.streams.segments.epochs import split_range
 
 
 def content(stream: Stream) -> dict[int, list[bytes]]:
-    """The values of each segment that has some."""
+    """The values of each segment that has events."""
     found = {}
     for state in stream.segments():
         values = [
@@ -22,17 +22,17 @@ def content(stream: Stream) -> dict[int, list[bytes]]:
 
 
 def values(stream: Stream) -> list[bytes]:
-    """All values, segment after segment: those of one routing key are in their order."""
+    """All values, segment by segment; values of one routing key are in order."""
     return [value for segment in content(stream).values() for value in segment]
 
 
-def split(stream: Stream, place: int = 0, parts: int = 2) -> None:
-    """Splits the active segment at that place of the key space."""
-    segment = stream.epochs().active[place]
+def split(stream: Stream, index: int = 0, parts: int = 2) -> None:
+    """Split the active segment with this index in the order of key ranges."""
+    segment = stream.epochs().active[index]
     stream.scale([segment.id], split_range((segment.low, segment.high), parts))
 
 
-def merge(stream: Stream, place: int = 0) -> None:
-    """Merges the active segment at that place with its neighbour."""
-    left, right = stream.epochs().active[place : place + 2]
+def merge(stream: Stream, index: int = 0) -> None:
+    """Merge the active segment with this index with its right neighbour."""
+    left, right = stream.epochs().active[index : index + 2]
     stream.scale([left.id, right.id], [(left.low, right.high)])

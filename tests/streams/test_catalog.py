@@ -1,4 +1,4 @@
-"""Streams on record: names, segments, scaling, truncation; wrong ones are refused with the reason."""
+"""The catalog: names, segments, scaling and truncation; invalid arguments are rejected with the reason."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_a_stream_is_found_again_by_its_name(streams: Streams, bids: Stream) -> 
     assert StreamSettings.load(again.refreshed().settings) == changed
 
 
-def test_a_name_is_taken_once(streams: Streams, bids: Stream) -> None:
+def test_a_stream_name_is_unique(streams: Streams, bids: Stream) -> None:
     with pytest.raises(StreamExists, match="stream 'shop/bids' exists already"):
         streams.create("shop/bids", data=bids.record.data)
 
 
-def test_a_deleted_stream_is_gone_with_its_files(streams: Streams, bids: Stream, tmp_path: Path) -> None:
+def test_deleting_a_stream_deletes_its_files(streams: Streams, bids: Stream, tmp_path: Path) -> None:
     with Writer(bids) as writer:
         writer.write(b"x")
     assert list(tmp_path.rglob("*.arrow"))
@@ -68,14 +68,14 @@ def test_a_deleted_stream_is_gone_with_its_files(streams: Streams, bids: Stream,
             assert streams.store.read(lambda c, t=table: c.execute(sql.select(t)).all()) == []  # type: ignore[misc]  # bound now
 
 
-def test_a_stream_of_an_old_name_is_a_new_one(streams: Streams, bids: Stream) -> None:
+def test_a_stream_recreated_under_a_deleted_name_is_empty(streams: Streams, bids: Stream) -> None:
     with Writer(bids) as writer:
         writer.write(b"x")
     streams.delete("shop/bids")
     assert values(streams.create("shop/bids", data=bids.record.data)) == []
 
 
-def test_who_holds_a_deleted_stream_never_meets_the_next_one_of_its_name(
+def test_a_handle_of_a_deleted_stream_never_reaches_its_successor_of_the_same_name(
     streams: Streams, bids: Stream
 ) -> None:
     old = Writer(bids, "w")
@@ -87,14 +87,14 @@ def test_who_holds_a_deleted_stream_never_meets_the_next_one_of_its_name(
     with pytest.raises(WriteFailed, match="stream 'shop/bids' does not exist"):
         old.flush()
     assert values(again) == [b"new"]
-    bids.folder.remove()  # as by a process that was slow to delete it
+    bids.folder.remove()  # as a slow process that deletes the old stream would
     assert values(again) == [b"new"]
 
 
-def test_files_that_outlive_their_stream_are_collected(
+def test_files_written_after_their_stream_was_deleted_are_collected(
     streams: Streams, bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The process dies between the records and the files; and a slow writer brings another file later."""
+    """The process dies after deleting the records, before the files; a slow writer adds a file later."""
     with Writer(bids) as writer:
         writer.write(b"x")
 
@@ -120,7 +120,7 @@ def test_files_that_outlive_their_stream_are_collected(
     assert streams.store.read(lambda connection: connection.execute(kept).all()) == []
 
 
-def test_files_that_cannot_be_removed_are_left_to_a_controller_that_goes_on(
+def test_a_controller_retries_files_that_cannot_be_deleted(
     streams: Streams, bids: Stream, clock: Clock, tmp_path: Path
 ) -> None:
     streams.delete("shop/bids")
@@ -136,8 +136,8 @@ def test_files_that_cannot_be_removed_are_left_to_a_controller_that_goes_on(
     assert streams.store.read(lambda connection: connection.execute(kept).all()) == []
 
 
-def test_a_head_inside_of_a_cut_on_both_sides_of_a_segment_keeps_what_comes_after(bids: Stream) -> None:
-    """{left half after the merge, right half before it}: the merged one is kept as a whole."""
+def test_truncating_at_a_cut_on_both_sides_of_a_segment_keeps_all_later_events(bids: Stream) -> None:
+    """The cut is after a merge on the left and before it on the right: the merged segment is kept whole."""
     written(bids, b"1", b"2", b"3", b"4")
     merge(bids)
     merged = bids.epochs().active[0]
@@ -156,7 +156,7 @@ def test_a_head_inside_of_a_cut_on_both_sides_of_a_segment_keeps_what_comes_afte
 
 
 @pytest.mark.parametrize("name", ["", "bids", "shop/", "/bids", "a/b/c", "shop/b ids", "../x", "shop/.."])
-def test_a_name_that_is_none_is_refused(streams: Streams, name: str) -> None:
+def test_an_invalid_stream_name_is_rejected(streams: Streams, name: str) -> None:
     with pytest.raises(InvalidArgument, match="is not a valid stream name"):
         streams.create(name)
 
@@ -177,7 +177,7 @@ def test_a_name_that_is_none_is_refused(streams: Streams, name: str) -> None:
         ({"data": "gopher://user:s3cret@x"}, "data = 'gopher://…': cannot be opened"),
     ],
 )
-def test_a_stream_that_could_not_work_is_refused(
+def test_invalid_options_of_a_stream_are_rejected(
     streams: Streams, options: dict[str, object], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidArgument, match=says):
@@ -186,7 +186,7 @@ def test_a_stream_that_could_not_work_is_refused(
 
 
 @pytest.mark.postgres
-def test_a_shared_store_needs_a_place_for_the_data(store_url: str) -> None:
+def test_a_shared_store_requires_a_data_folder(store_url: str) -> None:
     with Streams.open(store_url) as streams:
         if streams.store.is_embedded:
             assert streams.create("a/b").record.data is None
@@ -223,7 +223,7 @@ def test_scaling_seals_and_makes_successors_in_a_new_epoch(bids: Stream, clock: 
         ([0], [(5, 5)], "is not a valid key range"),
     ],
 )
-def test_wrong_scaling_is_refused_and_changes_nothing(
+def test_invalid_scaling_is_rejected_and_changes_nothing(
     bids: Stream, seal: list[int], ranges: list[tuple[int, int]], says: str
 ) -> None:
     before = bids.segments()
@@ -232,7 +232,7 @@ def test_wrong_scaling_is_refused_and_changes_nothing(
     assert bids.segments() == before
 
 
-def test_of_two_who_scale_the_same_segment_one_is_refused(bids: Stream) -> None:
+def test_only_one_of_two_processes_can_scale_a_segment(bids: Stream) -> None:
     results: list[object] = []
     start = threading.Barrier(2)
 
@@ -262,7 +262,7 @@ def written(stream: Stream, *events: bytes) -> None:
             writer.flush()
 
 
-def test_truncation_removes_what_lies_before_the_cut(streams: Streams, tmp_path: Path, clock: Clock) -> None:
+def test_truncation_removes_the_events_before_the_cut(streams: Streams, tmp_path: Path, clock: Clock) -> None:
     stream = streams.create("a/b", data=str(tmp_path / "data"))
     written(stream, b"1", b"2")
     middle = stream.tail()
@@ -277,13 +277,13 @@ def test_truncation_removes_what_lies_before_the_cut(streams: Streams, tmp_path:
         list(read_events(stream, 0, 1))
     # a cut before the head changes nothing
     assert stream.truncate(Position.of({0: 1})) == middle
-    # the files go when they are old enough
+    # the files are deleted when they are old enough
     clock.now += 2 * DAY
     assert len(collect_orphans(stream)) == 2
     assert content(stream) == {0: [b"3"]}
 
 
-def test_a_cut_inside_an_append_keeps_its_rest(streams: Streams, tmp_path: Path) -> None:
+def test_truncating_inside_an_append_keeps_its_later_events(streams: Streams, tmp_path: Path) -> None:
     stream = streams.create("a/b", data=str(tmp_path / "data"))
     with Writer(stream) as writer:
         writer.write_many([b"1", b"2", b"3"])
@@ -311,14 +311,16 @@ def test_truncation_across_scaling_removes_sealed_segments(bids: Stream) -> None
         ({0: 99, 1: 1}, "is beyond the end of segment 0"),
     ],
 )
-def test_a_cut_that_is_none_is_refused(bids: Stream, cut: dict[int, int], says: str) -> None:
+def test_an_invalid_cut_is_rejected(bids: Stream, cut: dict[int, int], says: str) -> None:
     written(bids, b"1", b"2", b"3", b"4")
     with pytest.raises(InvalidArgument, match=says):
         bids.truncate(Position.of(cut))
     assert len(values(bids)) == 4
 
 
-def test_marks_before_the_head_go_with_it_but_lower_bounds_stay(streams: Streams, tmp_path: Path) -> None:
+def test_truncation_removes_older_marks_but_lower_bounds_still_ascend(
+    streams: Streams, tmp_path: Path
+) -> None:
     stream = streams.create("a/b", data=str(tmp_path / "data"))
     written(stream, b"1", b"2", b"3")
     newest = None
@@ -339,7 +341,7 @@ def test_marks_before_the_head_go_with_it_but_lower_bounds_stay(streams: Streams
     assert stream.store.read(lambda c: newest_mark(c, stream.id)) == newest
 
 
-def test_a_group_begins_at_the_head_or_after_it(bids: Stream) -> None:
+def test_a_group_cannot_start_before_the_head(bids: Stream) -> None:
     written(bids, b"1", b"2", b"3", b"4")
     middle = bids.tail()
     written(bids, b"5")

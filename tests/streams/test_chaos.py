@@ -22,12 +22,12 @@ from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import WriterMark
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import MILLISECOND, MINUTE
-from tests.streams.chaos import GROUP, STREAM, Crew, Place
+from tests.streams.chaos import GROUP, STREAM, Crew, SharedFolder
 from tests.streams.logs import merge, split
 
 KILLS_A_ROUND = 5
 ROUNDS = 5
-"""On each kind of store; after each round everything has to go on."""
+"""Rounds of kills on each kind of store; after each round everything must continue."""
 WRITERS = ("writer-a", "writer-b", "writer-c")
 READERS = ("reader-a", "reader-b")
 CONTROLLERS = ("controller-a", "controller-b")
@@ -43,7 +43,7 @@ def crew(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
     folder = tmp_path / "files"
     folder.mkdir()
-    crew = Crew(Place(store_url, folder))
+    crew = Crew(SharedFolder(store_url, folder))
     yield crew
     for process in crew.processes.values():
         process.kill()
@@ -51,7 +51,7 @@ def crew(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 class Output:
-    """What the readers have stored, event by event."""
+    """The events that the readers have stored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Output:
             lines = path.read_text(encoding="ascii").split("\n")
             assert len(lines) == end - first
             for offset, line in enumerate(lines, first):
-                # who reads again after a crash reads the same
+                # events that are read again after a crash are the same
                 assert self.events.setdefault((segment, offset), line) == line
 
     def numbers(self) -> dict[str, set[int]]:
@@ -78,14 +78,14 @@ class Output:
         return found
 
 
-def check_window(stream: Stream, output: Output, place: Place) -> int | None:
-    """Whoever says that everything up to a time was read has read it: here times are the numbers."""
+def check_window(stream: Stream, output: Output, shared: SharedFolder) -> int | None:
+    """Check that all events up to the lower bound of the window were read; times are event numbers."""
     lower = ReaderGroup(stream, GROUP).current_time_window().lower
     output.look()
     if lower is not None:
         for writer in WRITERS:
-            # a writer that has ended holds no watermark back
-            last = min(lower, place.acknowledged(writer))
+            # a writer that has ended does not hold the watermark back
+            last = min(lower, shared.acknowledged(writer))
             missing = set(range(1, last + 1)) - output.numbers()[writer]
             assert not missing, f"{writer}: {sorted(missing)[:5]} not read, but the window says {lower}"
     return lower
@@ -95,8 +95,8 @@ def has_more_marks(stream: Stream, than: int) -> bool:
     return len(stream.marks()) > than
 
 
-def has_moved(stream: Stream, output: Output, place: Place, beyond: int) -> bool:
-    return (check_window(stream, output, place) or 0) > beyond
+def has_moved(stream: Stream, output: Output, shared: SharedFolder, beyond: int) -> bool:
+    return (check_window(stream, output, shared) or 0) > beyond
 
 
 def scale(stream: Stream, chance: random.Random) -> None:
@@ -130,12 +130,12 @@ def wait_for(what: str, condition: Callable[[], object], crew: Crew, seconds: fl
 
 def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
     chance = random.Random(5)
-    with Streams.open(crew.place.url) as streams:
+    with Streams.open(crew.shared.url) as streams:
         settings = StreamSettings(marks=MarkSettings(period=100 * MILLISECOND, timeout=10 * MINUTE))
         stream = streams.create(
-            STREAM, segments=2, data=str(crew.place.folder / "data"), settings=settings.save()
+            STREAM, segments=2, data=str(crew.shared.folder / "data"), settings=settings.save()
         )
-        output = Output(crew.place.folder)
+        output = Output(crew.shared.folder)
         for name in (*WRITERS, *READERS):
             crew.start(name)
         # a writer that arrives after the first watermark may be late, by the rules
@@ -151,26 +151,26 @@ def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
                 gone = [name for name in victims(chance) if crew.kill(name)]
                 if chance.random() < 0.4:
                     scale(stream, chance)
-                check_window(stream, output, crew.place)
+                check_window(stream, output, crew.shared)
                 for name in gone:
                     crew.start(name)
-            # whoever was killed, watermarks and the group go on
-            marks, lower = len(stream.marks()), check_window(stream, output, crew.place) or 0
+            # marks and the group continue after any kill
+            marks, lower = len(stream.marks()), check_window(stream, output, crew.shared) or 0
             wait_for("a watermark", partial(has_more_marks, stream, marks), crew)
-            wait_for("the window", partial(has_moved, stream, output, crew.place, lower), crew)
-        (crew.place.folder / "stop").touch()
+            wait_for("the window", partial(has_moved, stream, output, crew.shared, lower), crew)
+        (crew.shared.folder / "stop").touch()
         for name in WRITERS:
             crew.processes[name].join(60)
             assert crew.processes[name].exitcode == 0, crew.failures()
         group = ReaderGroup(stream, GROUP)
         wait_for("the readers", lambda: group.position() == stream.tail(), crew)
-        check_window(stream, output, crew.place)
+        check_window(stream, output, crew.shared)
         lengths = {state.segment.id: state.length for state in stream.segments()}
         lowers = [mark.lower for mark in stream.marks()]
         epochs = len(stream.epochs())
     assert not crew.failures(), crew.failures()
 
-    # the kills hit all kinds, in the middle of work
+    # the kills hit all roles in the middle of their work
     assert sum(crew.killed.values()) >= ROUNDS * KILLS_A_ROUND
     assert {name.partition("-")[0] for name in crew.killed} == {"writer", "reader", "controller"}
     assert epochs > 3
@@ -179,18 +179,18 @@ def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
     assert sorted(output.events) == [
         (segment, offset) for segment, length in lengths.items() for offset in range(length)
     ]
-    # every event that was acknowledged, exactly once
+    # every acknowledged event was stored exactly once
     numbers = defaultdict(list)
     by_key = defaultdict(list)
-    for place in sorted(output.events):
-        writer, key, number = output.events[place].split(" ")
+    for location in sorted(output.events):
+        writer, key, number = output.events[location].split(" ")
         numbers[writer].append(int(number))
         by_key[key].append(int(number))
     for writer in WRITERS:
         last = max(numbers[writer])
-        assert crew.place.acknowledged(writer) <= last
+        assert crew.shared.acknowledged(writer) <= last
         assert sorted(numbers[writer]) == list(range(1, last + 1))
     # in order per routing key: a successor has a higher id
     assert all(found == sorted(found) for found in by_key.values())
-    # watermarks went on while processes died, strictly upwards
+    # marks continued while processes died, with strictly increasing lower bounds
     assert lowers == sorted(set(lowers))

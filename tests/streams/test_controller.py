@@ -1,4 +1,4 @@
-"""Controllers with a real store: shares, take-over, who is faster, housekeeping; time is told."""
+"""Controllers with a real store and a manual clock: buckets, takeover, races and housekeeping."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def note(stream: Stream, writer: str, time: int, offset: int = 0) -> None:
 # ---- marks
 
 
-def test_what_writers_note_becomes_marks_period_by_period(
-    streams: Streams, bids: Stream, clock: Clock
-) -> None:
+def test_noted_times_become_marks_once_per_period(streams: Streams, bids: Stream, clock: Clock) -> None:
     controller = Controller(streams)
     with Writer(bids, "a") as first, Writer(bids, "b") as second:
         first.write(b"x", key="k")
@@ -63,7 +61,7 @@ def test_what_writers_note_becomes_marks_period_by_period(
         assert controller.step().cycles[bids.id].mark == Mark(95, 100, marks_of(bids)[0].cut)
 
 
-def test_a_stream_without_notes_is_not_scheduled(streams: Streams, bids: Stream, clock: Clock) -> None:
+def test_a_stream_without_noted_times_is_not_scheduled(streams: Streams, bids: Stream, clock: Clock) -> None:
     controller = Controller(streams)
     assert controller.step().cycles == {}
     note(bids, "a", 5)
@@ -89,8 +87,8 @@ def test_the_period_of_a_stream_is_its_own(streams: Streams, tmp_path: Path, clo
 # ---- several controllers (M5, M6)
 
 
-def test_of_two_controllers_only_the_faster_one_appends(bids: Stream, clock: Clock) -> None:
-    """Both have read the same state; the second write finds that its mark is not the next one any more."""
+def test_only_the_first_of_two_controllers_appends_a_mark(bids: Stream, clock: Clock) -> None:
+    """Both read the same state; the second finds that its mark is not the next one any more (M5)."""
     note(bids, "a", 5)
     clock.now += 10 * SECOND
     cycle = CycleDecision(mark=Mark(5, 5, Position.of({0: 0, 1: 0})))
@@ -105,7 +103,7 @@ def test_of_two_controllers_only_the_faster_one_appends(bids: Stream, clock: Clo
     assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
 
 
-def test_a_record_that_changed_since_is_not_deleted(bids: Stream, clock: Clock) -> None:
+def test_a_writer_record_that_changed_since_it_was_read_is_not_deleted(bids: Stream, clock: Clock) -> None:
     note(bids, "a", 5)
     [seen] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
     note(bids, "a", 5)
@@ -115,7 +113,7 @@ def test_a_record_that_changed_since_is_not_deleted(bids: Stream, clock: Clock) 
     assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
 
 
-def test_controllers_that_race_append_every_lower_bound_once(bids: Stream, clock: Clock) -> None:
+def test_concurrent_controllers_append_each_lower_bound_once(bids: Stream, clock: Clock) -> None:
     note(bids, "a", 0)
     clock.now += 10 * SECOND
     runners = [CycleRunner(bids.store, clock) for _ in range(4)]
@@ -136,7 +134,7 @@ def test_controllers_that_race_append_every_lower_bound_once(bids: Stream, clock
 
 
 def test_concurrent_notes_of_one_writer_are_never_lost(bids: Stream) -> None:
-    """N6: whatever the order, the highest time stays."""
+    """N6: the highest time stays, in any order."""
     together = threading.Barrier(8)
 
     def noting(first: int) -> None:
@@ -153,7 +151,7 @@ def test_concurrent_notes_of_one_writer_are_never_lost(bids: Stream) -> None:
     assert record.time == 199
 
 
-def test_shares_cover_all_buckets_and_differ_by_at_most_one(streams: Streams, clock: Clock) -> None:
+def test_controllers_cover_all_buckets_evenly(streams: Streams, clock: Clock) -> None:
     controllers = [Controller(streams, name=name) for name in ("a", "b", "c")]
     for controller in controllers:
         controller.step()
@@ -170,17 +168,17 @@ def test_the_buckets_of_a_dead_controller_are_taken_over(streams: Streams, clock
     assert len(second.step().buckets) == BUCKETS // 2
     clock.now += 1
     assert len(second.step().buckets) == BUCKETS
-    # it was only slow: it comes back
+    # it was only slow and continues
     assert len(first.step().buckets) == BUCKETS // 2
 
 
-def test_a_controller_that_stops_leaves_its_buckets_at_once(streams: Streams) -> None:
+def test_stopping_a_controller_releases_its_buckets_at_once(streams: Streams) -> None:
     with Controller(streams, poll="1 millisecond").running():
         pass
     assert len(Controller(streams).step().buckets) == BUCKETS
 
 
-def test_one_stream_in_trouble_does_not_hold_up_the_others(
+def test_a_failing_stream_does_not_block_the_others(
     streams: Streams, bids: Stream, tmp_path: Path, clock: Clock
 ) -> None:
     other = streams.create("shop/other", data=str(tmp_path / "other"))
@@ -225,7 +223,7 @@ def test_a_hot_segment_is_split_and_cold_ones_are_merged(bids: Stream, clock: Cl
     assert len(bids.epochs().active) == 1
 
 
-def test_scaling_that_somebody_else_did_meanwhile_is_left_alone(
+def test_concurrent_scaling_by_another_process_is_tolerated(
     bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.now += 5 * MINUTE
@@ -237,7 +235,7 @@ def test_scaling_that_somebody_else_did_meanwhile_is_left_alone(
     assert len(bids.epochs()) == 2
 
 
-def test_events_older_than_the_age_are_forgotten_over_a_scaling(bids: Stream, clock: Clock) -> None:
+def test_retention_by_age_works_across_scaling(bids: Stream, clock: Clock) -> None:
     fill(bids, 10)
     clock.now += MINUTE
     bids.scale([0], split_range((0, KEY_SPACE // 2), 2))
@@ -246,13 +244,13 @@ def test_events_older_than_the_age_are_forgotten_over_a_scaling(bids: Stream, cl
     clock.now += MINUTE
     assert apply_retention(bids, Retention(age=3 * MINUTE)) == Position.of({0: 0, 1: 0})
     head = apply_retention(bids, Retention(age=90 * SECOND))
-    assert 0 not in dict(head.items()), "its successors have taken its place"
+    assert 0 not in dict(head.items()), "its successors have replaced it"
     clock.now += MINUTE
     assert apply_retention(bids, Retention(age=MINUTE)) == before
     assert sum(state.bytes for state in bids.segments()) == 0
 
 
-def test_at_most_so_many_bytes_are_kept(bids: Stream, clock: Clock) -> None:
+def test_retention_by_size_keeps_at_most_that_many_bytes(bids: Stream, clock: Clock) -> None:
     for _ in range(5):
         fill(bids, 50)
         clock.now += SECOND
@@ -263,7 +261,7 @@ def test_at_most_so_many_bytes_are_kept(bids: Stream, clock: Clock) -> None:
     assert 0 < sum(state.bytes for state in bids.segments()) <= total // 2
 
 
-def test_the_controller_scales_and_forgets_as_the_stream_is_set(
+def test_the_controller_applies_the_scaling_and_retention_settings(
     streams: Streams, tmp_path: Path, clock: Clock
 ) -> None:
     settings = StreamSettings(retention=Retention(age=MINUTE), scaling=ScalingPolicy(rate=1, window=MINUTE))

@@ -1,4 +1,4 @@
-"""Moving along random histories: nothing is missed, nothing comes twice, and the end is reached."""
+"""Cuts and groups that advance through random histories read every event once and reach the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.strategies.streams import histories, positions
 
 
 @given(st.data())
-def test_any_steps_read_every_event_once_and_end_at_the_tail(data: st.DataObject) -> None:
+def test_advancing_in_any_steps_reads_every_event_once_and_ends_at_the_tail(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
     head = Position.of({segment.id: 0 for segment in epochs[0]})
@@ -40,7 +40,7 @@ def test_any_steps_read_every_event_once_and_end_at_the_tail(data: st.DataObject
 
 
 @given(st.data())
-def test_from_any_cut_the_tail_is_reached_and_nothing_after_the_cut_is_missed(data: st.DataObject) -> None:
+def test_a_readable_cut_misses_no_event_after_any_cut(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
     given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
@@ -57,7 +57,7 @@ def test_from_any_cut_the_tail_is_reached_and_nothing_after_the_cut_is_missed(da
 
 
 @given(st.data())
-def test_a_group_that_starts_at_any_cut_reads_all_after_it_in_order(data: st.DataObject) -> None:
+def test_a_group_started_at_any_cut_reads_all_later_events_in_order(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
     given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
@@ -69,7 +69,7 @@ def test_a_group_that_starts_at_any_cut_reads_all_after_it_in_order(data: st.Dat
     read: list[tuple[int, int]] = []
     while group_position(entries, epochs) != tail:
         waiting = [i for i in unblocked_segments(entries, epochs) if entries[i].offset < lengths[i]]
-        segment = data.draw(st.sampled_from(waiting))  # none: the group would wait for ever
+        segment = data.draw(st.sampled_from(waiting))  # fails if empty: the group would be stuck
         read.append((segment, entries[segment].offset))
         moved = {**entries, segment: GroupSegment(entries[segment].offset + 1)}
         entries = finish_segments(moved, lengths, epochs)

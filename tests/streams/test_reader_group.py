@@ -1,4 +1,4 @@
-"""Reader groups: shares, order across scaling, readers that die, time windows; and damaged files."""
+"""Reader groups: assignment, order across scaling, dead readers, time windows; and damaged files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def written(stream: Stream, text: str, keys: list[str] = KEYS) -> None:
 
 
 def drained(*readers: Reader) -> list[bytes]:
-    """What the readers get in turns, until none of them gets anything more."""
+    """Let the readers take turns until none of them gets an event."""
     found: list[bytes] = []
     quiet = 0
     while quiet < 3:
@@ -97,7 +97,7 @@ def test_a_successor_waits_for_all_its_predecessors(bids: Stream) -> None:
     assert of_first != of_second
 
 
-def test_a_dead_reader_s_segments_are_read_from_its_last_checkpoint(bids: Stream, clock: Clock) -> None:
+def test_segments_of_a_dead_reader_are_read_from_its_last_checkpoint(bids: Stream, clock: Clock) -> None:
     written(bids, "1")
     group = ReaderGroup(bids, "g")
     dead = group.reader("dead", lease="10 seconds")
@@ -130,7 +130,7 @@ def test_a_reader_of_the_same_name_replaces_the_older_one(bids: Stream) -> None:
     new.checkpoint()
 
 
-def test_a_group_starts_at_a_cut_and_can_begin_again(bids: Stream) -> None:
+def test_a_group_starts_at_a_cut_and_can_be_reset(bids: Stream) -> None:
     written(bids, "1")
     cut = bids.tail()
     written(bids, "2")
@@ -141,7 +141,7 @@ def test_a_group_starts_at_a_cut_and_can_begin_again(bids: Stream) -> None:
     with pytest.raises(ReaderReplaced):
         reader.checkpoint()
     assert len(drained(group.reader())) == 2 * len(KEYS)
-    # for one that exists, the start has no effect
+    # an existing group ignores the start
     assert ReaderGroup(bids, "g", start=cut).position() == bids.tail()
     group.delete()
     with pytest.raises(InvalidArgument, match="was deleted"):
@@ -149,8 +149,8 @@ def test_a_group_starts_at_a_cut_and_can_begin_again(bids: Stream) -> None:
     assert ReaderGroup(bids, "g").position() == bids.head()
 
 
-def test_a_cut_that_is_ahead_on_one_side_reads_what_lies_between(bids: Stream) -> None:
-    """{0: before the merge, half of what the merged one became}: the merged one is read, and first."""
+def test_a_group_started_at_a_cut_on_both_sides_of_a_segment_reads_that_segment(bids: Stream) -> None:
+    """The start is before a merge on one side and after it on the other: the merged segment is read first."""
     written(bids, "1")
     merge(bids)
     merged = bids.epochs().active[0]
@@ -166,7 +166,7 @@ def test_a_cut_that_is_ahead_on_one_side_reads_what_lies_between(bids: Stream) -
     assert sorted(segments[2:]) == sorted([left.id, right.id])
 
 
-def test_retention_that_overtakes_a_group_is_an_error_not_a_gap(bids: Stream) -> None:
+def test_a_group_overtaken_by_retention_raises_instead_of_skipping_events(bids: Stream) -> None:
     written(bids, "1")
     reader = ReaderGroup(bids, "g").reader()
     bids.truncate(bids.tail())
@@ -203,7 +203,7 @@ def test_the_time_window_follows_the_whole_group(bids: Stream, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("lease", ["0 seconds", "-1 second"])
-def test_a_lease_must_last(bids: Stream, lease: str) -> None:
+def test_a_lease_must_be_positive(bids: Stream, lease: str) -> None:
     with pytest.raises(InvalidArgument, match="must be greater than zero"):
         ReaderGroup(bids, "g").reader(lease=lease)
 
@@ -242,7 +242,7 @@ def damaged(stream: Stream, tmp_path: Path, kind: str) -> None:
         ("empty", "cannot be read|does not match its checksum"),
     ],
 )
-def test_a_damaged_file_is_an_error_that_names_it(
+def test_the_error_about_a_damaged_file_names_it(
     streams: Streams, tmp_path: Path, kind: str, says: str
 ) -> None:
     stream = streams.create("a/b", data=str(tmp_path / "data"))
@@ -255,7 +255,7 @@ def test_a_damaged_file_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4)])
-def test_a_range_that_is_none_is_refused(bids: Stream, start: int, end: int | None) -> None:
+def test_an_invalid_range_of_offsets_is_rejected(bids: Stream, start: int, end: int | None) -> None:
     with pytest.raises(InvalidArgument, match="is not a valid range of offsets"):
         list(read_events(bids, 0, start, end))
     with pytest.raises(InvalidArgument, match="is not a segment of this stream"):
@@ -263,7 +263,7 @@ def test_a_range_that_is_none_is_refused(bids: Stream, start: int, end: int | No
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 256])
-def test_any_part_of_a_segment_can_be_read(streams: Streams, tmp_path: Path, at_once: int) -> None:
+def test_any_range_of_a_segment_can_be_read(streams: Streams, tmp_path: Path, at_once: int) -> None:
     stream = streams.create("a/b", data=str(tmp_path / "data"))
     with Writer(stream) as writer:
         for size in (3, 1, 4):

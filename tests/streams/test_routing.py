@@ -1,4 +1,4 @@
-"""The point of a routing key never changes, and a column gives what single keys give."""
+"""Routing: the point of a key never changes, and a column gives the same points as single keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORD = (1 << 64) - 1
 
 
 def hashed(key: bytes) -> int:
-    """The definition, one key and one step at a time."""
+    """The definition of the hash, one key and one step at a time."""
     value = len(key) * 0x9E3779B97F4A7C15 & WORD
     for start in range(0, len(key), 8):
         word = int.from_bytes(key[start : start + 8], "little")
@@ -34,7 +34,7 @@ def test_a_column_of_keys_follows_the_definition(keys: list[bytes]) -> None:
 
 
 @given(st.lists(st.text(max_size=20), min_size=1), st.integers(0, 5))
-def test_text_slices_chunks_and_dictionaries_count_as_their_bytes(keys: list[str], cut: int) -> None:
+def test_text_slices_chunks_and_dictionaries_hash_as_their_bytes(keys: list[str], cut: int) -> None:
     expected = [hashed(key.encode()) for key in keys]
     column = pa.array(keys)
     assert points_of(column).tolist() == points_of(keys).tolist() == expected
@@ -52,7 +52,7 @@ def test_text_slices_chunks_and_dictionaries_count_as_their_bytes(keys: list[str
         ("x" * 100, 857_686_474_711_655_988),
     ],
 )
-def test_points_are_as_they_have_always_been(key: str, point: int) -> None:
+def test_points_never_change(key: str, point: int) -> None:
     assert point_of(key) == point
 
 
@@ -69,7 +69,7 @@ def test_events_without_a_key_stay_together() -> None:
     assert points[1] == point_of("a")
 
 
-def test_bounds_belong_to_the_segment_that_begins_there() -> None:
+def test_a_boundary_belongs_to_the_segment_that_starts_there() -> None:
     half = KEY_SPACE // 2
     routing = Routing(Epochs([[Segment(0, 0, 0, half), Segment(1, 0, half, KEY_SPACE)]]))
     points = np.array([0, half - 1, half, KEY_SPACE - 1])

@@ -1,4 +1,4 @@
-"""When streams grow and shrink, at the bounds; and what is in a retention cut."""
+"""Scaling at its bounds, and retention cuts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slackwater.streams.segments.cuts import Standing, check_cut, compare, strea
 from slackwater.streams.segments.epochs import Segment
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import ScalingPolicy
-from tests.model.streams import POINTS, places
+from tests.model.streams import POINTS, entries_at
 from tests.strategies.streams import histories, positions
 
 QUARTERS = [Segment(number, 0, 4 * number, 4 * number + 4) for number in range(4)]
@@ -22,14 +22,14 @@ QUARTERS = [Segment(number, 0, 4 * number, 4 * number + 4) for number in range(4
 @pytest.mark.parametrize(
     ("rate", "parts"), [(199.9, 1), (200.0, 2), (299.9, 2), (300.0, 3), (450.0, 4), (9000.0, 4)]
 )
-def test_from_twice_the_rate_on_a_segment_is_split(rate: float, parts: int) -> None:
-    """Into as many as bring each near the rate; four is all that this range and this maximum allow."""
+def test_a_segment_is_split_from_twice_the_rate(rate: float, parts: int) -> None:
+    """A segment is split into as many as bring each near the rate; range and maximum allow at most four."""
     policy = ScalingPolicy(rate=100, maximum=7)
     planned = plan_scaling(policy, QUARTERS, {0: rate, 1: 90.0, 2: 90.0, 3: 90.0})
     assert sum(len(scaling.ranges) for scaling in planned) == (parts if parts > 1 else 0)
 
 
-def test_what_room_there_is_goes_to_the_hottest() -> None:
+def test_segments_with_the_highest_rate_are_split_first() -> None:
     policy = ScalingPolicy(rate=100, maximum=5)
     [only] = plan_scaling(policy, QUARTERS, {0: 220.0, 1: 900.0, 2: 230.0, 3: 100.0})
     assert only == ScalingAction((1,), ((4, 6), (6, 8)))
@@ -43,20 +43,20 @@ def test_neighbours_are_merged_below_half_the_rate_down_to_the_minimum() -> None
     assert plan_scaling(ScalingPolicy(rate=100), QUARTERS, at_half) == []
 
 
-def test_a_young_segment_is_left_alone() -> None:
+def test_a_young_segment_is_not_scaled() -> None:
     assert plan_scaling(ScalingPolicy(rate=100), QUARTERS, {0: 1.0, 2: 1.0}) == []
 
 
 @pytest.mark.parametrize(
     "wrong", [{"rate": 0}, {"rate": 5, "minimum": 0}, {"rate": 5, "minimum": 3, "maximum": 2}]
 )
-def test_a_policy_that_cannot_be_kept_is_refused(wrong: dict[str, int]) -> None:
+def test_an_invalid_policy_is_rejected(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidArgument):
         ScalingPolicy(**wrong)
 
 
 @given(st.data())
-def test_a_retention_cut_is_a_cut_between_the_head_and_what_is_kept(data: st.DataObject) -> None:
+def test_a_retention_cut_is_between_the_head_and_the_kept_events(data: st.DataObject) -> None:
     epochs = data.draw(histories())
     lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
     kept_from = {
@@ -70,8 +70,8 @@ def test_a_retention_cut_is_a_cut_between_the_head_and_what_is_kept(data: st.Dat
     check_cut(epochs, cut)
     assert compare(cut, head, epochs.segments) is Standing.PASSED
     for key_point in POINTS:
-        [(identity, offset)] = places(epochs, cut, key_point)
-        [at_head] = places(epochs, head, key_point)
+        [(identity, offset)] = entries_at(epochs, cut, key_point)
+        [at_head] = entries_at(epochs, head, key_point)
         for kept, kept_offset in kept_from.items():
             segment = epochs.segment(kept)
             if segment.low <= key_point < segment.high and (kept, kept_offset) > at_head:

@@ -1,4 +1,4 @@
-"""The files of a stream: on this machine and through any other filesystem, readable by any Arrow tool."""
+"""Data files: on local and other filesystems, readable by any Arrow tool."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> DataFolder:
         return open_folder(str(tmp_path), "shop/bids-1")
     if request.param == "no files at all":
         return DataFolder(fs._MockFileSystem(), "bucket/shop/bids-1")
-    # real files, but nothing that could be mapped or synchronised from here, as on an object store
+    # real files behind a filesystem without memory maps and fsync, as an object store is
     return DataFolder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "shop/bids-1")
 
 
-def test_each_part_is_read_by_itself(folder: DataFolder) -> None:
+def test_each_batch_is_read_on_its_own(folder: DataFolder) -> None:
     parts = folder.write(BATCHES, at=5)
     assert [part.events for part in parts] == [2, 1]
     for part, batch in zip(reversed(parts), reversed(BATCHES), strict=True):
@@ -41,7 +41,7 @@ def test_a_file_is_an_ordinary_arrow_file(folder: DataFolder) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty"])
-def test_a_part_that_is_not_as_it_was_written_is_not_read(folder: DataFolder, damage: str) -> None:
+def test_a_changed_batch_is_not_read(folder: DataFolder, damage: str) -> None:
     (part, _) = folder.write(BATCHES, at=5)
     path = f"{folder._path}/{part.file}"
     content = bytearray(folder._filesystem.open_input_file(path).read())
@@ -55,7 +55,7 @@ def test_a_part_that_is_not_as_it_was_written_is_not_read(folder: DataFolder, da
         folder.read(part, BATCHES[0].schema)
 
 
-def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder) -> None:
+def test_files_are_listed_by_creation_time_and_deleted(folder: DataFolder) -> None:
     assert folder.files(before=HOUR) == []
     made = [folder.write(BATCHES, at=at)[0] for at in (0, HOUR - 1, HOUR, 5 * HOUR)]
     names = [part.file for part in made]
@@ -65,13 +65,13 @@ def test_files_are_listed_by_when_they_were_made_and_removed(folder: DataFolder)
     assert folder.files(before=9 * HOUR) == names[1:]
     with pytest.raises(DamagedFile, match="is missing"):
         folder.read(made[0], BATCHES[0].schema)
-    folder.remove_files(names[:1])  # as when another controller was faster
+    folder.remove_files(names[:1])  # as if another controller had deleted it
     folder.remove()
     folder.remove()
     assert folder.files(before=9 * HOUR) == []
 
 
-def test_a_folder_that_is_named_from_here_is_found_from_elsewhere(
+def test_a_relative_data_folder_is_found_from_another_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -86,7 +86,7 @@ def test_a_folder_that_is_named_from_here_is_found_from_elsewhere(
     assert list((tmp_path / "elsewhere").rglob("*.arrow"))
 
 
-def test_a_stream_lives_below_an_address(tmp_path: Path) -> None:
+def test_data_files_can_be_stored_below_a_uri(tmp_path: Path) -> None:
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         stream = streams.create("a/b", data=f"file://{tmp_path}/elsewhere")
         with Writer(stream) as writer:

@@ -1,4 +1,4 @@
-"""What Spark asks of the source and the sink, asked without a JVM: offsets, partitions, rows, commits."""
+"""The source and the sink as Spark calls them, without a JVM: offsets, partitions, rows and commits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = ReadAllAvailable()
 
 
 class Shop:
-    """A stream, and sources that read it as a query does: through pickling, offsets as JSON."""
+    """A stream, and sources that read it as a query does: pickled, with offsets as JSON."""
 
     def __init__(self, store: str, data: Path) -> None:
         self.store = store
@@ -67,7 +67,7 @@ def shop(store_url: str, tmp_path: Path) -> Iterator[Shop]:
 
 
 def logged(offset: Offset) -> Offset:
-    """As it comes back from Spark's log."""
+    """The offset after a round trip through Spark's log."""
     found: Offset = json.loads(json.dumps(offset))
     return found
 
@@ -91,7 +91,7 @@ def batches(source: StreamSource, start: Offset, limit: ReadLimit = ALL) -> Iter
         start = end
 
 
-def test_every_event_comes_once_over_limits_and_scaling(shop: Shop) -> None:
+def test_every_event_is_read_once_across_limits_and_scaling(shop: Shop) -> None:
     source = shop.source()
     offset = logged(source.initialOffset())
     read: Counter[int] = Counter()
@@ -134,7 +134,7 @@ def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(shop: Shop) -> N
     assert list(batches(source, offset)) == []
 
 
-def test_without_headers_a_mark_alone_makes_no_batch(shop: Shop) -> None:
+def test_without_headers_a_new_mark_does_not_start_a_batch(shop: Shop) -> None:
     source = shop.source()
     shop.write(0, 10)
     [(_, end)] = batches(source, logged(source.initialOffset()))
@@ -142,7 +142,7 @@ def test_without_headers_a_mark_alone_makes_no_batch(shop: Shop) -> None:
     assert list(batches(source, end)) == []
 
 
-def test_a_mark_inside_what_is_not_read_yet_does_not_count(shop: Shop) -> None:
+def test_a_mark_after_the_end_of_the_batch_does_not_count(shop: Shop) -> None:
     shop.write(0, 40, noted=30)
     source = shop.source(headers=True, max_events=25)
     limit = source.getDefaultReadLimit()
@@ -150,7 +150,7 @@ def test_a_mark_inside_what_is_not_read_yet_does_not_count(shop: Shop) -> None:
     assert [end.get("watermark") for end in ends] == [None, 30 * SECOND]
 
 
-def test_a_repeated_batch_is_the_same_whatever_came_meanwhile(shop: Shop) -> None:
+def test_a_repeated_batch_is_identical_despite_later_events(shop: Shop) -> None:
     shop.write(0, 10, noted=5)
     source = shop.source(headers=True)
     [(start, end)] = batches(source, logged(source.initialOffset()))
@@ -160,7 +160,7 @@ def test_a_repeated_batch_is_the_same_whatever_came_meanwhile(shop: Shop) -> Non
     assert rows(shop.source(headers=True), start, end) == before
 
 
-def test_a_restarted_source_goes_on_with_a_watermark_that_never_goes_back(shop: Shop) -> None:
+def test_the_watermark_never_goes_back_across_a_restart(shop: Shop) -> None:
     shop.write(0, 10, noted=5)
     first = shop.source(headers=True)
     [(_, offset)] = batches(first, logged(first.initialOffset()))
@@ -170,7 +170,7 @@ def test_a_restarted_source_goes_on_with_a_watermark_that_never_goes_back(shop: 
     assert (end["batch"], end["watermark"]) == (2, 5 * SECOND)
 
 
-def test_available_now_ends_where_the_stream_ended_at_its_start(shop: Shop) -> None:
+def test_available_now_ends_where_the_stream_ended_at_the_start_of_the_query(shop: Shop) -> None:
     shop.write(0, 10, noted=5)
     source = shop.source(headers=True)
     source.prepareForTriggerAvailableNow()
@@ -190,7 +190,7 @@ def test_reading_starts_at_a_time_or_a_cut(shop: Shop) -> None:
         assert sorted(row["number"] for row in rows(source, start, end)) == list(range(10, 20))
 
 
-def test_a_batch_reads_between_two_places(shop: Shop) -> None:
+def test_a_batch_reads_between_two_cuts(shop: Shop) -> None:
     shop.write(0, 10)
     middle = shop.stream.tail().as_text()
     shop.stream.scale([0, 1], [(0, KEY_SPACE)])
@@ -218,7 +218,7 @@ def test_a_batch_is_committed_once(shop: Shop) -> None:
     first = message(options, range(10))
     sink.commit([first, message(options, range(10, 20))], 0)
     assert written(shop.stream) == Counter(range(20))
-    # repeated after a crash, with files of its own; and an attempt that was never committed
+    # repeated after a crash with new files, and an attempt that was never committed
     sink.commit([message(options, range(10)), message(options, range(10, 20))], 0)
     message(options, range(50, 60))
     assert written(shop.stream) == Counter(range(20))
@@ -228,7 +228,7 @@ def test_a_batch_is_committed_once(shop: Shop) -> None:
     assert written(shop.stream) == Counter(range(30))
 
 
-def test_a_sink_must_know_its_query(shop: Shop) -> None:
+def test_a_sink_requires_a_writer_id_or_a_query_id(shop: Shop) -> None:
     options = shop.options()
     nameless = TaskOutput(message(options, range(3)).staged, None)
     with pytest.raises(InvalidArgument, match="writer"):
@@ -246,17 +246,17 @@ def test_a_sink_must_know_its_query(shop: Shop) -> None:
         ({}, "write .option"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
+def test_errors_name_the_invalid_option(options: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         SlackwaterFormat({"store": "sqlite:///store.db", **options})
 
 
-def test_options_of_the_query_are_no_concern_of_the_sink() -> None:
+def test_options_of_the_query_are_ignored_by_the_sink() -> None:
     given = {"store": "sqlite:///store.db", "stream": "shop/bids", "checkpointLocation": "here"}
     assert FormatOptions.of(given).stream == "shop/bids"
 
 
-def test_an_unknown_stream_and_overwriting_are_refused(shop: Shop) -> None:
+def test_an_unknown_stream_and_overwrite_mode_are_rejected(shop: Shop) -> None:
     given = {"store": shop.store, "stream": "shop/nope"}
     with pytest.raises(UnknownStream):
         SlackwaterFormat(given).schema()

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, at the commit, with a time or without, across scaling and lost answers."""
+"""Transactions: atomic commits, with and without a time, across scaling and lost responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_events_appear_at_the_commit_in_all_segments(bids: Stream) -> None:
         assert marks_of(bids) == []
 
 
-def test_an_aborted_one_never_appears_and_leaves_nothing(bids: Stream, clock: Clock) -> None:
+def test_an_aborted_transaction_never_becomes_visible_and_its_files_are_collected(
+    bids: Stream, clock: Clock
+) -> None:
     with TransactionalWriter(bids, "t") as writer:
         transaction = writer.begin()
         transaction.write_many(EVENTS, keys=KEYS)
@@ -63,7 +65,7 @@ def test_an_aborted_one_never_appears_and_leaves_nothing(bids: Stream, clock: Cl
     assert values(bids) == []
 
 
-def test_one_expires_at_exactly_its_time(bids: Stream, clock: Clock) -> None:
+def test_a_transaction_expires_at_exactly_its_time(bids: Stream, clock: Clock) -> None:
     with TransactionalWriter(bids, "t", expires_after="10 seconds") as writer:
         first, second = writer.begin(), writer.begin()
         for transaction in (first, second):
@@ -76,7 +78,7 @@ def test_one_expires_at_exactly_its_time(bids: Stream, clock: Clock) -> None:
     assert values(bids) == [b"a"]
 
 
-def test_several_may_be_open_and_commit_in_any_order(bids: Stream) -> None:
+def test_several_transactions_can_be_open_and_commit_in_any_order(bids: Stream) -> None:
     with TransactionalWriter(bids, "t") as writer:
         first, second = writer.begin(), writer.begin()
         first.write(b"first", key="k")
@@ -97,7 +99,7 @@ def test_a_commit_notes_its_time_with_the_position_where_it_was_committed(bids: 
     assert marks_of(bids)[0][3]
 
 
-def test_a_refused_time_commits_nothing_and_can_be_corrected(bids: Stream) -> None:
+def test_an_invalid_time_commits_nothing_and_can_be_corrected(bids: Stream) -> None:
     with TransactionalWriter(bids, "t") as writer:
         writer.begin().commit(9)
         transaction = writer.begin()
@@ -137,7 +139,9 @@ def test_events_follow_their_keys_through_scaling_before_the_commit(bids: Stream
             assert set(routing.segments(points_of(keys))) == {segment}
 
 
-def test_a_commit_whose_answer_was_lost_is_stored_once(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_response_was_lost_is_stored_once(
+    bids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, original = bids.store, bids.store.write
     repeated: list[int] = []
 
@@ -159,7 +163,7 @@ def test_a_commit_whose_answer_was_lost_is_stored_once(bids: Stream, monkeypatch
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_after_a_commit_of_unknown_outcome_no_other_takes_its_number(
+def test_after_a_commit_of_unknown_outcome_no_other_commit_uses_its_number(
     bids: Stream, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
     store, original = bids.store, bids.store.write
@@ -186,7 +190,7 @@ def test_after_a_commit_of_unknown_outcome_no_other_takes_its_number(
     assert TransactionalWriter(bids, "t").last_event_number == 2
 
 
-def test_numbered_commits_of_files_written_elsewhere_are_stored_once(bids: Stream, clock: Clock) -> None:
+def test_numbered_commits_of_staged_files_are_stored_once(bids: Stream, clock: Clock) -> None:
     batch = pa.record_batch([EVENTS], schema=bids.columns)
     for _ in range(2):  # the second time as after a restart: the same batch, other files
         parts = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
@@ -206,7 +210,7 @@ def test_numbered_commits_of_files_written_elsewhere_are_stored_once(bids: Strea
     assert sorted(values(bids)) == sorted(EVENTS)
 
 
-def test_a_writer_that_was_replaced_cannot_commit(bids: Stream) -> None:
+def test_a_replaced_writer_cannot_commit(bids: Stream) -> None:
     old = TransactionalWriter(bids, "t")
     transaction = old.begin()
     transaction.write(b"a")
@@ -217,7 +221,7 @@ def test_a_writer_that_was_replaced_cannot_commit(bids: Stream) -> None:
     assert values(bids) == []
 
 
-def test_what_does_not_fit_is_refused(bids: Stream) -> None:
+def test_invalid_arguments_are_rejected(bids: Stream) -> None:
     with pytest.raises(InvalidArgument, match="must be greater than zero"):
         TransactionalWriter(bids, expires_after="0 seconds")
     with TransactionalWriter(bids) as writer:

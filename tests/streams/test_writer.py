@@ -1,4 +1,4 @@
-"""Writers: every event once and in order per key, over crashes, scaling and lost answers; time (N1–N5)."""
+"""Writers: each event once and in order per key, across crashes, scaling and lost responses; time (N1–N5)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values
 
 PATIENT = Batching(interval=HOUR)
-"""Nothing is stored before somebody flushes."""
+"""Nothing is stored before a flush."""
 
 
 def test_events_are_numbered_and_acknowledged_by_flush(bids: Stream) -> None:
@@ -89,11 +89,11 @@ def test_an_event_that_waits_while_its_segment_is_sealed_goes_to_the_successor(b
         writer.flush()
     assert sorted(content(bids)) == [segment.id for segment in bids.epochs().active]
     assert len(values(bids)) == 50
-    # the position names only segments that the writer wrote to
+    # the position contains only segments that the writer wrote to
     assert writer.position == bids.tail()
 
 
-def test_the_position_forgets_a_segment_once_successors_replace_all_of_it(bids: Stream) -> None:
+def test_the_position_drops_a_segment_once_successors_cover_its_range(bids: Stream) -> None:
     keys = [str(number) for number in range(50)]
     with Writer(bids, "w") as writer:
         writer.write_many([b"a"] * 50, keys=keys)
@@ -113,7 +113,7 @@ def test_the_position_forgets_a_segment_once_successors_replace_all_of_it(bids: 
 # ---- exactly once
 
 
-def test_a_writer_that_comes_back_goes_on_after_its_last_event(bids: Stream) -> None:
+def test_a_reopened_writer_continues_after_its_last_event(bids: Stream) -> None:
     events = [str(number).encode() for number in range(1, 101)]
     crashed = Writer(bids, "w", batching=PATIENT)
     crashed.write_many(events[:40], keys=events[:40])
@@ -128,7 +128,7 @@ def test_a_writer_that_comes_back_goes_on_after_its_last_event(bids: Stream) -> 
 
 
 @pytest.mark.parametrize("first", [1, 3, 5, 6])
-def test_numbers_that_are_there_already_are_left_out(bids: Stream, first: int) -> None:
+def test_events_with_stored_numbers_are_skipped(bids: Stream, first: int) -> None:
     with Writer(bids, "w") as writer:
         writer.write_many([b"1", b"2", b"3", b"4", b"5"])
         more = [str(number).encode() for number in range(first, 9)]
@@ -147,7 +147,7 @@ def test_numbers_may_have_gaps(bids: Stream) -> None:
         assert writer.last_event_number == 30
 
 
-def test_a_writer_that_was_replaced_cannot_go_on(bids: Stream) -> None:
+def test_a_replaced_writer_cannot_continue(bids: Stream) -> None:
     old = Writer(bids, "w", batching=PATIENT)
     old.write(b"old")
     with Writer(bids, "w") as new:
@@ -204,7 +204,7 @@ def test_an_append_whose_response_was_lost_is_stored_once(
     assert sorted(values(bids)) == [b"a", b"b"]
 
 
-def test_several_writers_at_once_lose_nothing(bids: Stream) -> None:
+def test_concurrent_writers_lose_no_event(bids: Stream) -> None:
     def write(name: str) -> None:
         with Writer(bids, name, batching=Batching(interval=1_000)) as writer:
             for number in range(200):
@@ -227,7 +227,7 @@ def test_several_writers_at_once_lose_nothing(bids: Stream) -> None:
 def test_a_slow_file_is_written_again_instead_of_being_lost(
     bids: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer stands still between its file and its transaction, and the file is collected meanwhile."""
+    """The writer pauses between its file and its transaction, and the file is collected in between."""
     collected: list[list[str]] = []
     original = writing.stage_batch
 
@@ -245,7 +245,7 @@ def test_a_slow_file_is_written_again_instead_of_being_lost(
     assert values(bids) == [b"a"]
 
 
-def test_files_of_a_crashed_writer_are_collected_and_live_ones_are_not(bids: Stream, clock: Clock) -> None:
+def test_files_of_a_crashed_writer_are_collected_and_files_in_use_are_not(bids: Stream, clock: Clock) -> None:
     with Writer(bids) as writer:
         writer.write(b"a")
     batch = pa.record_batch([[b"lost"]], schema=bids.columns)
@@ -262,7 +262,7 @@ def test_files_of_a_crashed_writer_are_collected_and_live_ones_are_not(bids: Str
 
 @contextmanager
 def no_room_beyond(size: int) -> Iterator[None]:
-    """Lets the system refuse every write beyond this size of a file."""
+    """Make the system reject writes beyond this file size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -271,7 +271,7 @@ def no_room_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(bids: Stream, tmp_path: Path) -> None:
+def test_the_error_about_a_full_disk_names_the_last_stored_event(bids: Stream, tmp_path: Path) -> None:
     large = random.Random(7).randbytes(3 << 20)
     writer = Writer(bids, "w", batching=PATIENT)
     writer.write(b"a")
@@ -284,7 +284,7 @@ def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(bids: Strea
     for use in (lambda: writer.write(b"c"), writer.close):
         with pytest.raises(WriteFailed):
             use()
-    # half a file would take the room that is missing
+    # an incomplete file would take up the missing space
     assert len(list(tmp_path.rglob("*.arrow"))) == 1
     with Writer(bids, "w") as again:
         assert again.last_event_number == 1
@@ -292,7 +292,7 @@ def test_a_full_disk_is_an_error_that_says_from_where_to_write_again(bids: Strea
     assert sorted(values(bids), key=len) == [b"a", large]
 
 
-def test_a_store_without_room_is_an_error_and_goes_on_when_there_is_some(tmp_path: Path) -> None:
+def test_a_full_store_raises_and_works_again_when_there_is_space(tmp_path: Path) -> None:
     with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
         stream = streams.create("a/b")
         writer = Writer(stream, "w", batching=PATIENT)
@@ -309,9 +309,7 @@ def test_a_store_without_room_is_an_error_and_goes_on_when_there_is_some(tmp_pat
         assert values(stream) == [b"a"]
 
 
-def test_a_store_that_fails_is_an_error_and_nothing_is_half_there(
-    bids: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_store_raises_and_stores_nothing(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Writer(bids, "w", batching=PATIENT)
     writer.write_many([b"a", b"b"], keys=["1", "2"])
     real = appending.append
@@ -327,7 +325,7 @@ def test_a_store_that_fails_is_an_error_and_nothing_is_half_there(
     assert values(bids) == []
 
 
-def test_back_pressure_bounds_what_waits(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backpressure_limits_the_buffered_bytes(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     real = writing.stage_batch
 
@@ -415,7 +413,7 @@ def test_columns_are_kept_with_their_types(tmp_path: Path) -> None:
     ]
 
 
-def test_a_closed_writer_says_so(bids: Stream) -> None:
+def test_a_closed_writer_raises(bids: Stream) -> None:
     writer = Writer(bids)
     writer.close()
     writer.close()
@@ -461,7 +459,7 @@ def test_note_time_flushes_and_reports_the_position(bids: Stream) -> None:
     assert marks_of(bids)[0][3]
 
 
-def test_a_writer_that_comes_back_reports_what_it_wrote_before(bids: Stream) -> None:
+def test_a_reopened_writer_reports_its_earlier_position(bids: Stream) -> None:
     crashed = Writer(bids, "w")
     crashed.write_many([b"a", b"b"], keys=["1", "2"])
     crashed.flush()
@@ -476,7 +474,7 @@ def test_time_is_noted_automatically(bids: Stream, clock: Clock) -> None:
         writer.write(b"a")
         while not marks_of(bids) or not marks_of(bids)[0][2]:
             time.sleep(0.005)
-        # the note has stored what was waiting
+        # noting the time has stored the pending events
         assert marks_of(bids)[0][:2] == ("w", clock.now)
         assert writer.acknowledged == 1
         clock.now += SECOND
@@ -497,7 +495,7 @@ def test_a_clock_that_goes_back_does_not_stop_the_writer(bids: Stream, clock: Cl
         assert marks_of(bids)[0][1] == noted
 
 
-def test_an_unnamed_writer_leaves_no_record(bids: Stream) -> None:
+def test_a_writer_without_an_id_leaves_no_record(bids: Stream) -> None:
 
     with Writer(bids) as writer:
         writer.write(b"a")

@@ -1,4 +1,4 @@
-"""The cut of a watermark (M4): each case in the order it gives, and in the opposite one."""
+"""The cut of a mark (M4): each case with its positions in the given and in the reverse order."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Subject(Protocol):
 
 
 class RulesSubject:
-    """The rules over plain values: what a store would keep is kept in variables."""
+    """The rules on plain values; what a store would keep is in variables."""
 
     def __init__(self, epochs: Epochs, timeout: int) -> None:
         self._epochs = epochs
@@ -79,7 +79,7 @@ class RulesSubject:
         return "ok"
 
     def restart(self) -> None:
-        """Nothing is kept anywhere else."""
+        """All state is in variables."""
 
     def cycle(self, now: int) -> Mark | None:
         decided = decide_cycle(
@@ -103,7 +103,7 @@ class RulesSubject:
         return sorted(self._records)
 
     def end(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class StoreSubject:
@@ -132,7 +132,7 @@ class StoreSubject:
     def cycle(self, now: int) -> Mark | None:
         self._now = now
         cycle = self._runner.run(self._stream.id)
-        assert cycle is not None, "nobody else was there"
+        assert cycle is not None, "no other controller runs"
         newest = self._streams.store.read(partial(notes.newest_mark, stream=self._stream.id))
         if cycle.mark is not None:
             equal("newest mark in the store", cycle.mark, newest and newest[1])
@@ -147,7 +147,7 @@ class StoreSubject:
 
 
 def replace_segments(connection: Connection, stream: int, epochs: Epochs) -> None:
-    """Gives a stream any history of segments."""
+    """Replace the segments of a stream by any history."""
     segments = schema.segments
     connection.execute(segments.delete().where(segments.c.stream == stream))
     for segment in epochs.segments.values():
@@ -172,7 +172,7 @@ def replace_segments(connection: Connection, stream: int, epochs: Epochs) -> Non
 
 
 def run_with_store(case: Case, url: str, data: str | None = None) -> None:
-    """Runs a case with a stream in the store at ``url``, whose files would be in the folder ``data``."""
+    """Run a case with a stream in the store at ``url`` and the data folder ``data``."""
     _run(case, partial(StoreSubject, url=url, data=data, name=f"cases/{case['id']}"))
 
 
@@ -188,7 +188,7 @@ def _run(case: Case, make: Callable[[Epochs, int], Subject]) -> None:
 
     def perform(step: Step) -> None:
         nonlocal now
-        subject = made()  # in the first step, which may ask for its refusal
+        subject = made()  # in the first step, which may expect an error
         now = round(step["at"] * SECOND) if "at" in step else now
         if "note" in step:
             note = step["note"]

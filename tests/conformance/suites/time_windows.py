@@ -1,4 +1,4 @@
-"""Where in time a reader stands: each case moves a `TimeWindow`, or compares positions with one mark."""
+"""Time windows of readers: each case advances a `TimeWindow`, or compares positions with one mark."""
 
 from __future__ import annotations
 
