@@ -107,11 +107,11 @@ def test_schema_overrides_a_type_and_rows_may_be_missing() -> None:
     [
         ("", "has no line with column names"),
         ("# only a comment", "has no line with column names"),
-        ("a | a\n1 | 2", "a name of its own"),
-        ("a | \n1 | 2", "a name of its own"),
+        ("a | a\n1 | 2", "has an empty or duplicate column name"),
+        ("a | \n1 | 2", "has an empty or duplicate column name"),
         ("a | b\n1", "has 1 cells for 2 columns"),
         ("ts[days]\n1", "is not a unit of time"),
-        ("ts[s]\nsoon", "write numbers in this column"),
+        ("ts[s]\nsoon", "use numbers in this column"),
     ],
 )
 def test_table_that_cannot_be_read_is_refused(text: str, message: str) -> None:
@@ -159,7 +159,7 @@ def test_repeated_rows_count() -> None:
 def test_order_counts_on_request() -> None:
     got, expected = T("n \n 1 \n 2"), T("n \n 2 \n 1")
     assert_rows(got, expected)
-    with pytest.raises(AssertionError, match="rows come in another order"):
+    with pytest.raises(AssertionError, match="rows are in a different order"):
         assert_rows(got, expected, ordered=True)
     assert_rows(got, got, ordered=True)
 
@@ -200,9 +200,9 @@ def test_clock_moves_only_when_told() -> None:
 
 def test_clock_never_goes_back() -> None:
     clock = ManualClock(5)
-    with pytest.raises(InvalidArgument, match="would move the clock back"):
+    with pytest.raises(InvalidArgument, match="by = -1: is negative"):
         clock.advance(-1)
-    with pytest.raises(InvalidArgument, match="a clock never goes back"):
+    with pytest.raises(InvalidArgument, match="is before the current time"):
         clock.set(4)
     assert clock.set(5) == 5
 
@@ -364,11 +364,11 @@ def test_side_must_fit_the_operator() -> None:
     join = JoinOperator(JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
     with pytest.raises(InvalidArgument, match='add\\(…, side="left"\\)'):
         TestStream().add("ts \n 1").run(join)
-    with pytest.raises(InvalidArgument, match="makes no sense with one input"):
+    with pytest.raises(InvalidArgument, match="is given for an operator with one input"):
         TestStream().advance_watermark(1, side="left").run(summing())
     with pytest.raises(InvalidArgument, match='use "left" or "right"'):
         TestStream().add("ts \n 1", side="middle")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="would move the clock back"):
+    with pytest.raises(InvalidArgument, match="by = -1: is negative"):
         TestStream().advance_processing_time(-1)
 
 
@@ -387,5 +387,5 @@ def test_events_can_say_what_the_clock_shows() -> None:
         .run(summing())
     )
     assert [step.now for step in run.steps] == [1 * SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]
-    with pytest.raises(InvalidArgument, match="a clock never goes back"):
+    with pytest.raises(InvalidArgument, match="is before the current time"):
         TestStream().end(at=5).end(at=4).run(summing())

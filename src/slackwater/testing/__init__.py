@@ -1,4 +1,4 @@
-"""Testing pipelines without Spark: scripted streams, a manual clock, tables as test data."""
+"""Test pipelines without Spark: scripted streams, a manual clock, and text tables as test data."""
 
 from slackwater.testing.manual_clock import ManualClock
 from slackwater.testing.scripted_run import JoinRun, Step, WindowRun

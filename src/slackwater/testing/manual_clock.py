@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that is advanced by the test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from slackwater.errors import InvalidArgument
 from slackwater.time import check_int64, duration, instant
 
 Moment = int | str | timedelta | datetime
-"""A point in a test's time: microseconds, a time since zero (``"10 seconds"``), or an ISO instant."""
+"""A time in a test: microseconds, a duration since zero (``"10 seconds"``), or an ISO 8601 instant."""
 
 
 def moment(value: Moment, *, name: str = "time") -> int:
-    """The microseconds of a point in a test's time.
+    """A time in a test as microseconds.
+
+    Args:
+        value: microseconds, a duration since zero, or an instant.
+        name: the name of the argument in errors.
 
     >>> moment(5), moment("10 seconds"), moment("1970-01-01T00:00:10Z")
     (5, 10000000, 10000000)
@@ -25,9 +29,12 @@ def moment(value: Moment, *, name: str = "time") -> int:
 
 
 class ManualClock:
-    """Processing time under the test's control: it only moves when told to, and never back.
+    """Processing time that only advances when the test calls `advance` or `set`.
 
-    An instance is callable, so it can stand wherever a function that tells the time is wanted.
+    An instance is callable and returns the time, so it can replace any function that reads the clock.
+
+    Args:
+        start: the initial time.
 
     >>> clock = ManualClock("10 seconds")
     >>> clock.advance("5 seconds")
@@ -40,30 +47,26 @@ class ManualClock:
         self._now = moment(start, name="start")
 
     def __call__(self) -> int:
-        """The time, in microseconds."""
+        """The current time in microseconds."""
         return self._now
 
     def advance(self, by: int | str | timedelta) -> int:
-        """Move by a duration; the new time."""
+        """Advance the clock by a duration; returns the new time."""
         step = duration(by, name="by") if isinstance(by, (str, timedelta)) else check_int64(by, "by")
         if step < 0:
-            raise InvalidArgument(
-                "by", by, "would move the clock back", fix="give a duration that is not negative"
-            )
+            raise InvalidArgument("by", by, "is negative", fix="use a duration that is not negative")
         self._now = check_int64(self._now + step, "by")
         return self._now
 
     def set(self, to: Moment) -> int:
-        """Move to a point in time; the new time.
+        """Advance the clock to a time; returns the new time.
 
         >>> ManualClock(5).set(4)
         Traceback (most recent call last):
-        slackwater.errors.InvalidArgument: to = 4: lies before the clock's 5; a clock never goes back
+        slackwater.errors.InvalidArgument: to = 4: is before the current time 5; use a later time
         """
         at = moment(to, name="to")
         if at < self._now:
-            raise InvalidArgument(
-                "to", to, f"lies before the clock's {self._now}", fix="a clock never goes back"
-            )
+            raise InvalidArgument("to", to, f"is before the current time {self._now}", fix="use a later time")
         self._now = at
         return at

@@ -1,4 +1,4 @@
-"""What happened when an operator was run through a scripted stream, step by step."""
+"""The results of running an operator on a scripted stream, step by step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Output = TypeVar("Output")
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """Rows arrive, as one batch; ``at`` is the clock's time then, if it is said."""
+    """A batch of rows that arrives; ``at`` is the processing time, if it is given."""
 
     rows: pl.DataFrame
     side: Side | None = None
@@ -29,7 +29,7 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkMove:
-    """The watermark of one side, or of all, moves to a point in event time."""
+    """An advance of the watermark of one side, or of all sides, to an event time."""
 
     to: int
     side: Side | None = None
@@ -38,7 +38,7 @@ class WatermarkMove:
 
 @dataclass(frozen=True, slots=True)
 class ClockMove:
-    """Processing time goes on by so many microseconds."""
+    """An advance of the processing time by a number of microseconds."""
 
     by: int
 
@@ -48,9 +48,9 @@ Event = Elements | WatermarkMove | ClockMove
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[Output]):
-    """One event, the clock and the operator's watermark after it, and what came out.
+    """One event, with the processing time, the watermark and the output after it.
 
-    The watermark of an operator with two inputs is the lower one, unknown until both are known.
+    The watermark of an operator with two inputs is the minimum, and None until both are known.
 
     >>> Step(ClockMove(5), now=5, watermark=None, output="nothing").now
     5
@@ -64,10 +64,10 @@ class Step(Generic[Output]):
 
 @dataclass(frozen=True, slots=True)
 class WindowRun:
-    r"""A windowed operator's run: its steps, and all panes in the order they came out.
+    r"""The run of a `WindowedOperator` or `MergeOperator`: its steps, and all panes in order of emission.
 
-    ``key`` and ``event_times`` (per side, or under None) are column names of the operator, so that
-    a run can be shown without it.
+    ``key`` and ``event_times`` (by side, or under None) are the column names of the operator, which `story`
+    needs.
 
     >>> from slackwater.testing import TestStream
     >>> from slackwater.windows import Fixed, Sum, WindowedOperator
@@ -83,7 +83,7 @@ class WindowRun:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns of a pane that hold what was accumulated."""
+        """The columns of a pane that hold its values."""
         columns = self.steps[0].output.panes.columns if self.steps else []
         return tuple(name for name in columns if name not in (*self.key, *PANE_COLUMNS))
 
@@ -94,22 +94,25 @@ class WindowRun:
 
     @property
     def late(self) -> pl.DataFrame | None:
-        """The dropped rows of all steps, if the operator delivers them (``late="emit"``)."""
+        """The dropped rows of all steps; None unless the operator has ``late="emit"``."""
         delivered = [step.output.late for step in self.steps if step.output.late is not None]
         return _stacked(delivered) if delivered else None
 
     @property
     def dropped_late(self) -> int:
-        """How many (element, window) were dropped as late, in all steps."""
+        """The number of (element, window) pairs that were dropped as late, in all steps."""
         return sum(step.output.dropped_late for step in self.steps)
 
     @property
     def dropped_closed(self) -> int:
-        """How many (element, window) came after their window's trigger had closed it, in all steps."""
+        """The number of (element, window) pairs that were dropped because the trigger had finished."""
         return sum(step.output.dropped_closed for step in self.steps)
 
     def story(self, unit: str = "us") -> str:
-        r"""The run as a table, a line for each event and a line for each pane that follows from it.
+        r"""Format the run as a table, with a line for each event and each pane that it causes.
+
+        Args:
+            unit: the unit of times: ``us``, ``ms``, ``s``, ``min`` or ``h``.
 
         >>> from slackwater.testing import TestStream
         >>> from slackwater.windows import Fixed, Sum, WindowedOperator
@@ -133,8 +136,8 @@ class WindowRun:
         return "\n".join(aligned([names, *lines]))
 
     def _lines(self, step: Step[WindowOutput], unit: str) -> Iterator[tuple[str, ...]]:
-        """A move of the clock has a line only if something follows: every line tells the time anyway."""
-        events = self._worded(step.event, unit)
+        """The lines of a step; none for an advance of the clock without panes, as every line has the time."""
+        events = self._event_lines(step.event, unit)
         panes = [
             (
                 f"[{in_unit(pane['window_start'], unit)}, {in_unit(pane['window_end'], unit)})",
@@ -159,13 +162,13 @@ class WindowRun:
             )
 
     def _key_text(self, pane: dict[str, object]) -> list[str]:
-        """Panes are told key by key; within a key in their order, a retraction before its replacement."""
+        """The key as text, by which panes are sorted; the order within a key is kept."""
         return [_text(pane[name]) for name in self.key]
 
     def _blank(self, pane: str) -> tuple[str, ...]:
         return ("", *("" for _ in self.key), pane, *("" for _ in self.values))
 
-    def _worded(self, event: Event, unit: str) -> list[str]:
+    def _event_lines(self, event: Event, unit: str) -> list[str]:
         match event:
             case ClockMove():
                 return ["clock"]
@@ -174,10 +177,10 @@ class WindowRun:
             case Elements(rows=rows, side=side):
                 prefix = "" if side is None else f"{side} "
                 time = self.event_times[side]
-                told = [prefix + self._worded_row(row, time, unit) for row in rows.iter_rows(named=True)]
-                return told or ["no rows"]
+                lines = [prefix + self._row_text(row, time, unit) for row in rows.iter_rows(named=True)]
+                return lines or ["no rows"]
 
-    def _worded_row(self, row: dict[str, object], event_time: str, unit: str) -> str:
+    def _row_text(self, row: dict[str, object], event_time: str, unit: str) -> str:
         key = " ".join(str(row[name]) for name in self.key)
         at = row[event_time]
         rest = [
@@ -189,7 +192,7 @@ class WindowRun:
 
 @dataclass(frozen=True, slots=True)
 class JoinRun:
-    r"""A join's run: its steps, and all rows in the order they came out.
+    r"""The run of a `JoinOperator`: its steps, and all rows in order of emission.
 
     >>> from slackwater.testing import TestStream
     >>> from slackwater.windows import JoinOperator, JoinSpec
@@ -203,27 +206,27 @@ class JoinRun:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The rows of all steps; empty, without columns, for a stream without events."""
+        """The rows of all steps; a frame without columns if there are no steps."""
         return pl.concat([step.output.rows for step in self.steps]) if self.steps else pl.DataFrame()
 
     def late(self, side: Side) -> pl.DataFrame | None:
-        """The late rows of a side in all steps, if the join delivers them (``late="emit"``)."""
+        """The late rows of a side in all steps; None unless the join has ``late="emit"``."""
         delivered = [step.output.late[side] for step in self.steps if step.output.late is not None]
         return pl.concat(delivered) if delivered else None
 
     def dropped(self, side: Side) -> int:
-        """How many rows of a side were late, in all steps."""
+        """The number of late rows of a side, in all steps."""
         return sum(step.output.dropped[side] for step in self.steps)
 
 
 def _stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Frames one below the other; one without rows does not know its types and has no say in them."""
+    """Concatenate frames; those without rows are left out, because their types are not known."""
     filled = [frame for frame in frames if not frame.is_empty()] or frames[:1]
     return pl.concat(filled, how="vertical_relaxed") if filled else pl.DataFrame()
 
 
 def in_unit(microseconds: int, unit: str) -> str:
-    """A time as a number of units; the ends of time as infinity.
+    """Format a time as a number of units; the beginning and end of time are infinities.
 
     >>> in_unit(2_500_000, "s"), in_unit(END_OF_TIME, "s")
     ('2.5', '∞')

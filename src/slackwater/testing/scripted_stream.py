@@ -1,8 +1,7 @@
-"""A scripted stream: what arrives, how the watermark and the clock move, and what comes out of it.
+"""Scripted streams: a test lists batches, watermarks and processing times, and runs an operator on them.
 
-Event time cannot be tested by waiting. Here a test says in which order things happen, an operator
-is run through them one step each, without Spark and without sleeping, and the run can be asked
-what came out at which step.
+Each event is one step of the operator, without Spark and without sleeping. The run has the output of each
+step.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _Marks = Mapping[Side | None, int]
 
 @dataclass(frozen=True, slots=True)
 class TestStream:
-    r"""What happens to an operator, in order; every method hands back a longer stream.
+    r"""A sequence of events for an operator; every method returns a new, longer stream.
 
-    Each event is one step of the operator. Times are microseconds, times since zero like
-    ``"10 seconds"``, or ISO instants; rows are a frame or the text of a table (see `T`). For an
-    operator with two inputs say which one with ``side``. The watermark is unknown, and the clock at
-    zero, until they are moved; ``at`` is what the clock shows when an event happens.
+    Each event is one step of the operator. Times are microseconds, durations since zero such as ``"10
+    seconds"``, or ISO 8601 instants; rows are a frame or a text table (see `T`). For an operator with two
+    inputs, ``side`` is ``"left"`` or ``"right"``. Initially the watermark is unknown and the processing time
+    is 0; ``at`` is the processing time of an event.
 
     >>> from slackwater.windows import Fixed, Sum, WindowedOperator
     >>> stream = (
@@ -66,14 +65,19 @@ class TestStream:
     1
     """
 
-    __test__: ClassVar[bool] = False  # its name begins like a test's; it is none
+    __test__: ClassVar[bool] = False  # pytest would collect it by its name
 
     events: tuple[Event, ...] = ()
 
     def add(
         self, rows: pl.DataFrame | str, *, side: Side | None = None, at: Moment | None = None
     ) -> TestStream:
-        r"""Rows arrive, as one batch.
+        r"""Add a batch of rows.
+
+        Args:
+            rows: the rows, as a frame or a text table.
+            side: the input they belong to, for an operator with two inputs.
+            at: the processing time of their arrival; unchanged by default.
 
         >>> TestStream().add("ts \n 3").events[0].rows.rows()
         [(3,)]
@@ -84,7 +88,12 @@ class TestStream:
     def advance_watermark(
         self, to: Moment, *, side: Side | None = None, at: Moment | None = None
     ) -> TestStream:
-        """The watermark moves: no element with a time below ``to`` is expected any more.
+        """Advance the watermark: no element with an event time below ``to`` is expected any more.
+
+        Args:
+            to: the new watermark.
+            side: the input it belongs to; both inputs by default.
+            at: the processing time; unchanged by default.
 
         >>> TestStream().advance_watermark("10 seconds").events[0].to
         10000000
@@ -92,20 +101,18 @@ class TestStream:
         return self._then(WatermarkMove(moment(to, name="to"), _checked_side(side), _checked_clock(at)))
 
     def advance_processing_time(self, by: int | str | timedelta) -> TestStream:
-        """The clock goes on.
+        """Advance the processing time by a duration.
 
         >>> TestStream().advance_processing_time("5 seconds").events[0].by
         5000000
         """
         step = duration(by, name="by") if isinstance(by, (str, timedelta)) else check_int64(by, "by")
         if step < 0:
-            raise InvalidArgument(
-                "by", by, "would move the clock back", fix="give a duration that is not negative"
-            )
+            raise InvalidArgument("by", by, "is negative", fix="use a duration that is not negative")
         return self._then(ClockMove(step))
 
     def end(self, *, at: Moment | None = None) -> TestStream:
-        """The input ends, on all sides: the watermark moves to the end of time.
+        """End the input on all sides: the watermark advances to the end of time.
 
         >>> TestStream().end().events[0].to == END_OF_TIME
         True
@@ -119,7 +126,14 @@ class TestStream:
     def run(
         self, operator: WindowedOperator | MergeOperator | JoinOperator, *, restart: bool = False
     ) -> WindowRun | JoinRun:
-        r"""Run an operator through the events; with ``restart``, save and load its state between any two.
+        r"""Run an operator on the events.
+
+        Args:
+            operator: the operator to run, from its initial state.
+            restart: save and load the state between any two steps.
+
+        Returns:
+            The steps with their outputs.
 
         >>> import polars as pl
         >>> from slackwater.windows import JoinOperator, JoinSpec
@@ -183,7 +197,7 @@ class TestStream:
         step: Callable[[State, _Batches, _Marks, int], tuple[State, Output]],
         reload: Callable[[State], State],
     ) -> tuple[Step[Output], ...]:
-        """One step for each event; ``inputs`` are the names an event may give for its side."""
+        """Run one step per event; ``inputs`` are the valid sides of an event."""
         clock = ManualClock()
         marks: dict[Side | None, int] = {}
         steps = []
@@ -209,17 +223,19 @@ class TestStream:
 
 def _checked_side(side: Side | None) -> Side | None:
     if side is not None and side not in SIDES:
-        raise InvalidArgument("side", side, "is not an input", fix='use "left" or "right"')
+        raise InvalidArgument("side", side, "is not a valid side", fix='use "left" or "right"')
     return side
 
 
 def _input(side: Side | None, inputs: Sequence[Side | None]) -> Side | None:
-    """The side of an event, which must be one that the operator has."""
+    """The side of an event; raises if the operator has no such input."""
     if side in inputs:
         return side
     if side is None:
-        raise InvalidArgument("side", None, "is not known, of two", fix='write add(…, side="left")')
-    raise InvalidArgument("side", side, "makes no sense with one input", fix="leave it out")
+        raise InvalidArgument(
+            "side", None, "is missing for an operator with two inputs", fix='use add(…, side="left")'
+        )
+    raise InvalidArgument("side", side, "is given for an operator with one input", fix="leave it out")
 
 
 def _by_side(marks: _Marks) -> dict[str, int]:

@@ -1,8 +1,7 @@
-"""Tables as test data: rows in and rows expected, written so that a reader sees them.
+"""Text tables as test data, and comparison of rows.
 
-A test of event time is a story: what arrived, in which order, what came out. Written as a small
-table, with a timeline drawn above it if that helps, the story can be read; as a list of
-dictionaries it cannot.
+A small table, with a timeline drawn above it, shows what arrived and what is expected at a glance; a list of
+dictionaries does not.
 """
 
 from __future__ import annotations
@@ -29,13 +28,19 @@ _SHOWN_ROWS: Final = 200
 
 
 def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa: N802  # as short as a table needs it
-    """A frame from a small text table.
+    """Parse a small text table to a frame.
 
-    The first line has the names, ``|`` separates the cells, and the types follow from the cells:
-    integers, floats, ``true`` and ``false``, ``[1, 2]`` for a list, everything else text. An empty
-    cell or ``null`` is null; text in double quotes stays text. ``schema`` overrides the type of a
-    column. Empty lines, rules (``---|---``) and lines that start with ``#`` are skipped, so a
-    timeline may stand above the rows.
+    The first line has the column names, ``|`` separates cells, and types are inferred from the cells:
+    integers, floats, ``true`` and ``false``, ``[1, 2]`` for a list, and strings otherwise. An empty cell or
+    ``null`` is null; text in double quotes stays a string. Empty lines, horizontal rules (``---|---``) and
+    lines that start with ``#`` are skipped, so a timeline can be drawn above the rows.
+
+    Args:
+        text: the table.
+        schema: types of columns, instead of the inferred ones.
+
+    Raises:
+        InvalidArgument: the text is not a table, or a column of the schema is not in it.
 
     >>> T('''
     ...     #  0         10        20
@@ -47,7 +52,7 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
     ... ''').rows()
     [('a', 3, 1.5), ('b', 8, None), ('a', 15, 2.0)]
 
-    A unit in brackets makes a column of times microseconds, as the operators want them:
+    A unit in brackets (``us``, ``ms``, ``s``, ``min``, ``h``) converts a column of times to microseconds:
 
     >>> T('''
     ...     name   | ts[s]
@@ -59,12 +64,16 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#") and not _RULE.fullmatch(line)]
     if not lines:
-        raise InvalidArgument("text", text, "has no line with column names", fix='write "name | ts" first')
+        raise InvalidArgument(
+            "text", text, "has no line with column names", fix='begin with a line such as "name | ts"'
+        )
     framed = lines[0].startswith("|")
     headers = [_HEADER.fullmatch(cell) for cell in _cells(lines[0], framed=framed)]
     names = [header["name"] for header in headers if header]
     if len(set(names)) < len(names) or not all(names):
-        raise InvalidArgument("text", lines[0], "needs a name of its own for each column", fix="rename one")
+        raise InvalidArgument(
+            "text", lines[0], "has an empty or duplicate column name", fix="rename the column"
+        )
     rows = [_cells(line, framed=framed) for line in lines[1:]]
     for line, cells in zip(lines[1:], rows, strict=True):
         if len(cells) != len(names):
@@ -72,14 +81,16 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
                 "text",
                 line,
                 f"has {len(cells)} cells for {len(names)} columns",
-                fix="leave a cell empty for null",
+                fix="use an empty cell for null",
             )
     if unknown := sorted(set(schema or {}) - set(names)):
-        raise InvalidArgument("schema", unknown[0], "is not a column of the table", fix=f"use one of {names}")
+        raise InvalidArgument(
+            "schema", unknown[0], "is not a column of the table", fix=f"available: {', '.join(names)}"
+        )
     columns = []
-    for place, header in enumerate(headers):
+    for index, header in enumerate(headers):
         if header:
-            values = _values([cells[place] for cells in rows])
+            values = _values([cells[index] for cells in rows])
             if header["unit"]:
                 values = _microseconds(values, header["unit"], header["name"])
             dtype = (schema or {}).get(header["name"]) or (None if rows else pl.Null)
@@ -88,7 +99,7 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
 
 
 def table(frame: pl.DataFrame) -> str:
-    """A frame as a text table that `T` reads back.
+    """Format a frame as a text table that `T` can parse.
 
     >>> print(table(pl.DataFrame({"key": ["a", None], "total": [1, 20]})))
     key | total
@@ -99,10 +110,17 @@ def table(frame: pl.DataFrame) -> str:
 
 
 def assert_rows(got: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool = False) -> None:
-    """Raise unless ``got`` has the rows of ``expected``, in any order, unless ``ordered``.
+    """Assert that two frames have the same rows.
 
-    Only the columns of ``expected`` are compared: a test names what it is about. Numbers are
-    compared as numbers, whatever their type.
+    Only the columns of ``expected`` are compared. Numbers are compared by value, independent of their type.
+
+    Args:
+        got: the actual rows.
+        expected: the expected rows.
+        ordered: whether the order of the rows is compared too.
+
+    Raises:
+        AssertionError: the rows differ; the message shows the difference as a table.
 
     >>> panes = T('''
     ...     key | total | index
@@ -136,7 +154,7 @@ def assert_rows(got: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool = Fa
         return
     if ordered and not missing_rows and not unexpected:
         marked = [("-", row) for row in wanted] + [("+", row) for row in found]
-        raise AssertionError("rows come in another order (- expected, + got)\n" + _marked(names, marked))
+        raise AssertionError("rows are in a different order (- expected, + got)\n" + _marked(names, marked))
     marked = [("-", row) for row in missing_rows.elements()]
     marked += [("+", row) for row in unexpected.elements()]
     marked += [(" ", row) for row in (Counter(wanted) & Counter(found)).elements()]
@@ -144,11 +162,11 @@ def assert_rows(got: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool = Fa
     raise AssertionError("rows differ (- expected, + got)\n" + _marked(names, marked))
 
 
-# ---- reading
+# ---- parsing
 
 
 def _cells(line: str, *, framed: bool) -> list[str]:
-    """The cells of a line; a bar inside double quotes is text, one at the ends of a framed line a frame."""
+    """The cells of a line; a bar inside double quotes is text, and a framed line has one at each end."""
     inner = line.removeprefix("|").removesuffix("|") if framed else line
     return [cell.strip() for cell in _BAR.split(inner)]
 
@@ -175,11 +193,13 @@ def _microseconds(values: list[Any], unit: str, name: str) -> list[int | None]:
     if unit not in UNITS:
         raise InvalidArgument(name, unit, "is not a unit of time", fix=f"use one of {', '.join(UNITS)}")
     if any(isinstance(value, (str, bool, list)) for value in values):
-        raise InvalidArgument(name, values, f"cannot be read as [{unit}]", fix="write numbers in this column")
+        raise InvalidArgument(
+            name, values, f"cannot be converted from [{unit}]", fix="use numbers in this column"
+        )
     return [None if value is None else round(value * UNITS[unit]) for value in values]
 
 
-# ---- showing
+# ---- formatting
 
 
 def _shown(value: object) -> str:
@@ -201,19 +221,19 @@ def _shown(value: object) -> str:
 
 
 def _lines(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    alone = len(names) == 1  # an empty cell would be an empty line
+    single = len(names) == 1  # an empty cell would be an empty line
     return aligned(
-        [names, *([(_shown(value) or "null") if alone else _shown(value) for value in row] for row in rows)]
+        [names, *([(_shown(value) or "null") if single else _shown(value) for value in row] for row in rows)]
     )
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells with bars between them, one below the other.
+    """Format rows of cells as lines with aligned bars between the cells.
 
     >>> aligned([("key", "total"), ("a", "1")])
     ['key | total', 'a   | 1']
     """
-    widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(cells[0]))]
     return [
         " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
@@ -230,7 +250,7 @@ def _marked(names: Sequence[str], rows: Sequence[tuple[str, Sequence[object]]]) 
 
 
 def _plain(value: Any) -> Any:
-    """A value that can be counted: lists become tuples, structs tuples of pairs."""
+    """Convert a value to a hashable one: lists to tuples, structs to tuples of pairs."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
     if isinstance(value, dict):

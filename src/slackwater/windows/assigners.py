@@ -1,8 +1,8 @@
-"""Where in event time an element belongs: window configurations as plain values.
+"""Window assigners: which windows an element belongs to, by its event time.
 
-A window is half-open, ``[start, end)``, in integer microseconds. These classes only say how windows
-lie; what folds elements into them is in :mod:`slackwater.windows.engine.windowed_operator`. The functions
-with lower-case names take durations the way people write them.
+A window is half-open, ``[start, end)``, in integer microseconds. Assigners are plain values; the lower-case
+functions build them from durations such as ``"10 seconds"``. The operator that aggregates elements in windows
+is `slackwater.windows.engine.windowed_operator`.
 """
 
 from __future__ import annotations
@@ -35,40 +35,38 @@ _CALENDAR_UNITS: Final = ("days", "weeks", "months", "years")
 
 
 LONGEST: Final = 2**61
-"""No window, gap or delay is longer: 73,000 years, so that sums with any instant fit into 64 bits."""
+"""The maximum length of a window or gap: 73,000 years, so that sums with any instant fit into 64 bits."""
 
 
 def _positive(value: int, name: str) -> None:
     if check_int64(value, name) > LONGEST:
         raise InvalidArgument(name, value, "is longer than 73,000 years", fix="use global_window()")
     if value <= 0:
-        raise InvalidArgument(
-            name, value, "must be greater than zero", fix=f'write {name}="10 seconds", or longer'
-        )
+        raise InvalidArgument(name, value, "must be greater than zero", fix=f'use {name}="10 seconds"')
 
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """One window for everything; complete only at the end of the input.
+    """A single window for all elements; complete only at the end of the input.
 
     >>> Global().windows_at(5) == [(BEGINNING_OF_TIME, END_OF_TIME)]
     True
     """
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element at ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order."""
         return [GLOBAL_BOUNDS]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Windows of one size that follow each other without gaps; an element is in exactly one.
+    """Windows of one size without gaps; an element is in exactly one.
 
     >>> Fixed(10, offset=5).windows_at(-6)
     [(-15, -5)]
     >>> Fixed(0)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: size = 0: must be greater than zero; write size="10 seconds", or longer
+    slackwater.errors.InvalidArgument: size = 0: must be greater than zero; use size="10 seconds"
     """
 
     size: int
@@ -79,7 +77,7 @@ class Fixed:
         check_int64(self.offset, "offset")
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element at ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order."""
         start = frame_floor(at, self.size, self.offset)
         return [(start, start + self.size)]
 
@@ -106,10 +104,10 @@ class Sliding:
         check_int64(self.offset, "offset")
 
     def slice_at(self, at: int) -> WindowBounds:
-        """The slice around ``at``: between two neighbouring bounds of any windows.
+        """The slice that contains ``at``: the range between two adjacent bounds of any windows.
 
-        Every window is made of whole slices, at most two to an ``every``, so an element is kept once
-        however many windows it is in.
+        Every window consists of whole slices, at most two per ``every``, so that an element is stored once
+        even if it is in many windows.
 
         >>> Sliding(60, 10).slice_at(25), Sliding(7, 5).slice_at(1), Sliding(7, 5).slice_at(3)
         ((20, 30), (0, 2), (2, 5))
@@ -119,7 +117,7 @@ class Sliding:
         return (base, cut) if at < cut else (cut, base + self.every)
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element at ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order."""
         last = frame_floor(at, self.every, self.offset)
         first = last - (self.size - 1 - (at - last)) // self.every * self.every
         return [(start, start + self.size) for start in range(first, last + 1, self.every)]
@@ -127,7 +125,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Bursts of activity per key: ``[ts, ts + gap)`` of each element, merged where they overlap.
+    """Periods of activity per key: ``[ts, ts + gap)`` of each element, merged where they overlap.
 
     Elements exactly ``gap`` apart are two sessions.
 
@@ -141,7 +139,7 @@ class Sessions:
         _positive(self.gap, "gap")
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The window of an element at ``at`` before any merging."""
+        """The window of an element with event time ``at``, before any merging."""
         return [(at, at + self.gap)]
 
 
@@ -149,8 +147,8 @@ class Sessions:
 class Calendar:
     """Windows that begin at local midnight: days, weeks (from Monday), months or years.
 
-    They follow the zone's changes of the clock, so a day may have 23 or 25 hours. ``count`` joins
-    several units, counted from 1970 (weeks from Monday 1970-01-05).
+    They follow the daylight saving time of the timezone, so a day may have 23 or 25 hours. With ``count``, a
+    window has several units, counted from 1970 (weeks from Monday 1970-01-05).
 
     >>> start, end = Calendar("days", timezone="Europe/Berlin").windows_at(instant("2024-03-31T12:00:00Z"))[0]
     >>> (end - start) // 3_600_000_000
@@ -167,26 +165,29 @@ class Calendar:
                 "unit", self.unit, "is not a calendar unit", fix=f"use one of {', '.join(_CALENDAR_UNITS)}"
             )
         if check_int64(self.count, "count") <= 0:
-            raise InvalidArgument(
-                "count", self.count, "must be greater than zero", fix="write count=1, or more"
-            )
+            raise InvalidArgument("count", self.count, "must be greater than zero", fix="use count=1 or more")
         if not is_text(self.timezone):
-            raise InvalidArgument("timezone", self.timezone, "is not a text", fix='write "Europe/Berlin"')
+            raise InvalidArgument(
+                "timezone", self.timezone, "is not a string", fix='use a name such as "Europe/Berlin"'
+            )
         zone(self.timezone)
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The window of an element at ``at``."""
+        """The window of an element with event time ``at``."""
         try:
             local = to_datetime(at).astimezone(zone(self.timezone)).date()
             number = self._number(local) // self.count * self.count
             start = self._boundary(number)
-            if at < start:  # local time went back over midnight: the earlier window still holds the hour
+            if at < start:  # local time went back over midnight: the hour belongs to the earlier window
                 number -= self.count
                 start = self._boundary(number)
             return [(start, self._boundary(number + self.count))]
         except (ValueError, OverflowError):
             raise InvalidInstant(
-                "event_time", at, "its calendar window leaves the years 1 to 9999", fix="filter such rows out"
+                "event_time",
+                at,
+                "its calendar window is outside of the years 1 to 9999",
+                fix="filter out such rows",
             ) from None
 
     def _number(self, day: date) -> int:
@@ -211,9 +212,9 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The windows that the rows bring along, in the columns ``window_start`` and ``window_end``.
+    """The windows of the incoming panes, in the columns ``window_start`` and ``window_end``.
 
-    For an operator downstream of another one, which keeps the windows of the incoming panes.
+    For an operator downstream of another windowed operator.
 
     >>> Inherited()
     Inherited()
@@ -221,7 +222,7 @@ class Inherited:
 
 
 Window = Global | Fixed | Sliding | Sessions | Calendar | Inherited
-"""Any window configuration."""
+"""Any window assigner."""
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _FIRST_MONDAY: Final = 4
@@ -229,7 +230,7 @@ _FIRST_MONDAY: Final = 4
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> ZoneInfo:
-    """The time zone of that name, or an error that says how zones are written.
+    """The timezone with this name; raises if there is none.
 
     >>> zone("Europe/Berlin").key
     'Europe/Berlin'
@@ -238,12 +239,12 @@ def zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidArgument(
-            "timezone", name, "is not a known time zone", fix='use a name like "Europe/Berlin" or "UTC"'
+            "timezone", name, "is not a known timezone", fix='use a name such as "Europe/Berlin" or "UTC"'
         ) from None
 
 
 def global_window() -> Global:
-    """One window for everything.
+    """A single window for all elements, which is complete only at the end of the input.
 
     >>> global_window()
     Global()
@@ -252,7 +253,11 @@ def global_window() -> Global:
 
 
 def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
-    """Windows of one size, one after the other.
+    """Windows of one size without gaps; an element is in exactly one.
+
+    Args:
+        size: the length of a window.
+        offset: shifts the bounds, which are multiples of the size since 1970 otherwise.
 
     >>> fixed("10 seconds")
     Fixed(size=10000000, offset=0)
@@ -261,7 +266,12 @@ def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
 
 
 def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | None = None) -> Sliding:
-    """Windows of one size that start every ``every``.
+    """Windows of one size that start at regular intervals, and overlap or leave gaps.
+
+    Args:
+        size: the length of a window.
+        every: the time between the starts of two windows; gaps arise if it is longer than the size.
+        offset: shifts the starts, which are multiples of ``every`` since 1970 otherwise.
 
     >>> sliding("60 seconds", every="10 seconds")
     Sliding(size=60000000, every=10000000, offset=0)
@@ -270,7 +280,10 @@ def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | N
 
 
 def sessions(gap: DurationLike) -> Sessions:
-    """Bursts of activity per key, parted by silences of at least ``gap``.
+    """Periods of activity per key, separated by gaps.
+
+    Args:
+        gap: elements that are at least this far apart are in different sessions.
 
     >>> sessions("30 minutes")
     Sessions(gap=1800000000)
@@ -279,7 +292,12 @@ def sessions(gap: DurationLike) -> Sessions:
 
 
 def calendar(unit: CalendarUnit, *, count: int = 1, timezone: str = "UTC") -> Calendar:
-    """Local days, weeks, months or years.
+    """Local calendar days, weeks, months or years.
+
+    Args:
+        unit: ``"days"``, ``"weeks"`` (from Monday), ``"months"`` or ``"years"``.
+        count: the number of units per window, counted from 1970.
+        timezone: the timezone whose midnight is the bound of a window.
 
     >>> calendar("months", timezone="Europe/Berlin")
     Calendar(unit='months', count=1, timezone='Europe/Berlin')
@@ -288,7 +306,7 @@ def calendar(unit: CalendarUnit, *, count: int = 1, timezone: str = "UTC") -> Ca
 
 
 def inherited() -> Inherited:
-    """The windows that the rows bring along.
+    """The windows of the incoming panes, for an operator downstream of another windowed operator.
 
     >>> inherited()
     Inherited()

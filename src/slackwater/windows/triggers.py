@@ -1,8 +1,8 @@
-"""When a pane is emitted: the trigger algebra as plain values.
+"""Triggers: when a pane of a window is emitted.
 
-A trigger is a small tree of frozen dataclasses. How a tree is evaluated, for all keys and windows
-at once, is in :mod:`slackwater.windows.engine.trigger_machine`; here is only what a trigger says, and
-whether it can finish, because a finished trigger closes its window and loses what comes after.
+A trigger is a small tree of frozen dataclasses. `slackwater.windows.engine.compiled_trigger` evaluates it for
+all keys and windows at once; this module only describes triggers, and whether they can finish. A finished
+trigger closes its window, which then drops later elements.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slackwater.time import DurationLike, check_int64, duration
 
 @dataclass(frozen=True, slots=True)
 class AfterWatermark:
-    """Once when the window is complete; before that ``early``, after that ``late``, both repeated.
+    """Fires once when the window is complete; before that ``early``, after that ``late``, both repeatedly.
 
     >>> AfterWatermark(early=AfterCount(1000)).can_finish
     True
@@ -28,23 +28,23 @@ class AfterWatermark:
     late: Trigger | None = None
 
     def __post_init__(self) -> None:
-        for name, part in (("early", self.early), ("late", self.late)):
-            if part is not None:
-                _check_trigger(name, part)
+        for name, inner in (("early", self.early), ("late", self.late)):
+            if inner is not None:
+                _check_trigger(name, inner)
 
     @property
     def can_finish(self) -> bool:
-        """Whether it can fire for the last time: without ``late``, at the end of the window."""
+        """Whether it can finish: without ``late``, it does so at the end of the window."""
         return self.late is None
 
 
 @dataclass(frozen=True, slots=True)
 class AfterCount:
-    """When at least ``count`` elements came since the last firing.
+    """Fires when at least ``count`` elements have arrived since the last firing.
 
     >>> AfterCount(0)
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: count = 0: must be at least 1; write after_count(1) for every batch
+    slackwater.errors.InvalidArgument: count = 0: must be at least 1; use after_count(1) for every batch
     """
 
     count: int
@@ -52,18 +52,18 @@ class AfterCount:
     def __post_init__(self) -> None:
         if check_int64(self.count, "count") < 1:
             raise InvalidArgument(
-                "count", self.count, "must be at least 1", fix="write after_count(1) for every batch"
+                "count", self.count, "must be at least 1", fix="use after_count(1) for every batch"
             )
 
     @property
     def can_finish(self) -> bool:
-        """Always: it fires once."""
+        """True: it fires only once."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class AfterProcessingTime:
-    """When the clock is later than the first element of the pane plus ``delay`` microseconds.
+    """Fires when the first element of the pane arrived more than ``delay`` microseconds ago.
 
     >>> AfterProcessingTime(5).delay
     5
@@ -73,17 +73,19 @@ class AfterProcessingTime:
 
     def __post_init__(self) -> None:
         if check_int64(self.delay, "delay") < 0:
-            raise InvalidArgument("delay", self.delay, "must not be negative", fix='write delay="5 seconds"')
+            raise InvalidArgument(
+                "delay", self.delay, "must not be negative", fix='use a delay such as "5 seconds"'
+            )
 
     @property
     def can_finish(self) -> bool:
-        """Always: it fires once."""
+        """True: it fires only once."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatedly:
-    """Its trigger, started again whenever it has finished.
+    """Fires as its trigger does, and resets it when it has finished.
 
     >>> Repeatedly(AfterCount(2)).can_finish
     False
@@ -96,13 +98,13 @@ class Repeatedly:
 
     @property
     def can_finish(self) -> bool:
-        """Never."""
+        """False: it never finishes."""
         return False
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class AfterEach:
-    """One trigger after the other; finished with the last.
+    """Fires as each of its triggers in turn; finishes with the last one.
 
     >>> AfterEach(AfterCount(2), AfterCount(3)).triggers
     (AfterCount(count=2), AfterCount(count=3))
@@ -115,13 +117,13 @@ class AfterEach:
 
     @property
     def can_finish(self) -> bool:
-        """If every one of them can."""
-        return all(part.can_finish for part in self.triggers)
+        """Whether all of its triggers can finish."""
+        return all(each.can_finish for each in self.triggers)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class AfterAny:
-    """As soon as one of them is ready; finished with its first firing.
+    """Fires when any of its triggers is ready; finishes with the first firing.
 
     >>> AfterAny(AfterCount(2), AfterWatermark()).can_finish
     True
@@ -134,13 +136,13 @@ class AfterAny:
 
     @property
     def can_finish(self) -> bool:
-        """If one of them can be ready at all."""
-        return any(can_fire(part) for part in self.triggers)
+        """Whether any of its triggers can fire."""
+        return any(can_fire(each) for each in self.triggers)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class AfterAll:
-    """When all of them are ready at once; finished with its first firing.
+    """Fires when all of its triggers are ready at the same time; finishes with the first firing.
 
     >>> AfterAll(AfterCount(2), Never()).can_finish
     False
@@ -153,13 +155,13 @@ class AfterAll:
 
     @property
     def can_finish(self) -> bool:
-        """If all of them can be ready at all."""
-        return all(can_fire(part) for part in self.triggers)
+        """Whether all of its triggers can fire."""
+        return all(can_fire(each) for each in self.triggers)
 
 
 @dataclass(frozen=True, slots=True)
 class OrFinally:
-    """``main``, until ``until`` fires; ``until`` sees all elements, whatever ``main`` does.
+    """Fires as ``main`` does until ``until`` fires, which counts all elements independently of ``main``.
 
     >>> OrFinally(Repeatedly(AfterCount(2)), AfterCount(5)).can_finish
     True
@@ -174,13 +176,13 @@ class OrFinally:
 
     @property
     def can_finish(self) -> bool:
-        """If ``main`` can finish or ``until`` can fire."""
+        """Whether ``main`` can finish or ``until`` can fire."""
         return self.main.can_finish or can_fire(self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Not at all: what came is emitted when the window is purged.
+    """Never fires; elements are emitted when the window is purged.
 
     >>> Never().can_finish
     False
@@ -188,13 +190,13 @@ class Never:
 
     @property
     def can_finish(self) -> bool:
-        """Never."""
+        """False: it never finishes."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Whenever it is asked: with every batch, and when the window completes.
+    """Fires whenever it is evaluated: with every batch, and when the window is complete.
 
     >>> Always().can_finish
     False
@@ -202,7 +204,7 @@ class Always:
 
     @property
     def can_finish(self) -> bool:
-        """Never."""
+        """False: it never finishes."""
         return False
 
 
@@ -218,7 +220,7 @@ Trigger = (
     | Never
     | Always
 )
-"""Any trigger configuration."""
+"""Any trigger."""
 _NAMES: Final[dict[type, str]] = {
     AfterWatermark: "after_watermark",
     AfterCount: "after_count",
@@ -240,20 +242,20 @@ def _check_trigger(name: str, value: object) -> None:
         )
 
 
-def _set_triggers(trigger: AfterEach | AfterAny | AfterAll, parts: tuple[Trigger, ...]) -> None:
-    if not parts:
-        raise InvalidArgument("triggers", parts, "is empty", fix="give at least one trigger")
-    for part in parts:
-        _check_trigger("triggers", part)
-    object.__setattr__(trigger, "triggers", parts)
+def _set_triggers(trigger: AfterEach | AfterAny | AfterAll, inner: tuple[Trigger, ...]) -> None:
+    if not inner:
+        raise InvalidArgument("triggers", inner, "is empty", fix="give at least one trigger")
+    for each in inner:
+        _check_trigger("triggers", each)
+    object.__setattr__(trigger, "triggers", inner)
 
 
 DEFAULT_TRIGGER: Final = AfterWatermark(late=Repeatedly(AfterCount(1)))
-"""On time, then with every batch that brings late elements."""
+"""Fires on time, then with every batch that has late elements."""
 
 
 def can_fire(trigger: Trigger) -> bool:
-    """Whether the trigger can be ready at all.
+    """Whether the trigger can fire at all.
 
     >>> can_fire(AfterAll(AfterCount(1), Never())), can_fire(AfterAny(AfterCount(1), Never()))
     (False, True)
@@ -261,14 +263,14 @@ def can_fire(trigger: Trigger) -> bool:
     match trigger:
         case Never():
             return False
-        case Repeatedly(part):
-            return can_fire(part)
-        case AfterEach(triggers=parts):
-            return can_fire(parts[0])
-        case AfterAny(triggers=parts):
-            return any(can_fire(part) for part in parts)
-        case AfterAll(triggers=parts):
-            return all(can_fire(part) for part in parts)
+        case Repeatedly(inner):
+            return can_fire(inner)
+        case AfterEach(triggers=several):
+            return can_fire(several[0])
+        case AfterAny(triggers=several):
+            return any(can_fire(each) for each in several)
+        case AfterAll(triggers=several):
+            return all(can_fire(each) for each in several)
         case OrFinally(main, until):
             return can_fire(main) or can_fire(until)
         case _:
@@ -286,46 +288,50 @@ def waits_for_end(trigger: Trigger) -> bool:
             return early is None
         case Never():
             return True
-        case Repeatedly(part):
-            return waits_for_end(part)
-        case AfterEach(triggers=parts):
-            return waits_for_end(parts[0])
+        case Repeatedly(inner):
+            return waits_for_end(inner)
+        case AfterEach(triggers=several):
+            return waits_for_end(several[0])
         case _:
             return False
 
 
 def describe(trigger: Trigger) -> str:
-    """The trigger as it is written with the lower-case functions; for messages.
+    """The trigger in the syntax of the lower-case functions, for messages and signatures.
 
     >>> describe(AfterWatermark(early=AfterCount(1000)))
     'after_watermark(early=after_count(1000))'
     >>> describe(OrFinally(Repeatedly(AfterProcessingTime(5)), Never()))
     'or_finally(repeatedly(after_processing_time(5 µs)), never())'
     """
-    inner: list[str] = []
+    arguments: list[str] = []
     match trigger:
         case AfterWatermark(early, late):
-            inner = [f"{name}={describe(part)}" for name, part in (("early", early), ("late", late)) if part]
+            arguments = [f"{name}={describe(one)}" for name, one in (("early", early), ("late", late)) if one]
         case AfterCount(count):
-            inner = [str(count)]
+            arguments = [str(count)]
         case AfterProcessingTime(delay):
-            inner = [f"{delay} µs"]
-        case Repeatedly(part):
-            inner = [describe(part)]
+            arguments = [f"{delay} µs"]
+        case Repeatedly(inner):
+            arguments = [describe(inner)]
         case OrFinally(main, until):
-            inner = [describe(main), describe(until)]
-        case AfterEach(triggers=parts) | AfterAny(triggers=parts) | AfterAll(triggers=parts):
-            inner = [describe(part) for part in parts]
+            arguments = [describe(main), describe(until)]
+        case AfterEach(triggers=several) | AfterAny(triggers=several) | AfterAll(triggers=several):
+            arguments = [describe(each) for each in several]
         case Never() | Always():
             pass
-    return f"{_NAMES[type(trigger)]}({', '.join(inner)})"
+    return f"{_NAMES[type(trigger)]}({', '.join(arguments)})"
 
 
 # ---- the lower-case functions
 
 
 def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -> AfterWatermark:
-    """On time; before that ``early``, after that ``late``.
+    """Fire when the window is complete, and optionally before and after that.
+
+    Args:
+        early: fires repeatedly before the window is complete.
+        late: fires repeatedly after that, for late elements; without it the window is closed at its end.
 
     >>> after_watermark(late=every(count=1)) == DEFAULT_TRIGGER
     True
@@ -334,7 +340,7 @@ def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None
 
 
 def after_count(count: int) -> AfterCount:
-    """When ``count`` elements came since the last firing.
+    """Fire once ``count`` elements have arrived since the last firing.
 
     >>> after_count(2)
     AfterCount(count=2)
@@ -343,7 +349,7 @@ def after_count(count: int) -> AfterCount:
 
 
 def after_processing_time(delay: DurationLike) -> AfterProcessingTime:
-    """When the first element of the pane is longer than ``delay`` ago.
+    """Fire when the first element of the pane arrived more than ``delay`` ago, in processing time.
 
     >>> after_processing_time("5 seconds")
     AfterProcessingTime(delay=5000000)
@@ -352,7 +358,14 @@ def after_processing_time(delay: DurationLike) -> AfterProcessingTime:
 
 
 def every(*, count: int | None = None, duration: DurationLike | None = None) -> Repeatedly:
-    """Again and again: every so many elements, or every so long after the first of them.
+    """Fire repeatedly, by the number of elements or by processing time.
+
+    Args:
+        count: fire whenever this many elements have arrived since the last firing.
+        duration: fire whenever the first element since the last firing arrived longer ago than this.
+
+    Raises:
+        InvalidArgument: both or neither are given.
 
     >>> every(count=1000)
     Repeatedly(trigger=AfterCount(count=1000))
@@ -364,12 +377,15 @@ def every(*, count: int | None = None, duration: DurationLike | None = None) -> 
     if duration is not None and count is None:
         return Repeatedly(after_processing_time(duration))
     raise InvalidArgument(
-        "every", {"count": count, "duration": duration}, "takes one of the two", fix="write every(count=1000)"
+        "every",
+        {"count": count, "duration": duration},
+        "needs exactly one of count and duration",
+        fix="use every(count=1000) or every(duration=…)",
     )
 
 
 def repeatedly(trigger: Trigger) -> Repeatedly:
-    """The trigger, started again whenever it has finished.
+    """Fire as the trigger does, and reset it when it has finished.
 
     >>> repeatedly(after_count(2)) == every(count=2)
     True
@@ -378,7 +394,7 @@ def repeatedly(trigger: Trigger) -> Repeatedly:
 
 
 def after_each(*triggers: Trigger) -> AfterEach:
-    """One trigger after the other.
+    """Fire as each of the triggers in turn.
 
     >>> len(after_each(after_count(2), after_watermark()).triggers)
     2
@@ -387,7 +403,7 @@ def after_each(*triggers: Trigger) -> AfterEach:
 
 
 def after_any(*triggers: Trigger) -> AfterAny:
-    """As soon as one of them is ready.
+    """Fire once, when any of the triggers is ready.
 
     >>> len(after_any(after_count(2), after_watermark()).triggers)
     2
@@ -396,7 +412,7 @@ def after_any(*triggers: Trigger) -> AfterAny:
 
 
 def after_all(*triggers: Trigger) -> AfterAll:
-    """When all of them are ready at once.
+    """Fire once, when all of the triggers are ready at the same time.
 
     >>> len(after_all(after_count(2), after_watermark()).triggers)
     2
@@ -405,7 +421,11 @@ def after_all(*triggers: Trigger) -> AfterAll:
 
 
 def or_finally(main: Trigger, until: Trigger) -> OrFinally:
-    """``main``, until ``until`` fires.
+    """Fire as ``main`` does, until ``until`` fires.
+
+    Args:
+        main: the trigger to follow.
+        until: ends it; counts all elements, independently of ``main``.
 
     >>> or_finally(every(count=2), after_count(5)).until
     AfterCount(count=5)
@@ -414,7 +434,7 @@ def or_finally(main: Trigger, until: Trigger) -> OrFinally:
 
 
 def never() -> Never:
-    """Not before the purge.
+    """Do not fire before the window is purged.
 
     >>> never()
     Never()
@@ -423,7 +443,7 @@ def never() -> Never:
 
 
 def always() -> Always:
-    """Whenever it is asked.
+    """Fire with every batch, and when the window is complete.
 
     >>> always()
     Always()

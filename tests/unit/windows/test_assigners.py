@@ -94,7 +94,7 @@ def test_calendar_windows_of_a_column_are_those_of_each_element(window: Calendar
         (lambda: Sessions(0), "gap = 0"),
         (lambda: Calendar("hours"), "is not a calendar unit"),  # type: ignore[arg-type]
         (lambda: Calendar("days", 0), "count = 0"),
-        (lambda: Calendar("days", timezone="Mars/Olympus"), "is not a known time zone"),
+        (lambda: Calendar("days", timezone="Mars/Olympus"), "is not a known timezone"),
         (lambda: Fixed(1.5), "is a float"),  # type: ignore[arg-type]
     ],
 )
