@@ -17,7 +17,7 @@ from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
-from slackwater.spark.runtime.hosts import BatchInput, Host, StepCounts
+from slackwater.spark.runtime.hosts import BatchInput, Host, OperatorBatch, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import (
     AdvanceResult,
@@ -37,16 +37,9 @@ from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.spec import OperatorSpec
 
 
-class Totals(Saved):
+class Totals(StepCounts):
     """The counters of a bucket since the query was first started."""
 
-    early: int = 0
-    on_time: int = 0
-    late: int = 0
-    """Panes by their timing."""
-    retractions: int = 0
-    dropped_late: int = 0
-    dropped_closed: int = 0
     dropped_duplicate: int = 0
     """Rows of repeated numbered buffers."""
     invalid: int = 0
@@ -133,7 +126,7 @@ class OperatorPlan:
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
         watermarks = [END_OF_TIME] * len(self.inputs) if ended else inputs.input_watermarks
         watermark = END_OF_TIME if ended else inputs.watermark
-        state, output = self.host.step(state, data.inputs, watermarks, watermark, now)
+        state, output = self.host.step(state, OperatorBatch(data.inputs, watermarks, watermark, now))
         totals.add(output.counts)
         rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)

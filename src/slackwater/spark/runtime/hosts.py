@@ -14,16 +14,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import polars as pl
 
+from slackwater.progress.saved_form import Saved
 from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, row_values
 from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.engine.blobs import BlobStore
-from slackwater.windows.spec import CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
+from slackwater.windows.spec import SIDES, CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
 
 APPLIED: Final = "apply:rows"
 """The name of the only accumulation of an `ApplyHost`, a list of rows."""
-
-InputWatermarks = Sequence[int | None]
 
 _MIN_REDUCTION: Final = 2
 """Rows are sent folded only if that divides their number by at least this: a partial is wider than a row."""
@@ -38,12 +37,25 @@ class BatchInput:
 
 
 @dataclass(frozen=True)
-class StepCounts:
+class OperatorBatch:
+    """The input of one step."""
+
+    inputs: Sequence[BatchInput]
+    watermarks: Sequence[int | None]
+    """The watermark of each input."""
+    watermark: int | None
+    """The coalesced watermark of all inputs."""
+    now: int
+    """The clock."""
+
+
+class StepCounts(Saved):
     """The number of panes emitted and of rows dropped in one step."""
 
     early: int = 0
     on_time: int = 0
     late: int = 0
+    """Panes by their timing."""
     retractions: int = 0
     dropped_late: int = 0
     dropped_closed: int = 0
@@ -109,15 +121,8 @@ class Host(ABC, Generic[Spec_co]):
         raise NotImplementedError
 
     @abstractmethod
-    def step(
-        self,
-        state: Any,
-        batch: Sequence[BatchInput],
-        watermarks: InputWatermarks,
-        watermark: int | None,
-        now: int,
-    ) -> tuple[Any, HostOutput]:
-        """Process the data and the watermark of each input, the coalesced watermark, and the clock."""
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+        """Process a batch; return the new state and the output."""
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows."""
@@ -143,23 +148,16 @@ class WindowHost(Host[WindowSpec]):
         folded = self.operator.fold(rows, carried)
         return folded if folded.partials.height * _MIN_REDUCTION <= rows.height else None
 
-    def step(
-        self,
-        state: Any,
-        batch: Sequence[BatchInput],
-        watermarks: InputWatermarks,
-        watermark: int | None,
-        now: int,
-    ) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows of all inputs as one batch; only the coalesced watermark is used."""
-        frames = [one.rows for one in batch if one.rows is not None]
+        frames = [one.rows for one in batch.inputs if one.rows is not None]
         rows = pl.concat(frames, how="vertical_relaxed") if frames else None
-        folded = [part for one in batch for part in one.folded]
+        folded = [part for one in batch.inputs for part in one.folded]
         if rows is not None and self.spec.can_fold:
             folded.append(self.operator.fold(rows))
             rows = None
-        driving = {} if watermark is None else {self.spec.watermark_key: watermark}
-        state, output = self.operator.step(state, rows, driving, now, folded=folded)
+        driving = {} if batch.watermark is None else {self.spec.watermark_key: batch.watermark}
+        state, output = self.operator.step(state, rows, driving, batch.now, folded=folded)
         emitted = _panes(output)
         if output.late is not None and output.late.height:
             emitted.append(self._dropped(output.late, LATE_KIND))
@@ -188,16 +186,9 @@ class WindowHost(Host[WindowSpec]):
 class ApplyHost(WindowHost):
     """The host of a windowed operator whose panes are the rows that a user's function returns."""
 
-    def step(
-        self,
-        state: Any,
-        batch: Sequence[BatchInput],
-        watermarks: InputWatermarks,
-        watermark: int | None,
-        now: int,
-    ) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process a batch; emit one row for each row that the function returned."""
-        state, output = super().step(state, batch, watermarks, watermark, now)
+        state, output = super().step(state, batch)
         panes = [frame.filter(pl.col(APPLIED).list.len() > 0) for frame in output.rows]
         rows = [frame.explode(APPLIED).unnest(APPLIED) for frame in panes if frame.height]
         return state, replace(output, rows=rows)
@@ -211,17 +202,10 @@ class CogroupHost(Host[CogroupSpec]):
         """The cogroup operator."""
         return MergeOperator(self.spec)
 
-    def step(
-        self,
-        state: Any,
-        batch: Sequence[BatchInput],
-        watermarks: InputWatermarks,
-        watermark: int | None,
-        now: int,
-    ) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows and watermarks of both sides."""
-        left, right = (side.rows for side in batch)
-        state, output = self.operator.step(state, left, right, _by_side(watermarks), now)
+        left, right = (side.rows for side in batch.inputs)
+        state, output = self.operator.step(state, left, right, _by_side(batch), batch.now)
         rows = [self._with_known_lists(panes) for panes in _panes(output)]
         return state, HostOutput(rows, _counts(output), output.watermarks, state.windows.open_windows)
 
@@ -251,27 +235,20 @@ class JoinHost(Host[JoinSpec]):
         """The join operator."""
         return JoinOperator(self.spec, left=self.left, right=self.right)
 
-    def step(
-        self,
-        state: Any,
-        batch: Sequence[BatchInput],
-        watermarks: InputWatermarks,
-        watermark: int | None,
-        now: int,
-    ) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows and watermarks of both sides; a join does not use the clock."""
         left, right = (
             None if side.rows is None else side.rows.select(*schema)
-            for side, schema in zip(batch, (self.left, self.right), strict=True)
+            for side, schema in zip(batch.inputs, (self.left, self.right), strict=True)
         )
-        state, output = self.operator.step(state, left, right, _by_side(watermarks))
+        state, output = self.operator.step(state, left, right, _by_side(batch))
         rows = [output.rows] if output.rows.height else []
         counts = StepCounts(dropped_late=sum(output.dropped.values()))
         return state, HostOutput(rows, counts, {str(side): at for side, at in output.watermarks.items()}, 0)
 
 
-def _by_side(watermarks: InputWatermarks) -> dict[str, int]:
-    return {side: at for side, at in zip(("left", "right"), watermarks, strict=True) if at is not None}
+def _by_side(batch: OperatorBatch) -> dict[str, int]:
+    return {side: at for side, at in zip(SIDES, batch.watermarks, strict=True) if at is not None}
 
 
 def _panes(output: WindowOutput) -> list[pl.DataFrame]:
@@ -279,15 +256,12 @@ def _panes(output: WindowOutput) -> list[pl.DataFrame]:
 
 
 def _counts(output: WindowOutput) -> StepCounts:
-    dropped = StepCounts(dropped_late=output.dropped_late, dropped_closed=output.dropped_closed)
+    counts = StepCounts(dropped_late=output.dropped_late, dropped_closed=output.dropped_closed)
     panes = output.panes
-    if not panes.height:
-        return dropped
-    timing = panes.filter(~pl.col("retraction"))["timing"]
-    return replace(
-        dropped,
-        early=int((timing == "EARLY").sum()),
-        on_time=int((timing == "ON_TIME").sum()),
-        late=int((timing == "LATE").sum()),
-        retractions=panes.height - timing.len(),
-    )
+    if panes.height:
+        timing = panes.filter(~pl.col("retraction"))["timing"]
+        counts.early = int((timing == "EARLY").sum())
+        counts.on_time = int((timing == "ON_TIME").sum())
+        counts.late = int((timing == "LATE").sum())
+        counts.retractions = panes.height - timing.len()
+    return counts
