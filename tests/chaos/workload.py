@@ -25,7 +25,7 @@ from slackwater.time import SECOND
 from tests.model.windows import Pane
 from tests.spark.oracle import Truth, micros, truth_of
 from tests.spark.running import Batch, Scenario, expected, write
-from tests.spark.test_runs import EARLY_AND_LATE, LAG, following
+from tests.spark.scenarios import EARLY_AND_LATE, LAG, following
 from tests.support.windowed import Options
 
 PIPELINES: Final = ("fixed", "sessions")

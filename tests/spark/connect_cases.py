@@ -22,9 +22,8 @@ from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import STATE_STORE, check_session, session
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.oracle import table_of, truth_of
-from tests.spark.running import Batch, Scenario, as_batch, expected, panes_of, write
-from tests.spark.test_live import until
-from tests.spark.test_runs import SCENARIOS, check
+from tests.spark.running import Batch, Scenario, as_batch, expected, panes_of, until, write
+from tests.spark.scenarios import SCENARIOS, check
 
 RETRACTING = SCENARIOS["early, on time, late, retracting"]
 BEHIND = SCENARIOS["two origins, one behind"]

@@ -7,6 +7,7 @@ watermark is not given: it follows from the rows, and a scenario that expects an
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
+from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater import windows
 from slackwater.progress.generator import Lag, WatermarkPolicy
@@ -144,18 +146,7 @@ def as_stream(
         schema = spark.read.parquet(str(folder / "in")).schema
         df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
         panes = scenario.build(df, times[: until + ends])
-
-        def collect(frame: DataFrame, number: int) -> None:
-            collected[number] = frame.collect()
-
-        query = (
-            panes.to_df(flush=ends)
-            .writeStream.foreachBatch(collect)
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        run_available(panes.to_df(flush=ends), folder / "checkpoint", collector(collected))
     assert sorted(collected) == list(range(len(portions) + 1))
     return [collected[number] for number in sorted(collected)]
 
@@ -174,7 +165,7 @@ def as_running_query(
     query = (
         scenario.build(df, [*times, times[-1] + SECOND])
         .to_df(flush=True)
-        .writeStream.foreachBatch(lambda frame, number: collected.update({number: frame.collect()}))
+        .writeStream.foreachBatch(collector(collected))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="0 seconds")
         .start()
@@ -185,6 +176,37 @@ def as_running_query(
     finally:
         query.stop()
     return [collected[number] for number in sorted(collected)]
+
+
+def collector(batches: dict[int, list[SparkRow]]) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that puts the rows of each batch into ``batches``."""
+
+    def collect(frame: DataFrame, number: int) -> None:
+        batches[number] = frame.collect()
+
+    return collect
+
+
+def run_available(
+    df: DataFrame, checkpoint: Path, collect: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Run a query over the available input, and return it after it has ended."""
+    query = (
+        df.writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def until(condition: Callable[[], bool], seconds: float = 240) -> None:
+    """Wait until a running query has done something."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met in time"
+        time.sleep(0.2)
 
 
 def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -> None:

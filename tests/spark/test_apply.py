@@ -18,7 +18,7 @@ from slackwater.progress.generator import lag
 from slackwater.spark.api.stream import Panes, Windowed, stream
 from slackwater.time import Range
 from tests.spark.running import Scenario, as_batch, as_stream, expected
-from tests.spark.test_runs import SCENARIOS, check
+from tests.spark.scenarios import SCENARIOS, check
 from tests.support.windowed import Observed
 
 pytestmark = pytest.mark.spark

@@ -27,7 +27,7 @@ from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
-from tests.spark.test_runs import LAG, check, following
+from tests.spark.scenarios import LAG, check, following
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark

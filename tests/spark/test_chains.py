@@ -18,7 +18,7 @@ from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import END_OF_TIME, SECOND
 from tests.model.windows import Row
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected, model_row, write
-from tests.spark.test_runs import EARLY_AND_LATE, check, following
+from tests.spark.scenarios import EARLY_AND_LATE, check, following
 from tests.support.windowed import ModelSubject, Observed, Options
 
 pytestmark = pytest.mark.spark

@@ -23,7 +23,7 @@ from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
-from tests.spark.test_runs import check, invalid
+from tests.spark.scenarios import check, invalid
 from tests.support.windowed import Options
 
 TWO_TIMES = pa.schema([*SCHEMA, ("shipped", pa.timestamp("us", "UTC"))])

@@ -22,7 +22,7 @@ from slackwater.spark.monitor.reports import why
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
-from tests.spark.test_runs import EARLY_AND_LATE, check, invalid
+from tests.spark.scenarios import EARLY_AND_LATE, check, invalid
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark

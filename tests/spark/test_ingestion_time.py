@@ -18,8 +18,8 @@ from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import ingestion_time
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
-from tests.spark.running import Batch, Scenario, as_stream, expected, micros, write
-from tests.spark.test_runs import EARLY_AND_LATE, check
+from tests.spark.running import Batch, Scenario, as_stream, expected, micros, run_available, write
+from tests.spark.scenarios import EARLY_AND_LATE, check
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark
@@ -88,14 +88,7 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
             if number == failing:
                 raise RuntimeError("the sink is gone")
 
-        query = (
-            panes.to_df()
-            .writeStream.foreachBatch(collect)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        run_available(panes.to_df(), tmp_path / "checkpoint", collect)
 
     for number, value in enumerate((1, 2, 3)):
         write(tmp_path / "in", number, Batch([("a", None, value), ("a", None, value)], 0, None))

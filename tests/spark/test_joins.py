@@ -16,7 +16,7 @@ from slackwater.spark.api.joins import Joined
 from slackwater.spark.api.stream import Panes, Stream, stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
-from tests.spark.running import Batch, micros, write
+from tests.spark.running import Batch, collector, micros, run_available, write
 
 pytestmark = pytest.mark.spark
 
@@ -47,20 +47,9 @@ def streamed(
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     inputs = reader.parquet(str(folder / "left")), reader.parquet(str(folder / "right"))
     times = [number * SECOND for number in range(len(batches) + 1)]
-    operated: Panes | Joined = build(*sides(*inputs, times))
+    joined: Panes | Joined = build(*sides(*inputs, times))
     collected: dict[int, list[Any]] = {}
-
-    def collect(frame: DataFrame, number: int) -> None:
-        collected[number] = frame.collect()
-
-    query = (
-        operated.to_df(flush=True)
-        .writeStream.foreachBatch(collect)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    run_available(joined.to_df(flush=True), folder / "checkpoint", collector(collected))
     return [collected[number] for number in sorted(collected)]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,18 @@ from slackwater.progress.generator import Lag, lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why
 from slackwater.time import END_OF_TIME, SECOND
-from tests.spark.running import Batch, Scenario, as_stream, expected, of_kind, panes_of, write
-from tests.spark.test_runs import check
+from tests.spark.running import (
+    Batch,
+    Scenario,
+    as_stream,
+    expected,
+    of_kind,
+    panes_of,
+    run_available,
+    until,
+    write,
+)
+from tests.spark.scenarios import check
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark
@@ -70,14 +78,6 @@ def test_one_bad_clock_does_not_move_the_others(spark: SparkSession, tmp_path: P
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
-def until(condition: Callable[[], bool], seconds: float = 240) -> None:
-    """Wait for something that a running query does in its own time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it has not happened"
-        time.sleep(0.2)
-
-
 def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -> None:
     """One file, then silence: the early pane comes by the clock alone, and `why` says who is waited for."""
     write(tmp_path / "in", 0, Batch([("a", 1, 5, "x"), ("a", None, 6, "x")], 0, None))
@@ -127,14 +127,7 @@ def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -
     assert report.lag is not None
     assert "held back by partition 'x'" in str(said)
 
-    ended = (
-        panes.to_df(flush=True)
-        .writeStream.foreachBatch(collect)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    ended.awaitTermination()
+    ended = run_available(panes.to_df(flush=True), tmp_path / "checkpoint", collect)
     assert panes_of(rows, options)[-1].timing == "ON_TIME"
     (last,) = why(ended).operators
     assert last.watermark == END_OF_TIME

@@ -21,7 +21,7 @@ from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
 from slackwater.spark.wire.columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
-from tests.spark.test_buckets import (
+from tests.spark.bucket_stages import (
     BUCKETS,
     MODES,
     TRIGGER,

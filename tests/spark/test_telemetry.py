@@ -14,9 +14,8 @@ from slackwater.spark.monitor.reports import why
 from slackwater.spark.monitor.telemetry import QueryHistory, Telemetry, telemetry
 from slackwater.time import END_OF_TIME, SECOND
 from slackwater.windows import count, fixed
-from tests.spark.running import Batch, as_stream, write
-from tests.spark.test_live import until
-from tests.spark.test_runs import SCENARIOS
+from tests.spark.running import Batch, as_stream, until, write
+from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
 

@@ -24,7 +24,7 @@ from tests.conformance.framework import Case
 from tests.conformance.loading import TRANSCRIPTS, load_folder
 from tests.conformance.suites import transcripts
 from tests.model.windows import Row
-from tests.spark.running import Batch, Scenario, panes_of, write
+from tests.spark.running import Batch, Scenario, collector, panes_of, run_available, write
 from tests.support.windowed import Observed, Options
 
 pytestmark = pytest.mark.spark
@@ -102,18 +102,7 @@ def played(spark: SparkSession, case: Case, options: Options, folder: Path) -> P
     df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     panes = Transcript(options, []).build(df, [clock for _, _, clock in steps])
     collected: dict[int, list[SparkRow]] = {}
-
-    def collect(frame: DataFrame, number: int) -> None:
-        collected[number] = frame.collect()
-
-    query = (
-        panes.to_df()
-        .writeStream.foreachBatch(collect)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    query = run_available(panes.to_df(), folder / "checkpoint", collector(collected))
     reports = {progress.batchId: reported(progress) for progress in query.recentProgress}
     assert sorted(collected) == list(range(len(steps)))
     observed: list[Observed] = []

@@ -22,7 +22,7 @@ from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server
 from tests.spark.running import Batch, Scenario, expected, write
-from tests.spark.test_runs import SCENARIOS
+from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
 

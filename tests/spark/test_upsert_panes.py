@@ -18,7 +18,7 @@ from slackwater.sql.database import database, temporary_engine
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Scenario, expected, write
-from tests.spark.test_runs import SCENARIOS
+from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
 
