@@ -45,7 +45,17 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 _STREAMS_VALUES: Final = {"arguments", "segments", "settings"}
 _STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
 
+_SPARK_BASE: Final = {"internals", "session"}
+
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
+    "spark": {
+        "internals": set(),
+        "session": {"internals"},
+        "wire": _SPARK_BASE,
+        "monitor": _SPARK_BASE | {"wire"},
+        "runtime": _SPARK_BASE | {"wire", "monitor"},
+        "api": _SPARK_BASE | {"wire", "monitor", "runtime"},
+    },
     "streams": {
         "arguments": set(),
         "settings": {"arguments"},
