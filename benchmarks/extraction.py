@@ -31,7 +31,7 @@ from slackwater.ingest.sources.queries import range_of_table
 from slackwater.ingest.targets.replacement import Written
 from slackwater.spark.session import session
 from slackwater.sql.adbc import adbc_address
-from slackwater.sql.database import database
+from slackwater.sql.database import database_url
 from slackwater.time import SECOND, instant
 from tests.spark.postgres import PASSWORD, Server, running_server
 
@@ -58,7 +58,7 @@ def _by_adbc(spark: SparkSession, url: str, count: int) -> DataFrame:
         RangeStatement(range_of_table("orders", "sold", low, high, "postgresql"), low, high)
         for low, high in pairwise(cuts)
     )
-    address = adbc_address(database(url))
+    address = adbc_address(database_url(url))
     return read_database(spark, DatabaseReading(address, "postgresql", "UTC", "UTC", "sold", parts)).frame
 
 

@@ -17,7 +17,7 @@ from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.metadata import migrations
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import open_store, schema_version
-from slackwater.sql.database import database, engine_of
+from slackwater.sql.database import create_engine, database_url
 
 LEASE = {"name": "bucket 7", "owner": "a", "expires_at": 2**62, "version": 3}
 
@@ -44,7 +44,7 @@ def test_the_schema_names_the_newest_migration() -> None:
 
 @pytest.mark.parametrize("version", migrations.known())
 def test_every_version_is_upgraded_with_its_records(empty_url: str, version: str) -> None:
-    engine = engine_of(database(empty_url))
+    engine = create_engine(database_url(empty_url))
     at_version(engine, version)
     with engine.begin() as connection:
         connection.execute(schema.leases.insert().values(LEASE))
@@ -58,7 +58,7 @@ def test_every_version_is_upgraded_with_its_records(empty_url: str, version: str
 
 
 def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(empty_url: str) -> None:
-    engine = engine_of(database(empty_url))
+    engine = create_engine(database_url(empty_url))
     at_version(engine, "0007")
     entries = [  # unit, low, state, ended_at
         ("failed twice", 3, "failed", 5),
@@ -109,7 +109,7 @@ def test_a_store_of_a_newer_release_is_rejected_and_unchanged(empty_url: str) ->
     ) as caught:
         open_store(empty_url)
     assert "p4ss" not in str(caught.value)
-    engine = engine_of(database(empty_url))
+    engine = create_engine(database_url(empty_url))
     with engine.begin() as connection:
         assert schema_version(connection) == "9999"
     engine.dispose()
@@ -144,7 +144,7 @@ def test_one_process_can_open_several_new_stores_at_the_same_time(tmp_path: Path
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty_url: str) -> None:
-    engine = engine_of(database(empty_url))
+    engine = create_engine(database_url(empty_url))
     with engine.begin() as connection:
         # makes the second migration fail
         connection.exec_driver_sql("CREATE TABLE slackwater_segments (x INTEGER)")

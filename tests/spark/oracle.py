@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_table import WINDOW_COLUMNS
 from slackwater.time import instant
 from tests.support.windowed import Observed
@@ -33,7 +33,7 @@ def truth_of(observed: Iterable[Observed]) -> Truth:
 
 def table_of(url: str, name: str, key: tuple[str, ...] = ("key",)) -> Truth:
     """What a table shows; two rows of one key and window are an AssertionError."""
-    with temporary_engine(database(url)) as engine, engine.connect() as connection:
+    with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
         table = sql.Table(name, sql.MetaData(), autoload_with=connection)
         rows = [dict(row) for row in connection.execute(sql.select(table)).mappings()]
     truth: Truth = {}

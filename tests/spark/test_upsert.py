@@ -16,7 +16,7 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
 from slackwater.spark.api.upsert import upsert_once, upsert_to
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_table import TableDoesNotFit
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
@@ -131,7 +131,7 @@ def test_deltas_of_a_batch_frame_are_folded_once(spark: SparkSession, url: str, 
 
 
 def rows(url: str) -> list[tuple[Any, ...]]:
-    with temporary_engine(database(url)) as engine, engine.connect() as connection:
+    with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
         return [tuple(row) for row in connection.exec_driver_sql("SELECT * FROM totals")]
 
 
@@ -186,7 +186,7 @@ def test_a_stream_is_not_folded_once(panes: DataFrame, tmp_path: Path) -> None:
 def test_a_missing_table_and_one_of_other_types(panes: DataFrame, url: str) -> None:
     with pytest.raises(TableDoesNotFit, match="does not exist in"):
         upsert_to(panes, url, "totals", key=["key"])
-    with temporary_engine(database(url)) as engine, engine.begin() as connection:
+    with temporary_engine(database_url(url)) as engine, engine.begin() as connection:
         connection.execute(sql.text('CREATE TABLE totals ("key" TEXT, "count" TEXT)'))
     with pytest.raises(
         TableDoesNotFit,

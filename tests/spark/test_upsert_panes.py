@@ -14,7 +14,7 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
 from slackwater.spark.api.stream import Panes, stream
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Scenario, expected, write
@@ -66,7 +66,7 @@ def keyed(spark: SparkSession) -> Any:
 
 
 def rows_of(url: str, statement: str) -> list[Any]:
-    with temporary_engine(database(url)) as engine, engine.connect() as connection:
+    with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
         return [tuple(row) for row in connection.exec_driver_sql(statement)]
 
 
@@ -77,7 +77,7 @@ def test_a_global_window_has_no_columns_also_where_it_is_kept(keyed: Any, url: s
         one.upsert_once(url, f"totals_{number}", create=True)
     assert rows_of(url, "SELECT key, total FROM totals_1 ORDER BY key") == [(0, 6), (1, 9)]
     assert rows_of(url, "SELECT count(*), sum(total) FROM totals_0") == [(6, 15)]
-    with temporary_engine(database(url)) as engine:
+    with temporary_engine(database_url(url)) as engine:
         for table in ("totals_0", "totals_1"):
             names = {column["name"] for column in sql.inspect(engine).get_columns(table)}
             assert not names & {"window_start", "window_end"}

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sql
 
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import merge_panes, stage_panes
 from slackwater.sql.pane_table import Column, PaneTable
 
@@ -24,7 +24,7 @@ TOTAL = (Column("total", "long"),)
 
 def made(url: str, **options: Any) -> PaneTable:
     target = PaneTable(
-        database(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options
+        database_url(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options
     )
     target.prepare(create=True)
     return target
@@ -62,7 +62,7 @@ def columns_of(target: PaneTable) -> list[Any]:
 
 
 def run_sql(url: str, statement: str) -> None:
-    with temporary_engine(database(url)) as engine, engine.begin() as connection:
+    with temporary_engine(database_url(url)) as engine, engine.begin() as connection:
         connection.exec_driver_sql(statement)
 
 

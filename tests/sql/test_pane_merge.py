@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import StaleBatch, discard_staged, merge_panes, stage_panes
 from slackwater.sql.pane_table import Column, PaneTable
 from slackwater.sql.staging_table import StagedRowsLost
@@ -183,7 +183,7 @@ def test_deltas_that_retract_are_refused(url: str) -> None:
 )
 def test_a_fold_that_cannot_be_is_refused(values: tuple[Column, ...], how: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        PaneTable(database("sqlite:////nowhere/a.db"), "totals", KEY, values, fold=how)
+        PaneTable(database_url("sqlite:////nowhere/a.db"), "totals", KEY, values, fold=how)
 
 
 # ---- once
@@ -282,8 +282,8 @@ def test_two_queries_at_once_leave_one_row_for_each_key(url: str) -> None:
 
 FOLDER = """
 import sys
-from tests.sql.panes import TOTAL, KEY, PaneTable, batch, database, fold
-target = PaneTable(database(sys.argv[1]), "totals", KEY, TOTAL, fold={"total": "sum"})
+from tests.sql.panes import TOTAL, KEY, PaneTable, batch, database_url, fold
+target = PaneTable(database_url(sys.argv[1]), "totals", KEY, TOTAL, fold={"total": "sum"})
 print("ready", flush=True)
 for number in range(int(sys.argv[2]), 10**6):
     panes = [(f"key {key}", 0, 1, number, False) for key in range(300)]

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_table import Column, PaneTable, TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
-    target = PaneTable(database(url), "totals", KEY, TOTAL)
+    target = PaneTable(database_url(url), "totals", KEY, TOTAL)
     with pytest.raises(
         TableDoesNotFit, match=r"does not exist in .*pass create=True, or create it: CREATE TABLE"
     ) as raised:
@@ -41,7 +41,7 @@ def test_a_missing_table_is_named_with_what_would_create_it(url: str) -> None:
 def test_every_column_that_does_not_fit_is_named(url: str) -> None:
     run_sql(url, "CREATE TABLE totals (name TEXT, window_start TEXT, total TEXT, reason TEXT NOT NULL)")
     with pytest.raises(TableDoesNotFit) as raised:
-        PaneTable(database(url), "totals", KEY, TOTAL).prepare(create=True)
+        PaneTable(database_url(url), "totals", KEY, TOTAL).prepare(create=True)
     message = str(raised.value)
     for part in (
         "lacks window_end",
@@ -64,7 +64,7 @@ def test_a_table_with_columns_of_its_own_keeps_them(url: str) -> None:
 def test_a_table_in_a_schema(server: Server) -> None:
     url = server.create_database("with_schema")
     run_sql(url, "CREATE SCHEMA shop")
-    target = PaneTable(database(url), "shop.totals", KEY, TOTAL)
+    target = PaneTable(database_url(url), "shop.totals", KEY, TOTAL)
     target.prepare(create=True)
     fold(target, 0, batch(("a", 0, 5, 0, False)))
     assert rows(target, "SELECT name, total FROM shop.totals") == [("a", 5)]
@@ -72,7 +72,7 @@ def test_a_table_in_a_schema(server: Server) -> None:
 
 
 def test_many_may_prepare_the_table_at_once(url: str) -> None:
-    target = PaneTable(database(url), "totals", KEY, TOTAL)
+    target = PaneTable(database_url(url), "totals", KEY, TOTAL)
     at_once(*[lambda: target.prepare(create=True)] * 6)
     assert rows(target) == []
 
@@ -125,7 +125,9 @@ def test_keys_of_every_plain_kind_are_found_again(url: str) -> None:
     for (kind, arrow, value), number in zip(VALUES, itertools.count()):
         if kind == "json":
             continue
-        target = PaneTable(database(url), f"keyed_{number}", (Column("name", kind),), TOTAL, windows=False)
+        target = PaneTable(
+            database_url(url), f"keyed_{number}", (Column("name", kind),), TOTAL, windows=False
+        )
         target.prepare(create=True)
         for index in range(2):
             given = {
@@ -176,19 +178,23 @@ def test_a_huge_batch_goes_in_whole(url: str) -> None:
 )
 def test_a_table_name_that_is_not_plain_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="table = "):
-        PaneTable(database("sqlite:////nowhere/a.db"), name, KEY, TOTAL)
+        PaneTable(database_url("sqlite:////nowhere/a.db"), name, KEY, TOTAL)
 
 
 @pytest.mark.parametrize("name", ['na"me', "na me", "name)", ""])
 def test_a_column_name_that_is_not_plain_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="column = "):
-        PaneTable(database("sqlite:////nowhere/a.db"), "totals", (Column(name, "text"),), TOTAL)
+        PaneTable(database_url("sqlite:////nowhere/a.db"), "totals", (Column(name, "text"),), TOTAL)
 
 
 def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
     columns = (Column("select", "text"), Column("größe", "text"))
     target = PaneTable(
-        database(url), "table", columns, (Column("position", "long"), Column("order", "long")), windows=False
+        database_url(url),
+        "table",
+        columns,
+        (Column("position", "long"), Column("order", "long")),
+        windows=False,
     )
     target.prepare(create=True)
     given = {
@@ -216,13 +222,15 @@ def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
 )
 def test_no_error_shows_a_password(address: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Exception, match=r".") as raised:
-        PaneTable(database(address), "totals", KEY, TOTAL).prepare()
+        PaneTable(database_url(address), "totals", KEY, TOTAL).prepare()
     shown = "".join(repr(one) + str(one) for one in chained(raised.value)) + caplog.text
     assert "s3cret" not in shown
 
 
 def test_no_representation_shows_a_password() -> None:
-    target = PaneTable(database("postgresql://app:s3cret@db/shop?sslpassword=s3cret"), "totals", KEY, TOTAL)
+    target = PaneTable(
+        database_url("postgresql://app:s3cret@db/shop?sslpassword=s3cret"), "totals", KEY, TOTAL
+    )
     assert "s3cret" not in repr(target) + str(target)
 
 
@@ -244,4 +252,4 @@ def chained(error: BaseException | None) -> Iterator[BaseException]:
 @pytest.mark.parametrize("address", ["sqlite://", "sqlite:///:memory:"])
 def test_a_database_in_memory_is_refused(address: str) -> None:
     with pytest.raises(InvalidArgument, match="name a file"):
-        database(address)
+        database_url(address)

@@ -13,7 +13,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.sql.adbc import create_loaded_table
-from slackwater.sql.database import database, temporary_engine
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows
 from slackwater.sql.staging_table import (
     StagedRowsLost,
@@ -28,7 +28,7 @@ from tests.spark.postgres import Server
 
 @pytest.fixture
 def connection(empty_url: str) -> Iterator[Connection]:
-    with temporary_engine(database(empty_url)) as engine, engine.begin() as connection:
+    with temporary_engine(database_url(empty_url)) as engine, engine.begin() as connection:
         yield connection
 
 
@@ -68,7 +68,7 @@ def test_small_decimals_and_zoned_times_are_plain_text_in_sqlite(tmp_path: Any) 
             "at": pa.array([moment, moment], pa.timestamp("us", "Asia/Tokyo")),
         }
     )
-    url = database(f"sqlite:///{tmp_path}/a.db")
+    url = database_url(f"sqlite:///{tmp_path}/a.db")
     with temporary_engine(url) as engine, engine.begin() as connection:
         table = table_of(connection, "t", sql.Column("price", sql.Text), sql.Column("at", sql.Text))
         load_batches(connection, table, [batch])
@@ -96,7 +96,7 @@ def test_the_latest_row_of_a_key_replaces_the_one_in_the_table(connection: Conne
 @pytest.mark.parametrize("suffix", ["", " WITHOUT ROWID"])
 def test_sqlite_deletes_matches_from_tables_with_and_without_row_ids(tmp_path: Any, suffix: str) -> None:
     with (
-        temporary_engine(database(f"sqlite:///{tmp_path}/a.db")) as engine,
+        temporary_engine(database_url(f"sqlite:///{tmp_path}/a.db")) as engine,
         engine.begin() as connection,
     ):
         connection.exec_driver_sql(f"CREATE TABLE t (id INTEGER PRIMARY KEY){suffix}")
@@ -110,7 +110,7 @@ def test_sqlite_deletes_matches_from_tables_with_and_without_row_ids(tmp_path: A
 def test_sqlite_evaluates_the_source_of_a_delete_once(tmp_path: Any) -> None:
     """A correlated subquery would be evaluated for every row of the table."""
     statements: list[str] = []
-    with temporary_engine(database(f"sqlite:///{tmp_path}/a.db")) as engine, engine.begin() as connection:
+    with temporary_engine(database_url(f"sqlite:///{tmp_path}/a.db")) as engine, engine.begin() as connection:
         target = table_of(connection, "t", sql.Column("id", sql.Integer))
         staged = table_of(connection, "staged", sql.Column("id", sql.Integer))
         sql.event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
@@ -131,7 +131,7 @@ def test_a_merge_notices_that_staged_rows_are_missing(connection: Connection) ->
 
 @pytest.mark.postgres
 def test_only_staging_tables_with_the_prefix_are_dropped(server: Server) -> None:
-    url = database(server.create_database("prefixes"))
+    url = database_url(server.create_database("prefixes"))
     batch = pa.record_batch({"id": [1, 2]})
     for name in ("slackwater_ingest_a_1", "slackwater_ingest_a_2", "slackwater_ingest_b_1"):
         create_loaded_table(url, name, batch.schema, iter([batch]))

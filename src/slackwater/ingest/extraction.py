@@ -51,7 +51,7 @@ from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
 from slackwater.sql.adbc import adbc_address
-from slackwater.sql.database import database
+from slackwater.sql.database import database_url
 from slackwater.streams.arguments import scope_and_name
 
 _NEEDED: Final = {
@@ -159,7 +159,7 @@ class Extraction:
         assert settings.source_url is not None  # noqa: S101 - it was checked
         if settings.source_url.get_secret_value().startswith(PREFIX):
             return Rows.of(read_jdbc(self._spark, jdbc_reading(self._job, work, low)))
-        url = database(settings.source_url.get_secret_value())
+        url = database_url(settings.source_url.get_secret_value())
         check_file(url)
         address, backend = adbc_address(url), url.get_backend_name()
         if backend == "sqlite" and settings.source_query is None and settings.time_column is not None:
@@ -236,7 +236,7 @@ class Extraction:
                 return DeltaTarget(folder, **shared)
             return FolderTarget(folder, str(settings.target_type), **shared)
         assert settings.target_url is not None  # noqa: S101 - it was checked
-        url = database(settings.target_url.get_secret_value())
+        url = database_url(settings.target_url.get_secret_value())
         key = settings.target_key if settings.target_mode == "merge" else ()
         return TableTarget(url, str(settings.target_table), key=key, **shared)
 
@@ -403,7 +403,7 @@ def _missing(job: Job, fields: tuple[str, ...], fix: str) -> list[Problem]:
 
 def _address_problem(key: str, text: str) -> list[Problem]:
     try:
-        database(text)
+        database_url(text)
     except InvalidArgument as error:
         return [Problem(key, None, error.reason, error.fix or "")]
     return []

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from slackwater.errors import StoreUnavailable, UnknownSchemaVersion
 from slackwater.metadata import store_schema as schema
-from slackwater.sql.database import READ_ONLY, database, engine_of, shown
+from slackwater.sql.database import READ_ONLY, create_engine, database_url, redacted_url
 
 Result = TypeVar("Result")
 
@@ -82,7 +82,7 @@ class MetadataStore:
                 if not again or attempt == _ATTEMPTS:
                     # a file that is not a database raises a plain DatabaseError
                     if again or _is_refused(error) or type(error) in {OperationalError, DatabaseError}:
-                        raise StoreUnavailable(shown(self.url), _reason(error)) from None
+                        raise StoreUnavailable(redacted_url(self.url), _reason(error)) from None
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only spreads the attempts
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -101,7 +101,7 @@ class MetadataStore:
         self.close()
 
     def __repr__(self) -> str:
-        return f"MetadataStore({shown(self.url)!r})"
+        return f"MetadataStore({redacted_url(self.url)!r})"
 
 
 def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
@@ -123,7 +123,7 @@ def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
     ...     store.is_embedded
     True
     """
-    address = database(url)
+    address = database_url(url)
     store = MetadataStore(address, _engine(address))
     try:
         found = store.read(schema_version)
@@ -131,7 +131,7 @@ def open_store(url: str | URL, *, upgrade: bool = True) -> MetadataStore:
             from slackwater.metadata import migrations
 
             if found is not None and found not in migrations.known():
-                raise UnknownSchemaVersion(shown(address), found, migrations.known())
+                raise UnknownSchemaVersion(redacted_url(address), found, migrations.known())
             if upgrade:
                 store.write(migrations.upgrade)
     except BaseException:
@@ -168,8 +168,8 @@ def insert_of(connection: Connection) -> Callable[[sql.Table], Any]:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return engine_of(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
-    engine = engine_of(url, connect_args={"timeout": _BUSY_SECONDS})
+        return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
 
     def prepare(connection: Any, _: object) -> None:
         for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):

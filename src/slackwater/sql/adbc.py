@@ -17,8 +17,8 @@ _BUSY_TIMEOUT: Final = "PRAGMA busy_timeout = 60000"
 def adbc_address(url: URL) -> str:
     """Format an address as an ADBC driver expects it, including the password.
 
-    >>> from slackwater.sql.database import database
-    >>> adbc_address(database("postgresql://app:secret@db.example/shop"))
+    >>> from slackwater.sql.database import database_url
+    >>> adbc_address(database_url("postgresql://app:secret@db.example/shop"))
     'postgresql://app:secret@db.example/shop'
     """
     if url.get_backend_name() == "sqlite":

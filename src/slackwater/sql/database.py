@@ -23,16 +23,16 @@ READ_ONLY: Final = "slackwater_read_only"
 """Execution option of an engine whose transactions only read, so that SQLite need not lock out writers."""
 
 
-def database(url: str | URL) -> URL:
+def database_url(url: str | URL) -> URL:
     """Parse the address of a writable database and set the driver.
 
     Raises:
         InvalidArgument: the address cannot be parsed, is neither PostgreSQL nor SQLite, or names a SQLite
             database in memory.
 
-    >>> database("postgresql://app:secret@db.example/shop")
+    >>> database_url("postgresql://app:secret@db.example/shop")
     postgresql+psycopg://app:***@db.example/shop
-    >>> database("mysql://app:secret@db.example/shop")
+    >>> database_url("mysql://app:secret@db.example/shop")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: url = 'mysql://app@db.example/shop': is neither PostgreSQL nor \
 SQLite; write it like postgresql://user:password@host/database or sqlite:////folder/file.db
@@ -45,29 +45,31 @@ SQLite; write it like postgresql://user:password@host/database or sqlite:////fol
         # an address that cannot be parsed may still contain a password, so it is not shown
         raise InvalidArgument("url", "…", "cannot be parsed", fix=fix) from None
     if backend not in DRIVERS:
-        raise InvalidArgument("url", shown(parsed), "is neither PostgreSQL nor SQLite", fix=fix)
+        raise InvalidArgument("url", redacted_url(parsed), "is neither PostgreSQL nor SQLite", fix=fix)
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
             reason = "is an in-memory database, which is lost when the process ends"
-            raise InvalidArgument("url", shown(parsed), reason, fix="name a file: sqlite:////folder/file.db")
+            raise InvalidArgument(
+                "url", redacted_url(parsed), reason, fix="name a file: sqlite:////folder/file.db"
+            )
         # commits may run in a process with another working directory
         parsed = parsed.set(database=str(Path(parsed.database).absolute()))
     return parsed.set(drivername=DRIVERS[backend])
 
 
-def shown(url: URL) -> str:
+def redacted_url(url: URL) -> str:
     """Format an address for messages: without the password, and without options, which may contain one.
 
-    >>> shown(make_url("postgresql://app:secret@db.example:5432/shop?password=secret"))
+    >>> redacted_url(make_url("postgresql://app:secret@db.example:5432/shop?password=secret"))
     'postgresql://app@db.example:5432/shop'
     """
     return str(url.set(drivername=url.get_backend_name(), query={})._replace(password=None))
 
 
-def engine_of(url: URL, **options: Any) -> Engine:
+def create_engine(url: URL, **options: Any) -> Engine:
     """Create an engine that never logs parameters and begins transactions explicitly.
 
-    >>> engine_of(database("sqlite:////dev/null")).hide_parameters
+    >>> create_engine(database_url("sqlite:////dev/null")).hide_parameters
     True
     """
     embedded = url.get_backend_name() == "sqlite"
@@ -77,7 +79,9 @@ def engine_of(url: URL, **options: Any) -> Engine:
         engine = sql.create_engine(url, hide_parameters=True, **options)
     except ModuleNotFoundError as missing:
         reason = f"needs the package {missing.name}, which is not installed"
-        raise InvalidArgument("url", shown(url), reason, fix='install "slackwater[postgres]"') from None
+        raise InvalidArgument(
+            "url", redacted_url(url), reason, fix='install "slackwater[postgres]"'
+        ) from None
     if embedded:
         # pysqlite would begin only at the first write, when the rows read before may have changed
         sql.event.listen(
@@ -91,13 +95,13 @@ def engine_of(url: URL, **options: Any) -> Engine:
 def temporary_engine(url: URL, *, read_only: bool = False) -> Iterator[Engine]:
     """Provide an engine without a pool for one piece of work; its connections end with the block.
 
-    >>> with temporary_engine(database("sqlite:////dev/null")) as engine:
+    >>> with temporary_engine(database_url("sqlite:////dev/null")) as engine:
     ...     engine.hide_parameters
     True
     """
     # a merge matches rows whose whole key is null without naming the source's columns, which the linter
     # would report as a missing join condition
-    engine = engine_of(url, poolclass=NullPool, enable_from_linting=False)
+    engine = create_engine(url, poolclass=NullPool, enable_from_linting=False)
     try:
         yield engine.execution_options(**{READ_ONLY: read_only})
     finally:

@@ -116,12 +116,12 @@ def merge_panes(
         StagedRowsLost: the database lost staged rows.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.sql.database import database, temporary_engine
+    >>> from slackwater.sql.database import database_url, temporary_engine
     >>> panes = pa.record_batch(
     ...     {"auction": [1, 1], "bids": [4, 5], "pane_index": [0, 1], "retraction": [False, False]}
     ... )
     >>> with TemporaryDirectory() as folder:
-    ...     url = database(f"sqlite:///{folder}/example.db")
+    ...     url = database_url(f"sqlite:///{folder}/example.db")
     ...     key, values = (Column("auction", "long"),), (Column("bids", "long"),)
     ...     target = PaneTable(url, "totals", key, values, windows=False)
     ...     target.prepare(create=True)

@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import DRIVERS, shown, temporary_engine
+from slackwater.sql.database import DRIVERS, redacted_url, temporary_engine
 from slackwater.sql.identifiers import check_identifier, split_table_name
 from slackwater.sql.merge import lock_table
 from slackwater.sql.staging_table import is_embedded, staging_table
@@ -133,8 +133,8 @@ class PaneTable:
     ``fold`` is empty if a pane carries the full result of its key and window. If panes are deltas, it names
     the fold of every value column. The address is not part of the representation.
 
-    >>> from slackwater.sql.database import database
-    >>> url = database("sqlite:////data/a.db")
+    >>> from slackwater.sql.database import database_url
+    >>> url = database_url("sqlite:////data/a.db")
     >>> totals = PaneTable(url, "totals", (Column("auction", "long"),), (Column("bids", "long"),))
     >>> totals
     PaneTable(name='totals', key=(Column(name='auction', kind='long'),), \
@@ -266,7 +266,7 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
                 self.table.create(connection)
             else:
                 raise TableDoesNotFit(
-                    "table", self.name, f"does not exist in {shown(self.url)}",
+                    "table", self.name, f"does not exist in {redacted_url(self.url)}",
                     fix=f"pass create=True, or create it: {self._definition()}",
                 )  # fmt: skip
             connection.execute(CreateTable(self.ledger, if_not_exists=True))

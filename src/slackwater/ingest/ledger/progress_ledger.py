@@ -12,7 +12,7 @@ from slackwater.ingest.plan.history import History
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.metadata.store import insert_of, open_store
 from slackwater.metadata.store_schema import failed_reads, high_watermarks
-from slackwater.sql.database import database, shown
+from slackwater.sql.database import database_url, redacted_url
 
 _IDENTITY = ["job", "watermark", "start", "unit"]
 
@@ -28,10 +28,10 @@ def look_up_history(url: str, job: str, watermark: str) -> History:
     slackwater.errors.InvalidArgument: state = 'sqlite:////no/such/file.db': does not exist; correct it, or \
 leave it out to plan without history
     """
-    address = database(url)
+    address = database_url(url)
     if address.get_backend_name() == "sqlite" and not Path(str(address.database)).is_file():
         fix = "correct it, or leave it out to plan without history"
-        raise InvalidArgument("state", shown(address), "does not exist", fix=fix)
+        raise InvalidArgument("state", redacted_url(address), "does not exist", fix=fix)
     with open_store(address, upgrade=False) as store:
         return store.read(lambda connection: read_history(connection, job, watermark))
 

@@ -27,7 +27,7 @@ from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.metadata.leases import Lease, Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.metadata.store_schema import high_watermarks, leases, outcomes, runs
-from slackwater.sql.database import database, shown
+from slackwater.sql.database import database_url, redacted_url
 from slackwater.time import SECOND
 from slackwater.time import now as wall_clock
 
@@ -343,13 +343,13 @@ def store_exists(url: str) -> bool:
     >>> store_exists("sqlite:////no-such-store.db")
     False
     """
-    address = database(url)
+    address = database_url(url)
     if address.get_backend_name() != "sqlite":
         return True
     file = Path(str(address.database))
     if not file.parent.is_dir():
         reason, fix = "its folder does not exist", "correct it, or create the folder"
-        raise InvalidArgument("state", shown(address), reason, fix=fix)
+        raise InvalidArgument("state", redacted_url(address), reason, fix=fix)
     return file.exists()
 
 
@@ -363,10 +363,10 @@ or run the job first
     """
     fix = "correct it, or run the job first"
     if not store_exists(url):
-        raise InvalidArgument("state", shown(database(url)), "does not exist", fix=fix)
+        raise InvalidArgument("state", redacted_url(database_url(url)), "does not exist", fix=fix)
     with open_store(url, upgrade=False) as store:
         if store.read(schema_version) is None:
-            raise InvalidArgument("state", shown(store.url), "is not a metadata store", fix=fix)
+            raise InvalidArgument("state", redacted_url(store.url), "is not a metadata store", fix=fix)
     return open_store(url)
 
 

@@ -36,7 +36,7 @@ from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.sources.queries import Statement, setting
 from slackwater.ingest.sources.sqlite_types import found_types, typed
 from slackwater.sql.adbc import adbc_connection
-from slackwater.sql.database import shown
+from slackwater.sql.database import redacted_url
 from slackwater.sql.identifiers import quote_identifier, quote_table
 
 _COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
@@ -292,11 +292,13 @@ def _extremes(address: str, table: str, column: str) -> list[tuple[str, str]]:
 def check_file(url: URL) -> None:
     """Raise `InvalidArgument` if a SQLite file does not exist; the driver would create an empty one.
 
-    >>> from slackwater.sql.database import database
-    >>> check_file(database("sqlite:////no/such.db"))
+    >>> from slackwater.sql.database import database_url
+    >>> check_file(database_url("sqlite:////no/such.db"))
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: ms.source.url = 'sqlite:////no/such.db': does not exist; name an \
 existing file
     """
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
-        raise InvalidArgument("ms.source.url", shown(url), "does not exist", fix="name an existing file")
+        raise InvalidArgument(
+            "ms.source.url", redacted_url(url), "does not exist", fix="name an existing file"
+        )

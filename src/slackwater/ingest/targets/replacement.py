@@ -113,7 +113,7 @@ class Target(Protocol):
         """Replace a slice by rows; None means that the source has no files or rows for it."""
 
 
-class _Shared:
+class _RunState:
     """What the threads of a run share: the lock of the swap, and whether leftovers have been removed."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
     zone: str
     drift: str = "fail"
     job: str = "job"
-    _shared: _Shared = field(default_factory=_Shared, repr=False, compare=False)
+    _state: _RunState = field(default_factory=_RunState, repr=False, compare=False)
 
     def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
         """Replace a slice by rows, or by nothing.
@@ -138,17 +138,17 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         Fit the columns to those of the target, stage the rows, ask for approval, and swap the staged rows in.
         If another unit changed the columns of the target in the meantime, start again with those columns.
         """
-        with self._shared.lock:
-            if not self._shared.leftovers_removed:
+        with self._state.lock:
+            if not self._state.leftovers_removed:
                 self.remove_leftovers()
-                self._shared.leftovers_removed = True
+                self._state.leftovers_removed = True
         shaped = None if rows is None else self.shape(rows, slice_)
         while True:
             with self.staging_area() as area:
                 staged, columns, drift = self._stage(shaped, area, slice_)
                 written = Written.of(staged, drift)
                 approve(written)
-                with self._shared.lock:
+                with self._state.lock:
                     if self.swap(area, staged, columns, slice_):
                         return written
 

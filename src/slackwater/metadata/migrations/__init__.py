@@ -39,10 +39,10 @@ def known() -> list[str]:
 def upgrade(connection: Connection, to: str = "head") -> None:
     """Upgrade the tables of a store in the transaction of ``connection``.
 
-    >>> from slackwater.sql.database import database, engine_of
+    >>> from slackwater.sql.database import database_url, create_engine
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with engine_of(database(f"sqlite:///{folder}/store.db")).begin() as connection:
+    ...     with create_engine(database_url(f"sqlite:///{folder}/store.db")).begin() as connection:
     ...         upgrade(connection)
     ...         sql.inspect(connection).has_table("slackwater_leases")
     True

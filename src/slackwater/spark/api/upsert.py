@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater.errors import InvalidArgument
-from slackwater.sql.database import database, shown, temporary_engine
+from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.pane_merge import (
     PANE_INDEX,
     RETRACTION,
@@ -172,7 +172,7 @@ def upsert_once(
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.sql.database import database, temporary_engine
+    >>> from slackwater.sql.database import database_url, temporary_engine
     >>> from slackwater.windows import fixed, sum
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rows = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30L as price")
@@ -181,7 +181,7 @@ def upsert_once(
     >>> with TemporaryDirectory() as folder:
     ...     url = f"sqlite:///{folder}/bids.db"
     ...     upsert_once(panes, url, "totals", key=["auction"], create=True)
-    ...     with temporary_engine(database(url)) as engine, engine.connect() as connection:
+    ...     with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
     ...         connection.exec_driver_sql("SELECT auction, window_start, total FROM totals").all()
     [(7, '2024-01-01 00:00:00.000000', 30)]
     """
@@ -224,7 +224,7 @@ def _target(
             raise InvalidArgument("key", name, "column not found in the panes", fix=f"available: {known}")
     values = [name for name in fields if name not in (*key, "window", "pane")]
     return PaneTable(
-        database(url),
+        database_url(url),
         table,
         tuple(_column(name, fields[name]) for name in key),
         tuple(_column(name, fields[name]) for name in values),
@@ -366,7 +366,7 @@ def _query() -> str:
 
 def _register(spark: SparkSession, target: PaneTable, identity: str | None) -> str:
     """Register the sink; its address travels inside the class, so that no query plan shows the password."""
-    described = repr((shown(target.url), target, identity)).encode()
+    described = repr((redacted_url(target.url), target, identity)).encode()
     registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
 
     class Upsert(DataSource):
