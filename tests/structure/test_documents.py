@@ -41,7 +41,7 @@ def test_the_examples_run(document: Path) -> None:
     assert failed == 0, output
 
 
-def test_a_wrong_example_is_found() -> None:
+def test_a_wrong_example_is_reported() -> None:
     failed, output = failures(examples("words\n```python\n>>> 1 + 1\n3\n```\nmore words\n", "page.md"))
     assert failed == 1
     assert 'File "page.md", line 3' in output

@@ -96,3 +96,11 @@ def test_a_deprecated_name_warns_and_is_not_listed(zipped: types.ModuleType) -> 
         assert zipped.unindent is zipped.dedent
     assert "unindent" not in public_names(zipped)
     assert "unindent" not in dir(zipped)
+
+
+@pytest.mark.parametrize("package", [sw, windows], ids=lambda package: package.__name__)
+@pytest.mark.parametrize(("old", "new"), [("TimeBoundedJoin", "JoinSpec")])
+def test_renamed_public_names_still_work(package: types.ModuleType, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"{package.__name__}\.{old} is deprecated"):
+        assert getattr(package, old) is getattr(package, new)
+    assert old not in public_names(package)

@@ -26,7 +26,7 @@ EXAMPLES: list[SlackwaterError] = [
     WatermarkRegression("input 1", "order_time", 500, 499),
     AfterDone("origin 'a'", "IDLE"),
     UnknownSource("origin 'x'", range(20), fix="declare it"),
-    SequenceConflict("a", 3, 2, "lies above the last chunk, 1"),
+    SequenceConflict("a", 3, 2, "is greater than the last chunk, 1"),
     CorruptState("coalescer", "it has only 3 bytes"),
     UnsupportedStateVersion("coalescer", 9, (1,)),
     AsyncItemFailed(4711, 3, "timed out"),
