@@ -96,13 +96,17 @@ class NamedAccumulations(Mapping[str, ColumnarAccumulation]):
     pairs: tuple[tuple[str, ColumnarAccumulation], ...]
 
     def __getitem__(self, name: str) -> ColumnarAccumulation:
-        return dict(self.pairs)[name]
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self.pairs)
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    @cached_property
+    def _by_name(self) -> dict[str, ColumnarAccumulation]:
+        return dict(self.pairs)
 
     def __hash__(self) -> int:
         # By signature: an accumulation may hold a value without a hash, such as the initial list of a fold.

@@ -106,7 +106,7 @@ def test_nothing_until_both_watermarks_are_known_and_then_the_lower() -> None:
     assert (output.panes.height, output.watermarks) == (0, {"default": 9})
     state, output = merge.step(state, watermarks={"right": 10})
     assert (output.panes.height, output.watermarks) == (2, {"default": 10})
-    with pytest.raises(WatermarkRegression, match="right input"):
+    with pytest.raises(WatermarkRegression, match="the right side of the merge"):
         merge.step(state, watermarks={"right": 5})
 
 

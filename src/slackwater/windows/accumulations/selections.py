@@ -5,6 +5,7 @@ None of them can subtract an element, because the values that it displaced are g
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,54 +21,53 @@ from slackwater.windows.accumulations.base import (
 from slackwater.windows.columns import TIME, input_column
 
 
+class _Extreme(OfColumn):
+    """The minimum or maximum of a column."""
+
+    __slots__ = ()
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Accept all types that can be ordered."""
+        return not dtype.is_nested()
+
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        return [self._select(self._value()).alias(partials.name("value"))]
+
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [self._select(partials.column("value"))]
+
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The value; null without values."""
+        return partials.column("value")
+
+    @abstractmethod
+    def _select(self, values: pl.Expr) -> pl.Expr: ...
+
+
 @dataclass(frozen=True, slots=True)
-class Min(OfColumn):
+class Min(_Extreme):
     """The minimum of a column.
 
     >>> Min("price").can_subtract
     False
     """
 
-    def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Accept all types that can be ordered."""
-        return not dtype.is_nested()
-
-    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Aggregate elements to a partial."""
-        return [self._value().min().alias(partials.name("value"))]
-
-    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Merge partials to one."""
-        return [partials.column("value").min()]
-
-    def output(self, partials: PartialColumns) -> pl.Expr:
-        """The minimum; null without values."""
-        return partials.column("value")
+    def _select(self, values: pl.Expr) -> pl.Expr:
+        return values.min()
 
 
 @dataclass(frozen=True, slots=True)
-class Max(OfColumn):
+class Max(_Extreme):
     """The maximum of a column.
 
     >>> Max("price").inputs
     ('price',)
     """
 
-    def takes(self, column: str, dtype: pl.DataType) -> bool:
-        """Accept all types that can be ordered."""
-        return not dtype.is_nested()
-
-    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Aggregate elements to a partial."""
-        return [self._value().max().alias(partials.name("value"))]
-
-    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Merge partials to one."""
-        return [partials.column("value").max()]
-
-    def output(self, partials: PartialColumns) -> pl.Expr:
-        """The maximum; null without values."""
-        return partials.column("value")
+    def _select(self, values: pl.Expr) -> pl.Expr:
+        return values.max()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from slackwater.errors import InvalidArgument, WatermarkRegression
+from slackwater.errors import InvalidArgument
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
-from slackwater.time import check_int64
 from slackwater.windows.accumulations import Collect
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.frames import match
+from slackwater.windows.engine.side_watermarks import advance_sides
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
 from slackwater.windows.spec import (
@@ -182,7 +182,7 @@ class MergeOperator:
             InvalidArgument: an argument cannot be used; the state is unchanged.
             WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
-        known = self._advanced(state, watermarks)
+        known = advance_sides(state.watermarks, watermarks, "merge", self.spec.watermark_key)
         batches: list[pl.DataFrame] = []
         next_number = state.next_number
         for side, given in zip(SIDES, (left, right), strict=True):
@@ -196,21 +196,6 @@ class MergeOperator:
         panes = self._cogrouped(output.panes) if self.spec.how == "cogroup" else self._joined(output.panes)
         late = None if output.late is None else self._late_rows(output.late)
         return state, WindowOutput(panes, late, output.dropped_late, output.dropped_closed, output.watermarks)
-
-    def _advanced(self, state: MergeState, watermarks: Mapping[str, int]) -> dict[Side, int]:
-        """The watermarks of the sides after an update; raises if one decreases."""
-        if unknown := sorted(watermarks.keys() - set(SIDES)):
-            raise InvalidArgument(
-                "watermarks", unknown[0], "is not a side of a merge", fix='use "left" or "right"'
-            )
-        known = dict(state.watermarks)
-        for side in SIDES:
-            if side in watermarks:
-                new = check_int64(watermarks[side], f"watermarks[{side!r}]")
-                if side in known and new < known[side]:
-                    raise WatermarkRegression(f"the {side} input", self.spec.watermark_key, known[side], new)
-                known[side] = new
-        return known
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
         """The batch of one side under internal names: carried columns in a struct, with a number per row."""

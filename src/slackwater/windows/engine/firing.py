@@ -20,14 +20,14 @@ from slackwater.windows.engine.window_state import WindowState
 
 FIRES: Final = "pane:fires"
 """Whether the row fires: its trigger is ready, or its window is purged."""
-EMITS: Final = "pane:wanted"
+EMITS: Final = "pane:emits"
 """Whether the row fires and its pane is emitted."""
 PANE_LAST: Final = "pane:last"
 PANE_INDEX: Final = "pane:index"
 PANE_ON_TIME_INDEX: Final = "pane:on_time_index"
 PANE_TIMING: Final = "pane:timing"
 PANE_TIMESTAMP: Final = "pane:timestamp"
-_READY: Final = "pane:asked"
+_READY: Final = "pane:ready"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
-from slackwater.progress.values import DEFAULT_KEY, NO_WATERMARKS
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
+from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.progress.values import NO_WATERMARKS
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
@@ -28,6 +28,7 @@ from slackwater.windows.engine.join_buffers import (
     SideState,
 )
 from slackwater.windows.engine.join_matching import matching_rows, time_range
+from slackwater.windows.engine.side_watermarks import advance_sides
 from slackwater.windows.spec import REACH, SIDES, JoinSpec, Side
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
@@ -374,18 +375,9 @@ class _Limits:
 
     def advanced(self, watermarks: Mapping[str, int]) -> _Limits:
         """The limits after an update of the watermarks; raises if one decreases (J7)."""
-        if unknown := sorted(watermarks.keys() - set(SIDES)):
-            raise InvalidArgument(
-                "watermarks", unknown[0], "is not a side of a join", fix='use "left" or "right"'
-            )
-        new = {side: self.watermark(side) for side in SIDES}
-        for side in SIDES:
-            if side in watermarks:
-                value, previous = check_int64(watermarks[side], f"watermarks[{side!r}]"), new[side]
-                if previous is not None and value < previous:
-                    raise WatermarkRegression(f"the {side} side of the join", DEFAULT_KEY, previous, value)
-                new[side] = value
-        return _Limits(self.spec, new["left"], new["right"])
+        before = {side: at for side in SIDES if (at := self.watermark(side)) is not None}
+        new = advance_sides(before, watermarks, "join")
+        return _Limits(self.spec, new.get("left"), new.get("right"))
 
 
 def _settle(buffer: SideBuffer, fresh: SideRows, previous: int | None, limit: int | None) -> pl.DataFrame:
