@@ -1,4 +1,4 @@
-"""The testing tools, tested: a table misread, or a difference missed, would hide everything else."""
+"""The testing kit: parsing and comparing tables, the manual clock, scripted streams."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def summing(trigger: Trigger = DEFAULT_TRIGGER, **options: Any) -> WindowedOpera
 # ---- T
 
 
-def test_types_follow_from_the_cells() -> None:
+def test_types_are_inferred_from_the_cells() -> None:
     frame = T("""
         integer | float | mixed | flag  | text | list   | number_as_text | nothing
         -1_000  | 1.5   | 1     | true  | a b  | [1, 2] | "1"            |
@@ -67,7 +67,7 @@ def test_types_follow_from_the_cells() -> None:
     ]
 
 
-def test_timeline_rules_and_outer_bars_are_decoration() -> None:
+def test_comments_rules_and_outer_bars_are_ignored() -> None:
     frame = T("""
         # 0    10
         # |-a--|
@@ -89,7 +89,7 @@ def test_first_cell_may_be_empty_and_a_dash_is_text() -> None:
     assert T(table(pl.DataFrame({"a": [1, None]})))["a"].to_list() == [1, None]
 
 
-def test_units_make_microseconds() -> None:
+def test_units_convert_to_microseconds() -> None:
     frame = T("""
         us[us] | ms[ms] | s[s] | min[min] | h[h]
         1      | 1      | 0.5  | 2        |
@@ -114,12 +114,12 @@ def test_schema_overrides_a_type_and_rows_may_be_missing() -> None:
         ("ts[s]\nsoon", "use numbers in this column"),
     ],
 )
-def test_table_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+def test_an_invalid_table_raises(text: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         T(text)
 
 
-def test_type_of_an_unknown_column_is_refused() -> None:
+def test_the_type_of_an_unknown_column_raises() -> None:
     with pytest.raises(InvalidArgument, match="'b': is not a column"):
         T("a\n1", schema={"b": pl.Int64})
 
@@ -136,7 +136,7 @@ values = st.one_of(
 
 
 @given(values)
-def test_shown_table_is_read_back(column: list[object]) -> None:
+def test_a_formatted_table_can_be_parsed(column: list[object]) -> None:
     frame = pl.DataFrame({"key": ["k"] * len(column), "value": column}, strict=False)
     assert T(table(frame))["value"].to_list() == column
 
@@ -169,7 +169,7 @@ def test_missing_column_is_named() -> None:
         assert_rows(T("n \n 1"), T("total \n 1"))
 
 
-def test_difference_shows_what_is_there_and_what_is_not() -> None:
+def test_the_difference_shows_missing_and_unexpected_rows() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_rows(T("key | list \n a | [1] \n b | [2]"), T("key | list \n a | [1] \n b | [3]"))
     assert str(caught.value).splitlines() == [
@@ -190,7 +190,7 @@ def test_null_is_not_zero_and_text_is_not_a_number() -> None:
 # ---- the clock
 
 
-def test_clock_moves_only_when_told() -> None:
+def test_the_clock_only_advances_when_called() -> None:
     clock = ManualClock(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     assert clock() == clock() == SECOND
     assert clock.advance(timedelta(seconds=1)) == 2 * SECOND
@@ -198,7 +198,7 @@ def test_clock_moves_only_when_told() -> None:
     assert clock.set("3 seconds") == clock() == 3 * SECOND
 
 
-def test_clock_never_goes_back() -> None:
+def test_the_clock_rejects_an_earlier_time() -> None:
     clock = ManualClock(5)
     with pytest.raises(InvalidArgument, match="by = -1: is negative"):
         clock.advance(-1)
@@ -210,7 +210,7 @@ def test_clock_never_goes_back() -> None:
 # ---- the stream
 
 
-def test_panes_come_out_at_the_step_that_makes_them() -> None:
+def test_panes_are_in_the_step_that_emits_them() -> None:
     run = (
         TestStream()
         .add("key | ts | price \n a | 3 | 5")
@@ -232,7 +232,7 @@ def test_panes_come_out_at_the_step_that_makes_them() -> None:
     assert (run.dropped_late, run.dropped_closed, run.late) == (0, 0, None)
 
 
-def test_clock_of_the_stream_reaches_the_triggers() -> None:
+def test_triggers_use_the_clock_of_the_stream() -> None:
     stream = TestStream().add("key | ts | price \n a | 3 | 5").advance_processing_time("5 seconds")
     operator = summing(after_processing_time("5 seconds"), allow_data_loss=True)
     assert stream.run(operator).panes.is_empty()
@@ -270,7 +270,7 @@ def test_late_rows_are_collected_over_steps() -> None:
     assert run.dropped_late == 2
 
 
-def test_story_tells_drops_clock_firings_and_several_panes() -> None:
+def test_the_story_shows_drops_clock_firings_and_several_panes() -> None:
     run = (
         TestStream()
         .add("key | ts | price \n a | 3 | 5 \n b | 4 | 7")
@@ -300,7 +300,7 @@ def test_empty_stream_has_no_panes() -> None:
     assert TestStream().run(summing()).panes.is_empty()
 
 
-def test_watermark_that_goes_back_is_the_operators_error() -> None:
+def test_a_decreasing_watermark_raises() -> None:
     with pytest.raises(WatermarkRegression):
         TestStream().advance_watermark(5).advance_watermark(4).run(summing())
 
@@ -335,7 +335,7 @@ def test_two_inputs_have_their_own_watermarks() -> None:
     assert run.rows.height == 2
 
 
-def test_merge_is_run_with_the_lower_watermark() -> None:
+def test_a_merge_uses_the_minimum_watermark() -> None:
     merge = MergeOperator(
         window=Fixed(10),
         key=("key",),
@@ -359,7 +359,7 @@ def test_merge_is_run_with_the_lower_watermark() -> None:
     assert "right a at 3 (name lamp)" in run.story()
 
 
-def test_side_must_fit_the_operator() -> None:
+def test_a_side_that_the_operator_does_not_have_raises() -> None:
     columns = {"ts": pl.Int64}
     join = JoinOperator(JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
     with pytest.raises(InvalidArgument, match='add\\(…, side="left"\\)'):
@@ -372,12 +372,12 @@ def test_side_must_fit_the_operator() -> None:
         TestStream().advance_processing_time(-1)
 
 
-def test_pytest_does_not_take_the_stream_for_a_test() -> None:
+def test_pytest_does_not_collect_the_stream() -> None:
     # That this module, with warnings as errors, is collected at all shows that it works.
     assert TestStream.__test__ is False
 
 
-def test_events_can_say_what_the_clock_shows() -> None:
+def test_events_can_set_the_clock() -> None:
     run = (
         TestStream()
         .add("key | ts | price \n a | 3 | 5", at="1 second")

@@ -1,4 +1,4 @@
-"""Accumulations: the same value however the elements are split, nulls as in SQL, and taking elements back."""
+"""Accumulations: no dependence on batching, nulls ignored as in SQL, elements can be subtracted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CASES: list[tuple[ColumnarAccumulation, Any]] = [
 
 @pytest.mark.parametrize(("accumulation", "expected"), CASES, ids=lambda case: getattr(case, "name", ""))
 @pytest.mark.parametrize("cuts", [(), (5,), (1, 2, 3), (3, 3, 9)])
-def test_any_split_gives_the_same_value(
+def test_the_value_does_not_depend_on_how_elements_are_batched(
     accumulation: ColumnarAccumulation, expected: Any, cuts: tuple[int, ...]
 ) -> None:
     edges = [0, *cuts, len(ROWS)]
@@ -99,7 +99,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("accumulation", [case for case, _ in CASES], ids=lambda case: case.name)
-def test_over_nothing_it_says_what_sql_says(accumulation: ColumnarAccumulation) -> None:
+def test_the_value_without_elements_is_that_of_sql(accumulation: ColumnarAccumulation) -> None:
     columns = PartialColumns("x", retractable=False)
     partial = folded(accumulation, [(0, None)], dtype=pl.Int64)
     nothing = partial.select(pl.when(pl.lit(value=False)).then(pl.all()))
@@ -128,7 +128,7 @@ def test_any_and_all(
     assert value(accumulation, folded(accumulation, *batches, dtype=pl.Boolean)) == expected
 
 
-def test_mean_weighs_by_the_number_of_elements() -> None:
+def test_merging_means_weights_by_the_number_of_elements() -> None:
     mean = windows.mean("v")
     assert value(mean, folded(mean, [(0, 1.0), (1, 3.0)], [(2, 5.0)])) == 3.0
 
@@ -140,13 +140,13 @@ def test_variance_of_large_close_values_does_not_cancel_out() -> None:
     assert value(accumulation, folded(accumulation, *batches)) == 22.5
 
 
-def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
+def test_first_and_last_order_by_event_time_then_by_arrival() -> None:
     batches: list[list[Row]] = [[(5, "b"), (3, "x"), (3, "y")], [(3, "z"), (5, "c"), (4, None)]]
     assert value(windows.first("v"), folded(windows.first("v"), *batches)) == "x"
     assert value(windows.last("v"), folded(windows.last("v"), *batches)) == "c"
 
 
-def test_top_n_by_key_names_each_key_once() -> None:
+def test_top_n_by_key_lists_each_key_once() -> None:
     accumulation = windows.top_n_by_key("price", key="bidder", n=2)
     columns = PartialColumns("x", retractable=False)
     frame = pl.DataFrame(
@@ -162,7 +162,7 @@ def test_top_n_by_key_names_each_key_once() -> None:
     [windows.count(), windows.sum("v"), windows.mean("v"), windows.variance("v"), windows.stddev("v")],
     ids=lambda case: case.name,
 )
-def test_what_was_taken_back_never_happened(accumulation: ColumnarAccumulation) -> None:
+def test_subtracted_elements_have_no_effect(accumulation: ColumnarAccumulation) -> None:
     rng = random.Random(3)
     kept = [(at, rng.uniform(-5, 5)) for at in range(20)]
     gone = [(at, rng.uniform(-5, 5)) for at in range(7)]
@@ -217,7 +217,7 @@ class Longest(Accumulation):
         return accumulator or None
 
 
-def test_an_accumulation_of_ones_own() -> None:
+def test_a_user_defined_accumulation() -> None:
     assert value(Longest(), folded(Longest(), [(0, "aa"), (1, None)], [(2, "bbb")])) == "bbb"
     assert not Longest().can_subtract
 
@@ -241,7 +241,7 @@ def test_a_fold_with_an_inverse_can_subtract() -> None:
         (lambda: windows.reduce("v", 5, dtype=pl.Int64()), "is not a function"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_accumulations_are_refused(make: Callable[[], object], text: str) -> None:
+def test_invalid_accumulations_raise(make: Callable[[], object], text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         make()
 

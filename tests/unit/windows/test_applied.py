@@ -1,4 +1,4 @@
-"""A function over the rows of a pane, on columns: what it sees, what it may return, what is taken back."""
+"""Functions over the rows of a pane: their input, their valid results, and retractions of results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def made(operator: windows.WindowedOperator, rows: pl.DataFrame | None = ROWS) -
     return sorted(output.panes.select("key", "made").rows())
 
 
-def test_it_sees_the_rows_in_the_order_of_their_times() -> None:
+def test_the_function_gets_rows_sorted_by_event_time() -> None:
     seen: list[Any] = []
 
     def look(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> list[Any]:
@@ -53,14 +53,14 @@ def test_it_sees_the_rows_in_the_order_of_their_times() -> None:
     ],
     ids=["polars", "pandas", "list", "generator"],
 )
-def test_rows_may_be_returned_in_several_forms(answer: Any) -> None:
+def test_the_result_may_be_a_frame_or_a_list_of_dictionaries(answer: Any) -> None:
     assert made(operator(lambda key, window, rows: answer(rows))) == [
         ("a", [{"n": 2, "text": "x"}]),
         ("b", [{"n": 1, "text": "x"}]),
     ]
 
 
-def test_pandas_gets_pandas() -> None:
+def test_the_function_gets_pandas_on_request() -> None:
     def look(key: dict[str, Any], window: Range, rows: Any) -> list[Any]:
         assert isinstance(rows, pd.DataFrame)
         return [{"n": int(rows["value"].sum()), "text": None}]
@@ -77,7 +77,7 @@ def test_pandas_gets_pandas() -> None:
         ([{"n": "many", "text": "x"}], "conversion from `str` to `i64` failed"),
     ],
 )
-def test_what_is_no_answer_is_named(answer: Any, message: str) -> None:
+def test_an_invalid_result_raises_with_the_reason(answer: Any, message: str) -> None:
     def odd(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> Any:
         return answer
 
@@ -85,7 +85,7 @@ def test_what_is_no_answer_is_named(answer: Any, message: str) -> None:
         made(operator(odd))
 
 
-def test_a_function_that_fails_is_named_with_the_key_and_the_window() -> None:
+def test_an_error_in_the_function_names_it_with_key_and_window() -> None:
     def odd(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> Any:
         return b"\xff".decode()
 
@@ -95,7 +95,7 @@ def test_a_function_that_fails_is_named_with_the_key_and_the_window() -> None:
         made(operator(odd), ROWS[:1])
 
 
-def test_what_was_returned_is_taken_back_whatever_would_be_returned_now() -> None:
+def test_a_retraction_contains_the_earlier_result_of_the_function() -> None:
     calls = count()
     once = operator(
         lambda key, window, rows: [{"n": next(calls), "text": "call"}],
@@ -113,7 +113,7 @@ def test_what_was_returned_is_taken_back_whatever_would_be_returned_now() -> Non
     assert now[1] != said
 
 
-def test_an_empty_pane_is_a_call_with_no_rows() -> None:
+def test_an_empty_pane_calls_the_function_without_rows() -> None:
     def look(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> list[Any]:
         assert rows.schema == {"value": pl.Int64()}
         return [{"n": rows.height, "text": "x"}]

@@ -1,4 +1,4 @@
-"""Where windows lie: bounds at equality, calendars over changes of the clock, and what is refused."""
+"""Window assigners: exact bounds, calendar windows across daylight saving time, invalid arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_windows_of_an_element(
 @pytest.mark.parametrize(
     "window", [Sliding(60, 10), Sliding(7, 5), Sliding(3, 10), Sliding(10, 3, -4), Sliding(4, 4)]
 )
-def test_windows_are_made_of_whole_slices(window: Sliding) -> None:
+def test_windows_consist_of_whole_slices(window: Sliding) -> None:
     slicing = Slicing(window)
     times = list(range(-70, 70))
     starts = slicing.assign(pl.DataFrame({"time": times}))["start"].to_list()
@@ -78,7 +78,7 @@ def test_weeks_begin_on_monday() -> None:
         Calendar("years"),
     ],
 )
-def test_calendar_windows_of_a_column_are_those_of_each_element(window: Calendar) -> None:
+def test_calendar_windows_of_a_column_equal_those_of_each_element(window: Calendar) -> None:
     first = instant("2017-10-01T00:00:00Z")
     times = [first + step * 7 * HOUR + step for step in range(400)]
     starts = Slicing(window).assign(pl.DataFrame({"time": times}))["start"].to_list()
@@ -98,6 +98,6 @@ def test_calendar_windows_of_a_column_are_those_of_each_element(window: Calendar
         (lambda: Fixed(1.5), "is a float"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_windows_are_refused(make: Callable[[], object], text: str) -> None:
+def test_invalid_windows_raise(make: Callable[[], object], text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         make()

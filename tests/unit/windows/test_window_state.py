@@ -1,8 +1,7 @@
-"""What is kept between steps: read and written only where a step touches it, and either whole or refused."""
+"""Window state: a step reads and writes only the blobs it touches, and damaged state raises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 import polars as pl
@@ -26,39 +25,10 @@ from slackwater.windows import (
 from slackwater.windows.engine.window_state import Agenda
 from slackwater.windows.spec import Mode
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
+from tests.support.recording_store import RecordingStore
 
 EARLY = AfterWatermark(early=AfterCount(3), late=AfterCount(1))
 SAVED = Path(__file__).parent / "saved"
-
-
-class CountingStore(MutableMapping[str, bytes]):
-    """A store that notes what is asked of it."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-        self.reads: list[str] = []
-        self.writes: list[str] = []
-
-    def __getitem__(self, name: str) -> bytes:
-        self.reads.append(name)
-        return self.kept[name]
-
-    def __setitem__(self, name: str, data: bytes) -> None:
-        self.writes.append(name)
-        self.kept[name] = data
-
-    def __delitem__(self, name: str) -> None:
-        del self.kept[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.kept)
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def forget_calls(self) -> None:
-        self.reads.clear()
-        self.writes.clear()
 
 
 def operator(
@@ -80,7 +50,7 @@ def batch(*rows: tuple[str, int]) -> pl.DataFrame:
 
 
 def test_a_batch_that_waits_for_the_end_reads_nothing() -> None:
-    store = CountingStore()
+    store = RecordingStore()
     fixed = operator(Fixed(10))
     state = fixed.initial_state(store)
     for number in range(3):
@@ -91,37 +61,37 @@ def test_a_batch_that_waits_for_the_end_reads_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["discarding", "accumulating", "accumulating_and_retracting"])
 def test_a_batch_touches_only_its_own_windows(mode: Mode) -> None:
-    store = CountingStore()
+    store = RecordingStore()
     fixed = operator(Fixed(10), EARLY, mode)
     state = fixed.initial_state(store)
     state, _ = fixed.step(
         state, batch(*((key, at) for key in "abc" for at in range(0, 500, 10) for _ in range(3))), {}
     )
-    others = dict(store.kept)
+    others = dict(store.blobs)
     mine = {state.windows[0, 10].rows, state.windows[0, 10].standing}
     mine |= {blob.name for blob in state.slices[0, 10].blobs} if (0, 10) in state.slices else set()
-    store.forget_calls()
+    store.take_calls()
     state, output = fixed.step(state, batch(("a", 1), ("a", 2), ("a", 3)), {})
     assert output.panes.filter(~pl.col("retraction")).height == 1
     assert set(store.reads) <= mine
     untouched = {name: data for name, data in others.items() if name not in mine}
-    assert untouched.items() <= store.kept.items()
+    assert untouched.items() <= store.blobs.items()
     assert not untouched.keys() & set(store.writes)
 
 
-def test_sessions_out_of_reach_are_not_read() -> None:
-    store = CountingStore()
+def test_sessions_that_cannot_overlap_are_not_read() -> None:
+    store = RecordingStore()
     sessions = operator(Sessions(1_000_000))
     state = sessions.initial_state(store)
     state, _ = sessions.step(state, batch(("a", 0), ("a", 50_000_000), ("a", 100_000_000)), {})
-    store.forget_calls()
+    store.take_calls()
     state, _ = sessions.step(state, batch(("a", 50_500_000)), {})
     assert len(store.reads) == 1
     assert len(store.writes) == 1
 
 
-def test_many_appends_are_merged_now_and_then() -> None:
-    store = CountingStore()
+def test_appended_blobs_are_compacted() -> None:
+    store = RecordingStore()
     fixed = operator(Fixed(10))
     state = fixed.initial_state(store)
     for number in range(200):
@@ -131,7 +101,7 @@ def test_many_appends_are_merged_now_and_then() -> None:
     assert output.panes.select("n", "total").rows() == [(200, 900)]
 
 
-def test_an_element_of_sliding_windows_is_kept_once() -> None:
+def test_an_element_of_sliding_windows_is_stored_once() -> None:
     sliding = operator(Sliding(60, 10))
     state, _ = sliding.step(sliding.initial_state(), batch(("a", 5)), {})
     assert state.open_windows == 6
@@ -139,14 +109,14 @@ def test_an_element_of_sliding_windows_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("window", [Fixed(10), Sliding(10, 5), Sliding(7, 3), Sessions(4)])
-def test_nothing_remains_after_the_end_of_the_input(window: Window) -> None:
+def test_the_state_is_empty_after_the_end_of_the_input(window: Window) -> None:
     one = operator(window, EARLY, "accumulating_and_retracting")
     state, _ = one.step(one.initial_state(), batch(*(("a", at) for at in range(30))), {"default": 12})
     state, _ = one.step(state, None, {"default": END_OF_TIME})
     assert (state.open_windows, dict(state.blobs), state.slices) == (0, {}, {})
 
 
-def test_an_agenda_does_not_grow_with_changes_of_mind() -> None:
+def test_an_agenda_does_not_grow_with_changed_due_times() -> None:
     agenda: Agenda[str] = Agenda()
     agenda.set("b", 10**6)
     for due in range(10_000, 0, -1):
@@ -162,7 +132,7 @@ def saved() -> tuple[WindowedOperator, bytes, dict[str, bytes]]:
     return fixed, fixed.save(state), dict(state.blobs)
 
 
-def test_cut_or_changed_bytes_are_refused() -> None:
+def test_truncated_or_changed_bytes_raise() -> None:
     fixed, index, blobs = saved()
     for place in range(len(index)):
         with pytest.raises(CorruptState):
@@ -173,7 +143,7 @@ def test_cut_or_changed_bytes_are_refused() -> None:
             fixed.load(bytes(changed), blobs)
 
 
-def test_a_damaged_or_missing_blob_is_refused_when_it_is_read() -> None:
+def test_a_damaged_or_missing_blob_raises_when_it_is_read() -> None:
     fixed, index, blobs = saved()
     for name, data in blobs.items():
         for broken in (data[:-1], b"", data[:20] + bytes([data[20] ^ 1]) + data[21:]):
@@ -185,13 +155,13 @@ def test_a_damaged_or_missing_blob_is_refused_when_it_is_read() -> None:
             fixed.step(state, batch(("a", 1), ("a", 1), ("a", 1)), {"default": 10})
 
 
-def test_state_of_another_configuration_is_refused() -> None:
+def test_state_of_another_configuration_raises() -> None:
     _, index, blobs = saved()
     with pytest.raises(CorruptState, match="belongs to another operator"):
         operator(Fixed(20), EARLY).load(index, blobs)
 
 
-def test_state_written_by_version_1_still_loads() -> None:
+def test_state_written_by_version_1_loads() -> None:
     fixed = operator(Fixed(10), EARLY, "accumulating_and_retracting")
     blobs = {path.stem: path.read_bytes() for path in (SAVED / "windows-1").glob("*.blob")}
     state = fixed.load((SAVED / "windows-1" / "index").read_bytes(), blobs)

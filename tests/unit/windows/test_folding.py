@@ -1,4 +1,4 @@
-"""Folding ahead of a step: what may be folded, what is refused, how late partials are counted."""
+"""Folding before a step: which operators can fold, invalid arguments, counting of late partials."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_operator_that_handles_elements_one_by_one_rejects_folded_batches(opt
     assert (state.step, state.watermark) == (0, None)  # nothing of the step was kept
 
 
-def test_elements_of_late_partials_are_counted_once_for_each_window() -> None:
+def test_elements_of_late_partials_are_counted_per_window() -> None:
     made = operator(window=Sliding(20, 10))
     state, _ = made.step(made.initial_state(), watermarks={"default": 20})
     late = made.fold(bids(("a", 1, 1), ("a", 2, 1), ("b", 3, 1), ("a", 21, 1)))
@@ -62,21 +62,21 @@ def test_elements_of_late_partials_are_counted_once_for_each_window() -> None:
     assert output.panes.select("auction", "window_start", "n").rows() == [("a", 10, 1), ("a", 20, 1)]
 
 
-def test_parts_of_a_batch_are_one_batch_to_a_trigger() -> None:
+def test_a_trigger_counts_several_folded_batches_as_one_batch() -> None:
     made = operator(trigger=after_watermark(early=every(count=3), late=every(count=1)))
     parts = [made.fold(bids(("a", 1, 5))), made.fold(bids(("a", 2, 6), ("a", 3, 7)))]
     _, output = made.step(made.initial_state(), folded=parts)
     assert output.panes.select("n", "total", "timing").rows() == [(3, 18, "EARLY")]
 
 
-def test_rows_and_partials_in_one_step_are_refused() -> None:
+def test_a_batch_and_folded_batches_in_one_step_raise() -> None:
     made = operator()
     rows = bids(("a", 1, 5))
     with pytest.raises(InvalidArgument, match="cannot be combined with a batch; fold the batch too"):
         made.step(made.initial_state(), rows, folded=[made.fold(rows)])
 
 
-def test_partials_of_another_kind_of_column_are_refused_and_nothing_is_kept() -> None:
+def test_partials_with_another_kind_of_column_raise_and_change_nothing() -> None:
     made = operator()
     state, _ = made.step(made.initial_state(), folded=[made.fold(bids(("a", 1, 5)))])
     numbers = made.fold(pl.DataFrame({"auction": [7], "ts": [2], "price": [1]}))
@@ -86,7 +86,7 @@ def test_partials_of_another_kind_of_column_are_refused_and_nothing_is_kept() ->
     assert state.open_windows == 1
 
 
-def test_an_empty_batch_folds_to_nothing() -> None:
+def test_an_empty_batch_folds_to_no_partials() -> None:
     made = operator()
     folded = made.fold(bids())
     assert folded.partials.is_empty()

@@ -1,4 +1,4 @@
-"""The operator's edges: what it refuses, what it carries through, and what transcripts do not show."""
+"""The windowed operator beyond the transcripts: invalid input, null keys, late rows, held watermarks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def make(**options: Any) -> WindowedOperator:
         ({"trigger": OrFinally(Repeatedly(AfterCount(1)), AfterCount(5))}, "or_finally"),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_built(options: dict[str, Any], text: str) -> None:
+def test_invalid_settings_raise_when_the_operator_is_built(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         make(**options)
 
@@ -85,7 +85,7 @@ def test_what_cannot_work_is_refused_when_it_is_built(options: dict[str, Any], t
         OrFinally(Repeatedly(AfterCount(1)), Never()),
     ],
 )
-def test_triggers_that_cannot_finish_need_no_permission(trigger: Any) -> None:
+def test_triggers_that_cannot_finish_do_not_need_allow_data_loss(trigger: Any) -> None:
     assert make(trigger=trigger).spec.trigger is trigger
 
 
@@ -100,7 +100,7 @@ def test_triggers_that_cannot_finish_need_no_permission(trigger: Any) -> None:
         (BATCH.with_columns(ts=pl.Series([1, 2**63 - 1])), "is too far from 1970"),
     ],
 )
-def test_a_batch_that_cannot_be_used_changes_nothing(batch: pl.DataFrame, text: str) -> None:
+def test_an_invalid_batch_raises_and_changes_nothing(batch: pl.DataFrame, text: str) -> None:
     operator = make(accumulations={"total": Sum("value")})
     state, _ = operator.step(operator.initial_state(), BATCH, {"default": 5})
     before = operator.save(state), dict(state.blobs)
@@ -109,7 +109,7 @@ def test_a_batch_that_cannot_be_used_changes_nothing(batch: pl.DataFrame, text: 
     assert (operator.save(state), dict(state.blobs)) == before
 
 
-def test_a_watermark_never_goes_back() -> None:
+def test_a_decreasing_watermark_raises() -> None:
     operator = make()
     state, _ = operator.step(operator.initial_state(), BATCH, {"default": 5})
     state, output = operator.step(state, None, {"default": 5})
@@ -118,7 +118,7 @@ def test_a_watermark_never_goes_back() -> None:
         operator.step(state, None, {"default": 4})
 
 
-def test_only_the_own_watermark_key_counts_and_is_sent_on() -> None:
+def test_only_the_watermark_of_the_operators_key_is_used_and_forwarded() -> None:
     operator = make(watermark_key="order")
     state, output = operator.step(operator.initial_state(), BATCH, {"default": 100, "payment": 7})
     assert (output.panes.height, output.watermarks) == (0, {})
@@ -127,7 +127,7 @@ def test_only_the_own_watermark_key_counts_and_is_sent_on() -> None:
     assert output.watermarks == {"order": 10}
 
 
-def test_the_watermark_is_held_at_what_is_still_to_come_on_time() -> None:
+def test_the_watermark_is_held_at_on_time_panes_still_due() -> None:
     operator = make(timestamp="earliest", allowed_lateness=100)
     state, output = operator.step(operator.initial_state(), BATCH, {"default": 8})
     assert output.watermarks == {"default": 1}
@@ -136,7 +136,7 @@ def test_the_watermark_is_held_at_what_is_still_to_come_on_time() -> None:
     assert output.watermarks == {"default": 10}
 
 
-def test_a_trigger_that_does_not_know_the_watermark_holds_it_until_it_fires() -> None:
+def test_a_count_trigger_holds_the_watermark_until_it_fires() -> None:
     operator = make(trigger=Repeatedly(AfterCount(2)), allowed_lateness=50)
     state, output = operator.step(operator.initial_state(), BATCH, {"default": 30})
     assert output.watermarks == {"default": 9}
@@ -152,7 +152,7 @@ def test_without_keys_there_is_one_row_per_window() -> None:
     assert "key:0" not in output.panes.columns
 
 
-def test_keys_may_be_null_and_of_several_columns() -> None:
+def test_a_key_may_contain_null_and_have_several_columns() -> None:
     operator = make(key=("key", "region"))
     batch = pl.DataFrame({"key": [None, "a", None, "a"], "region": [1, None, 1, None], "ts": [1, 2, 3, 4]})
     for _ in range(2):
@@ -164,7 +164,7 @@ def test_keys_may_be_null_and_of_several_columns() -> None:
     ]  # fmt: skip
 
 
-def test_late_rows_come_back_with_the_reason() -> None:
+def test_late_rows_are_returned_with_the_reason() -> None:
     operator = make(late="emit", trigger=AfterCount(1), allow_data_loss=True)
     state, output = operator.step(operator.initial_state(), BATCH, {"default": 10})
     assert output.late is not None
@@ -224,7 +224,7 @@ def test_a_global_window_ends_with_the_input() -> None:
     assert output.dropped_late == 2
 
 
-def test_empty_steps_say_nothing() -> None:
+def test_empty_steps_emit_nothing() -> None:
     operator = make()
     state, output = operator.step(operator.initial_state(), None, {}, now=5)
     for batch in (None, BATCH.clear()):
@@ -260,7 +260,7 @@ class TestBadInput:
             ({"event_time": None}, "event_time = None"),
         ],
     )
-    def test_arguments_of_another_type(self, options: dict[str, Any], named: str) -> None:
+    def test_arguments_of_a_wrong_type_raise(self, options: dict[str, Any], named: str) -> None:
         with pytest.raises(InvalidArgument, match=named):
             make(**options)
 
@@ -272,7 +272,7 @@ class TestBadInput:
             ({"key": ["a"], "value": [1]}, {"key": ["a"], "value": ["x"]}, "value = 'text': had numbers"),
         ],
     )
-    def test_columns_that_change_their_kind(
+    def test_columns_that_change_their_kind_raise(
         self, first: dict[str, list[Any]], second: dict[str, list[Any]], named: str
     ) -> None:
         operator = make(accumulations={"total": Collect("value")})
@@ -283,7 +283,7 @@ class TestBadInput:
             operator.step(state, pl.DataFrame({"ts": [2], **second}))
         assert operator.save(state) == before
 
-    def test_numbers_may_widen_and_nulls_may_come_first(self) -> None:
+    def test_numbers_may_widen_and_a_first_batch_may_be_null(self) -> None:
         operator = make(accumulations={"total": Sum("value")})
         state = operator.initial_state()
         for values in ([None], [1], [0.5]):
@@ -292,32 +292,32 @@ class TestBadInput:
         assert output.panes["total"].to_list() == [1.5]
 
     @pytest.mark.parametrize("batch", [[1, 2], {"ts": [1]}, pl.LazyFrame({"ts": [1]})], ids=type)
-    def test_what_is_no_frame(self, batch: Any) -> None:
+    def test_a_batch_that_is_not_a_frame_raises(self, batch: Any) -> None:
         operator = make(key=())
         with pytest.raises(InvalidArgument, match="is not a Polars DataFrame; convert or collect it"):
             operator.step(operator.initial_state(), batch)
 
-    def test_times_beyond_64_bits(self) -> None:
+    def test_event_times_too_far_from_1970_raise(self) -> None:
         operator = make(key=())
         batch = pl.DataFrame({"ts": pl.Series([2**64 - 1], dtype=pl.UInt64)})
         with pytest.raises(InvalidArgument, match="is too far from 1970"):
             operator.step(operator.initial_state(), batch)
 
-    def test_columns_that_dropped_rows_get(self) -> None:
+    def test_a_batch_with_a_column_of_late_rows_raises(self) -> None:
         operator = make(key=(), late="emit")
         with pytest.raises(
             InvalidArgument, match="'reason': is the name of a column that is added to late rows"
         ):
             operator.step(operator.initial_state(), pl.DataFrame({"ts": [1], "reason": ["x"]}))
 
-    def test_a_calendar_window_beyond_the_calendar(self) -> None:
+    def test_a_calendar_window_beyond_the_year_9999_raises(self) -> None:
         operator = make(window=Calendar("years", count=1), key=())
         year_9999 = 253_370_764_800_000_000
         with pytest.raises(InvalidArgument, match="is outside of the years 1 to 9999"):
             operator.step(operator.initial_state(), pl.DataFrame({"ts": [year_9999]}))
 
     @pytest.mark.parametrize("timezone", [None, ["UTC"], "Mars/Olympus"])
-    def test_zones_that_do_not_exist(self, timezone: Any) -> None:
+    def test_unknown_timezones_raise(self, timezone: Any) -> None:
         with pytest.raises(InvalidArgument, match="timezone"):
             Calendar("days", timezone=timezone)
 
@@ -329,7 +329,7 @@ class TestBadInput:
             {"accumulations": {"top": TopN("other", 2)}},
         ],
     )
-    def test_state_of_another_configuration(self, other: dict[str, Any]) -> None:
+    def test_state_of_another_configuration_raises(self, other: dict[str, Any]) -> None:
         usual = {"accumulations": {"top": TopN("value", 2)}}
         operator = make(**usual)
         state = operator.initial_state()

@@ -1,11 +1,10 @@
-"""The time-bounded join: the bounds of its rules, what it refuses, and what state it touches."""
+"""The time-bounded join: exact bounds of its rules, invalid arguments, and which state it accesses."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from base64 import b64decode
-from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +14,7 @@ from slackwater.errors import CorruptState, InvalidArgument, UnsupportedStateVer
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator
 from slackwater.windows.spec import JoinSpec
+from tests.support.recording_store import RecordingStore
 
 SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}
 
@@ -30,40 +30,10 @@ def operator(
     return JoinOperator(join, left=SCHEMA, right=SCHEMA, chunk_rows=chunk_rows)
 
 
-class RecordingStore(MutableMapping[str, bytes]):
-    """A store that remembers which blobs were read, written and deleted."""
-
-    def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
-        self.calls: list[tuple[str, str]] = []
-
-    def __getitem__(self, name: str) -> bytes:
-        self.calls.append(("read", name))
-        return self.blobs[name]
-
-    def __setitem__(self, name: str, blob: bytes) -> None:
-        self.calls.append(("write", name))
-        self.blobs[name] = blob
-
-    def __delitem__(self, name: str) -> None:
-        self.calls.append(("delete", name))
-        del self.blobs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.blobs)
-
-    def __len__(self) -> int:
-        return len(self.blobs)
-
-    def take_calls(self) -> list[tuple[str, str]]:
-        calls, self.calls = self.calls, []
-        return calls
-
-
 # ---- the result
 
 
-def test_result_has_keys_once_and_both_sides_columns_with_suffixes_where_names_clash() -> None:
+def test_output_has_keys_once_and_suffixes_for_columns_of_both_sides() -> None:
     join = JoinSpec(on=("k",), before=0, after=5, how="full", right_time="paid_at")
     joined = JoinOperator(
         join,
@@ -81,14 +51,14 @@ def test_result_has_keys_once_and_both_sides_columns_with_suffixes_where_names_c
     assert output.rows.schema == joined.output_schema
 
 
-def test_columns_of_a_batch_may_come_in_any_order() -> None:
+def test_columns_of_a_batch_may_be_in_any_order() -> None:
     joined = operator()
     reordered = rows(("x", 1, "r1")).select("name", "ts", "k")
     _, output = joined.step(joined.initial_state(), rows(("x", 1, "l1")), reordered)
     assert output.rows.rows() == [("x", 1, "l1", 1, "r1")]
 
 
-def test_rows_of_one_step_meet_each_other_once() -> None:
+def test_rows_of_one_step_are_paired_once() -> None:
     joined = operator()
     left, right = rows(("x", 1, "l1"), ("x", 2, "l2")), rows(("x", 1, "r1"), ("x", 3, "r3"))
     state, output = joined.step(joined.initial_state(), left, right)
@@ -106,7 +76,7 @@ def test_without_key_columns_only_times_are_compared() -> None:
     assert output.rows.rows() == [(2, 2), (3, 3)]
 
 
-def test_null_key_matches_nothing_and_is_padded_when_it_leaves() -> None:
+def test_null_key_matches_nothing_and_is_padded_when_removed() -> None:
     joined = operator("full")
     state, output = joined.step(joined.initial_state(), rows((None, 1, "l")), rows((None, 1, "r")))
     assert output.rows.is_empty()
@@ -115,7 +85,7 @@ def test_null_key_matches_nothing_and_is_padded_when_it_leaves() -> None:
     assert set(output.rows.select("name_left", "name_right").rows()) == {("l", None), (None, "r")}
 
 
-def test_two_hot_keys_out_of_reach_of_each_other_cost_nothing() -> None:
+def test_a_hot_key_without_matches_in_time_is_cheap() -> None:
     # 20,000 × 20,000 rows of one key in neighbouring buckets of time, and not one match: comparing
     # the rows of a key with each other would need 400 million comparisons and their memory.
     joined = operator(before=10, after=10)
@@ -138,7 +108,7 @@ def test_times_too_far_apart_for_one_number_still_match() -> None:
 # ---- watermarks
 
 
-def test_rows_are_judged_by_the_watermark_from_before_the_step() -> None:
+def test_lateness_is_determined_by_the_watermark_before_the_step() -> None:
     joined = operator(before=0, after=0)
     state, output = joined.step(joined.initial_state(), rows(("x", 4, "l4")), None, {"left": 5})
     assert output.dropped == {"left": 0, "right": 0}
@@ -146,7 +116,7 @@ def test_rows_are_judged_by_the_watermark_from_before_the_step() -> None:
     assert output.dropped == {"left": 1, "right": 0}
 
 
-def test_late_rows_are_counted_always_and_delivered_on_request() -> None:
+def test_late_rows_are_always_counted_and_returned_on_request() -> None:
     for late, delivered in (("count", None), ("emit", [("x", 4, "l4")])):
         joined = operator(late=late)
         state, _ = joined.step(joined.initial_state(), watermarks={"left": 5})
@@ -164,7 +134,7 @@ def test_repeated_watermark_changes_nothing() -> None:
     assert output.watermarks == {}
 
 
-def test_watermark_that_goes_back_is_refused_and_changes_nothing() -> None:
+def test_a_decreasing_watermark_raises_and_changes_nothing() -> None:
     joined = operator()
     blobs: dict[str, bytes] = {}
     state, _ = joined.step(joined.initial_state(blobs), watermarks={"left": 5})
@@ -184,7 +154,7 @@ def test_forwarded_watermark_stays_within_64_bits() -> None:
     assert output.watermarks == marks
 
 
-def test_end_of_both_sides_is_forwarded_as_the_end() -> None:
+def test_the_end_of_both_sides_is_forwarded() -> None:
     joined = operator(before=-3, after=5)
     state, output = joined.step(joined.initial_state(), watermarks={"left": END_OF_TIME})
     assert output.watermarks == {}
@@ -220,7 +190,7 @@ def test_batch_reads_only_chunks_it_can_match_and_rewrites_none() -> None:
     ]
 
 
-def test_watermark_drops_chunks_of_an_inner_side_unread_and_leaves_the_rest_alone() -> None:
+def test_a_watermark_drops_chunks_of_an_inner_side_without_reading() -> None:
     joined, store = operator("inner", before=0, after=0, chunk_rows=10), RecordingStore()
     state, _ = joined.step(joined.initial_state(store), rows(*[("x", n, f"l{n}") for n in range(50)]))
     store.take_calls()
@@ -229,7 +199,7 @@ def test_watermark_drops_chunks_of_an_inner_side_unread_and_leaves_the_rest_alon
     assert joined.buffered(state)["left"] == 25
 
 
-def test_few_rows_far_ahead_do_not_keep_the_rows_beside_them() -> None:
+def test_a_few_much_later_rows_do_not_keep_a_chunk() -> None:
     joined, store = operator("inner", before=0, after=0), RecordingStore()
     batch = rows(*[("x", n, f"l{n}") for n in range(1000)], ("x", 1_000_000, "ahead"))
     state, _ = joined.step(joined.initial_state(store), batch)
@@ -251,7 +221,7 @@ def test_many_small_batches_leave_few_chunks_and_each_row_is_rewritten_rarely() 
     assert joined.buffered(state)["left"] == 512
 
 
-def test_merged_chunks_remember_which_rows_have_matched() -> None:
+def test_merged_chunks_keep_the_matched_flags() -> None:
     joined = operator("left", before=0, after=0)
     state = joined.initial_state()
     for n in range(8):
@@ -263,7 +233,7 @@ def test_merged_chunks_remember_which_rows_have_matched() -> None:
     assert output.rows["name_left"].to_list() == ["l1", "l2", "l4", "l5", "l7"]
 
 
-def test_state_of_another_join_is_refused() -> None:
+def test_state_of_another_join_raises() -> None:
     saved = operator("inner").save(operator("inner").initial_state())
     with pytest.raises(
         CorruptState, match=r"it belongs to another join \(saved: inner join on .*; this join: left join"
@@ -272,7 +242,7 @@ def test_state_of_another_join_is_refused() -> None:
     assert operator("inner").load(saved, {}).left.chunks == ()
 
 
-def test_damaged_or_missing_state_is_refused() -> None:
+def test_damaged_or_missing_state_raises() -> None:
     joined = operator()
     blobs: dict[str, bytes] = {}
     state, _ = joined.step(joined.initial_state(blobs), rows(("x", 1, "l1")))
@@ -304,7 +274,7 @@ def _with_version(data: bytes, version: int) -> bytes:
 # ---- what is refused
 
 
-def test_bounds_without_room_for_a_match_are_refused_and_a_single_instant_is_not() -> None:
+def test_an_empty_range_of_bounds_raises_and_a_single_instant_does_not() -> None:
     with pytest.raises(InvalidArgument, match="before \\+ after must not be negative"):
         JoinSpec(on=("k",), before=-3, after=2)
     assert JoinSpec(on=("k",), before=-3, after=3).after == 3
@@ -321,7 +291,7 @@ def test_bounds_without_room_for_a_match_are_refused_and_a_single_instant_is_not
         ({"after": 2**62}, "after = .*146,000 years"),
     ],
 )
-def test_configuration_that_cannot_work_is_refused(change: dict[str, object], message: str) -> None:
+def test_an_invalid_spec_raises(change: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         JoinSpec(**({"on": ("k",), "before": 0, "after": 0} | change))  # type: ignore[arg-type]
 
@@ -336,12 +306,12 @@ def test_configuration_that_cannot_work_is_refused(change: dict[str, object], me
         ({"k": pl.String, "ts": pl.Int64, "ts_left": pl.Int64}, "give two columns the name 'ts_left'"),
     ],
 )
-def test_schema_that_cannot_work_is_refused(left: dict[str, type[pl.DataType]], message: str) -> None:
+def test_an_invalid_schema_raises(left: dict[str, type[pl.DataType]], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         JoinOperator(JoinSpec(on=("k",), before=0, after=0), left=left, right=SCHEMA)
 
 
-def test_nested_keys_are_refused() -> None:
+def test_nested_keys_raise() -> None:
     schema = {"k": pl.List(pl.Int64), "ts": pl.Int64()}
     with pytest.raises(InvalidArgument, match="which cannot be a key; use a column that is not nested"):
         JoinOperator(JoinSpec(on=("k",), before=0, after=0), left=schema, right=schema)
@@ -356,24 +326,24 @@ def test_nested_keys_are_refused() -> None:
         (rows(("x", -(2**62), "l")), "more than 146,000 years from 1970"),
     ],
 )
-def test_batch_that_cannot_be_joined_is_refused(batch: pl.DataFrame, message: str) -> None:
+def test_an_invalid_batch_raises(batch: pl.DataFrame, message: str) -> None:
     joined = operator()
     with pytest.raises(InvalidArgument, match=message):
         joined.step(joined.initial_state(), batch)
 
 
-def test_watermark_of_an_unknown_side_is_refused() -> None:
+def test_a_watermark_of_an_unknown_side_raises() -> None:
     joined = operator()
     with pytest.raises(InvalidArgument, match='use "left" or "right"'):
         joined.step(joined.initial_state(), watermarks={"default": 1})
 
 
-def test_chunks_without_room_are_refused() -> None:
+def test_a_chunk_size_below_one_raises() -> None:
     with pytest.raises(InvalidArgument, match="chunk_rows = 0"):
         operator(chunk_rows=0)
 
 
-def test_state_written_by_version_1_is_read() -> None:
+def test_state_written_by_version_1_loads() -> None:
     # Left 10 matched right 9; left 11, left 30 and the null key did not; one left row was late.
     saved = json.loads((Path(__file__).parent / "saved" / "join-1.json").read_text("utf-8"))
     blobs = {name: b64decode(blob) for name, blob in saved["blobs"].items()}

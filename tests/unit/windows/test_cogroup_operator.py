@@ -1,4 +1,4 @@
-"""Two inputs in the same windows: the lower watermark counts, and each matching pair comes once."""
+"""Cogroup and join in windows: the minimum of both watermarks counts, and each pair is emitted once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_null_in_any_part_of_the_key_matches_nothing(how: str, mode: str) -> Non
     assert sorted(got, key=str) == sorted([("a", 20, 22), *alone], key=str)
 
 
-def test_nothing_until_both_watermarks_are_known_and_then_the_lower() -> None:
+def test_windows_wait_for_both_watermarks_and_use_the_minimum() -> None:
     merge = make("inner")
     state, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 100})
     assert (output.panes.height, output.watermarks) == (0, {})
@@ -120,7 +120,7 @@ def test_nothing_until_both_watermarks_are_known_and_then_the_lower() -> None:
         ({"lft": 5}, "'lft': is not a side of a merge"),
     ],
 )
-def test_wrong_watermark_is_refused_and_changes_nothing(watermarks: Any, message: str) -> None:
+def test_an_invalid_watermark_raises_and_changes_nothing(watermarks: Any, message: str) -> None:
     merge = make("inner")
     state, _ = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 3, "right": 3})
     saved = merge.save(state)
@@ -129,7 +129,7 @@ def test_wrong_watermark_is_refused_and_changes_nothing(watermarks: Any, message
     assert merge.save(state) == saved
 
 
-def test_one_side_alone_is_a_legal_batch() -> None:
+def test_a_batch_of_one_side_only_is_valid() -> None:
     merge = make("full")
     state, output = merge.step(merge.initial_state(), None, RIGHT, {"left": 10, "right": 10})
     assert output.panes.select("id", "name").height == 3
@@ -139,7 +139,7 @@ def test_one_side_alone_is_a_legal_batch() -> None:
 
 @pytest.mark.parametrize("window", [Fixed(10), Sliding(10, 5), Sessions(4)])
 @pytest.mark.parametrize("seed", range(6))
-def test_in_discarding_mode_each_matching_pair_comes_once(window: Window, seed: int) -> None:
+def test_discarding_mode_emits_each_matching_pair_once(window: Window, seed: int) -> None:
     rng = Random(seed)
     merge = make(
         "inner", window=window, trigger=EARLY, mode="discarding", allowed_lateness=1_000, allow_data_loss=True
@@ -169,7 +169,7 @@ def test_in_discarding_mode_each_matching_pair_comes_once(window: Window, seed: 
     assert sorted(seen) == sorted(expected)
 
 
-def test_pair_is_new_in_each_window_even_when_another_repeats_it() -> None:
+def test_a_pair_is_emitted_once_in_each_window() -> None:
     """Of two windows that share a pair, one fires it first while the other fires again for a late row."""
     merge = make("inner", window=Sliding(10, 5), mode="discarding", allowed_lateness=100)
     state, output = merge.step(
@@ -207,7 +207,7 @@ def session_pairs(left: list[Any], right: list[Any], gap: int) -> list[tuple[int
     return pairs
 
 
-def test_retracting_mode_takes_pairs_back() -> None:
+def test_retracting_mode_retracts_pairs() -> None:
     merge = make("left", trigger=EARLY, mode="accumulating_and_retracting", allow_data_loss=True)
     state, output = merge.step(merge.initial_state(), bids((1, 1, 10)), None, {})
     assert output.panes.select("price", "name", "retraction").rows() == [(10, None, False)]
@@ -223,7 +223,7 @@ INNER_NAMES = (
 
 
 @pytest.mark.parametrize("name", INNER_NAMES)
-def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str) -> None:
+def test_column_names_of_users_do_not_collide_with_internal_ones(name: str) -> None:
     """In each place a column can have: the key, and what either side carries."""
     for how in ("full", "cogroup"):
         for place in ("key", "left", "right"):
@@ -243,20 +243,20 @@ def test_no_name_of_a_column_collides_with_one_of_the_merge(name: str) -> None:
                 assert (result[places["left"]], result[places["right"]]) == (5, 6)
 
 
-def test_one_column_may_be_named_by_its_text() -> None:
+def test_a_single_column_may_be_given_as_a_string() -> None:
     merge = make("inner", key="id", left="price", right="name")
     _, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 10, "right": 10})
     assert sorted(output.panes.select("id", "price", "name").rows()) == [(1, 10, "x"), (1, 20, "x")]
 
 
-def test_cogroup_of_rows_that_carry_nothing_counts_them() -> None:
+def test_a_cogroup_without_carried_columns_counts_rows() -> None:
     merge = make("cogroup", left=(), right=())
     _, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 10, "right": 10})
     rows = {row["id"]: (row["left"], row["right"]) for row in output.panes.iter_rows(named=True)}
     assert rows[1] == ([{}, {}], [{}])
 
 
-def test_cogroup_knows_the_columns_of_a_side_that_is_still_silent() -> None:
+def test_a_cogroup_has_the_columns_of_a_side_without_rows() -> None:
     merge = make("cogroup")
     _, output = merge.step(merge.initial_state(), LEFT, None, {"left": 10, "right": 10})
     assert output.panes["right"].to_list() == [[], [], []]
@@ -279,7 +279,7 @@ def test_cogroup_knows_the_columns_of_a_side_that_is_still_silent() -> None:
         ),
     ],
 )
-def test_late_rows_have_their_own_columns_and_say_their_side(how: str, carried: list[dict[str, Any]]) -> None:
+def test_late_rows_have_their_carried_columns_and_side(how: str, carried: list[dict[str, Any]]) -> None:
     merge = make(how, late="emit")
     state, _ = merge.step(merge.initial_state(), watermarks={"left": 10, "right": 10})
     state, output = merge.step(state, LEFT.head(1), RIGHT.head(1), {})
@@ -292,7 +292,7 @@ def test_late_rows_have_their_own_columns_and_say_their_side(how: str, carried: 
 
 
 @pytest.mark.parametrize("name", ["event_time", "side", "reason"])
-def test_names_that_late_rows_use_are_refused_where_they_are_emitted(name: str) -> None:
+def test_names_of_late_row_columns_raise_if_late_rows_are_emitted(name: str) -> None:
     for how in ("inner", "cogroup"):
         make(how, key=(name,))
         with pytest.raises(InvalidArgument, match=f"key = '{name}': is used twice in the late rows"):
@@ -306,13 +306,13 @@ def test_names_that_late_rows_use_are_refused_where_they_are_emitted(name: str) 
 
 
 @pytest.mark.parametrize("how", ["cogroup", "inner", "full"])
-def test_only_updated_is_refused_in_discarding_mode(how: str) -> None:
+def test_only_updated_raises_in_discarding_mode(how: str) -> None:
     with pytest.raises(InvalidArgument, match="cannot compare discarding panes, because each"):
         make(how, mode="discarding", only_updated=True)
     make(how, mode="accumulating_and_retracting", only_updated=True)
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_settings_raise() -> None:
     with pytest.raises(InvalidArgument, match="use one of cogroup, inner, left, right, full"):
         make("outer")
     with pytest.raises(InvalidArgument, match="is used twice in the pairs"):
@@ -330,13 +330,13 @@ def test_what_cannot_work_is_refused() -> None:
         merge.step(merge.initial_state(), None, LEFT, {})
 
 
-def test_there_is_no_window_to_inherit() -> None:
+def test_inherited_windows_raise() -> None:
     with pytest.raises(InvalidArgument, match="the two inputs have no common windows"):
         make("inner", window=Inherited())
 
 
 @pytest.mark.parametrize("other", [{"how": "full"}, {"left": ("other",)}, {"right": ("price",)}])
-def test_state_of_another_merge_is_refused(other: dict[str, Any]) -> None:
+def test_state_of_another_merge_raises(other: dict[str, Any]) -> None:
     inner = make("inner")
     state = inner.initial_state()
     with pytest.raises(CorruptState, match="belongs to another merge"):

@@ -1,7 +1,7 @@
-"""The ways that only large batches take, taken by small ones: every threshold set to almost nothing.
+"""Code paths for large batches, exercised with small ones by setting every size threshold to a minimum.
 
-Grouping slice by slice, merging blobs, portions of due windows and several groups of sessions need more data
-than a random scenario has, so here they are made to happen all the time; the model must not notice.
+Grouping slice by slice, compacting blobs, portions of due windows and several groups of sessions need more
+data than a random scenario has; the results must equal those of the model.
 """
 
 from __future__ import annotations
