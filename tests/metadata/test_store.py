@@ -149,7 +149,7 @@ def test_only_repeatable_work_is_retried_after_a_lost_connection(server: Server,
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("sqlite://", "is a database in memory"),
+        ("sqlite://", "is an in-memory database"),
         ("sqlite:///no-such-folder/store.db", "not available: unable to open database file"),
         ("mysql://app:s3cret@db.example/x", "neither PostgreSQL nor SQLite"),
         ("postgresql://app:s3cret@127.0.0.1:1/x", "not available"),
