@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import InvalidJob, parse_job
-from slackwater.ingest.extraction import Extraction, check_runnable
+from slackwater.ingest.extraction import Extraction
+from slackwater.ingest.job_checks import check_runnable
 from slackwater.ingest.ledger.run_ledger import outcomes_of
 from slackwater.ingest.runner import Report, run_job
 from slackwater.metadata.store import open_store

@@ -101,7 +101,8 @@ def run(
     """
     loaded = load_job(job, settings=parse_settings(settings))
     at_time = parse_now(at, loaded)
-    from slackwater.ingest.extraction import Extraction, check_runnable
+    from slackwater.ingest.extraction import Extraction
+    from slackwater.ingest.job_checks import check_runnable
     from slackwater.ingest.sources.jdbc_source import jar_settings
     from slackwater.spark.session import session
 

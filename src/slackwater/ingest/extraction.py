@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.job_errors import InvalidJob, Problem
+from slackwater.ingest.axis.partitions import divide
+from slackwater.ingest.job_checks import check_runnable
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.parameters import fill_in, names_in, parameter_values
 from slackwater.ingest.plan.completeness import Completeness
@@ -28,11 +28,11 @@ from slackwater.ingest.sources.adbc_source import (
     read_database,
 )
 from slackwater.ingest.sources.extracted_rows import Rows
-from slackwater.ingest.sources.file_source import DateInPath, files_of, read_files
+from slackwater.ingest.sources.file_source import files_of, read_files
 from slackwater.ingest.sources.globs import escaped, home_of, local_folder
-from slackwater.ingest.sources.http.http_job import http_problems, reading_of
+from slackwater.ingest.sources.http.http_job import reading_of
 from slackwater.ingest.sources.http_source import read_http
-from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems, jdbc_reading, read_jdbc
+from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_reading, read_jdbc
 from slackwater.ingest.sources.queries import (
     ParameterValue,
     Statement,
@@ -52,20 +52,6 @@ from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
 from slackwater.sql.adbc import adbc_address
 from slackwater.sql.database import database_url
-from slackwater.streams.arguments import scope_and_name
-
-_NEEDED: Final = {
-    "sql": ("source_url",),
-    "files": ("source_path", "source_format"),
-    "http": ("source_url",),
-}
-_RANGE: Final = ("low", "high")
-_FOLDERS: Final = ("parquet", "json", "csv")
-_TARGETS: Final = {
-    "sql": ("target_url", "target_table"),
-    "stream": ("target_url", "target_stream"),
-    **dict.fromkeys((*_FOLDERS, "delta"), ("target_path",)),
-}
 
 
 class _Shared(TypedDict):
@@ -164,12 +150,9 @@ class Extraction:
         address, backend = adbc_address(url), url.get_backend_name()
         if backend == "sqlite" and settings.source_query is None and settings.time_column is not None:
             check_times(address, str(settings.source_table), settings.time_column)
-        count = settings.source_partitions
-        cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
         parts = tuple(
             RangeStatement(self._statement(work, start, end, backend), start, end)
-            for start, end in pairwise(cuts)
-            if start < end
+            for start, end in divide(low, work.high, settings.source_partitions)
         )
         zones = (self._zone, posix_zone(settings.timezone))
         named = {parameter.name for parameter in settings.parameters}
@@ -264,146 +247,3 @@ def _check_names(rows: Rows, unit: Unit) -> None:
         if field != name:
             reason = f"is a column with the same name in Spark as the field {field!r} of the units"
             raise InvalidArgument("ms.watermark", name, reason, fix="rename one of them")
-
-
-def check_runnable(job: Job) -> None:
-    """Check that a job has all keys that a run needs, and raise `InvalidJob` with all problems if not.
-
-    >>> from slackwater.ingest.jobfile.job import parse_job
-    >>> check_runnable(parse_job({"ms.source.type": "sql", "ms.target.type": "parquet"}))
-    Traceback (most recent call last):
-    slackwater.ingest.job_errors.InvalidJob: job has 3 problems:
-      ms.source.url: is missing; a sql source requires it
-      ms.source.table: is missing; set it, or set ms.source.query
-      ms.target.path: is missing; a parquet target requires it
-    """
-    problems = [*_source_problems(job), *_target_problems(job), *_unit_problems(job)]
-    if problems:
-        raise InvalidJob(problems, source=job.settings.name)
-
-
-def _source_problems(job: Job) -> list[Problem]:
-    settings = job.settings
-    kind = settings.source_type
-    if kind is None:
-        return [Problem("ms.source.type", None, "is missing", f"use one of {', '.join(_NEEDED)}")]
-    problems = _missing(job, _NEEDED[kind], f"a {kind} source requires it")
-    if kind == "http":
-        return problems + http_problems(job)
-    if kind == "sql":
-        problems += jdbc_problems(job)
-        if settings.source_url is not None and not settings.source_url.get_secret_value().startswith(PREFIX):
-            problems += _address_problem("ms.source.url", settings.source_url.get_secret_value())
-        if settings.source_table is None and settings.source_query is None:
-            fix = "set it, or set ms.source.query"
-            problems.append(Problem("ms.source.table", None, "is missing", fix))
-        if settings.source_table is not None and settings.source_query is not None:
-            fix = "set only one of them"
-            problems.append(Problem("ms.source.query", None, "ms.source.table is set as well", fix))
-        if settings.source_partitions > 1 and settings.time_column is None:
-            reason = "needs a time column to divide the range"
-            problems.append(
-                Problem("ms.source.partitions", str(settings.source_partitions), reason, "set ms.time.column")
-            )
-        units = {name for unit in job.units for name, _ in unit.values}
-        if settings.source_query is None and units:
-            fix = f"use ms.source.query with {{{{{min(units)}}}}}"
-            problems.append(Problem("ms.source.table", None, "reads the same rows for all units", fix))
-    else:
-        problems += _file_problems(job)
-    text = settings.source_query if kind == "sql" else settings.source_path
-    unknown = sorted(names_in(text or "") - set(job.names)) if job.units else []
-    key = "ms.source.query" if kind == "sql" else "ms.source.path"
-    fix = f"use one of {', '.join(job.names)}, or add it to ms.parameters"
-    return problems + [Problem(key, repr(name), "unknown parameter", fix) for name in unknown]
-
-
-def _file_problems(job: Job) -> list[Problem]:
-    settings = job.settings
-    problems = []
-    if settings.source_files_pattern is not None:
-        try:
-            DateInPath(settings.source_files_pattern)
-        except InvalidArgument as error:
-            problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
-    if settings.source_files_by == "modified" and settings.time_column is not None:
-        reason = "files are selected by modification time, so rows of other times would be lost"
-        fix = "remove it: all rows of a file belong to the range in which it was modified"
-        problems.append(Problem("ms.time.column", repr(settings.time_column), reason, fix))
-    return problems
-
-
-def _unit_problems(job: Job) -> list[Problem]:
-    """Problems with unit fields whose names are taken: each is a column of the target and a parameter."""
-    at = job.settings.time_column
-    problems = []
-    for name in sorted({name for unit in job.units for name, _ in unit.values}):
-        if name in _RANGE:
-            reason = "is a field of the units, but reserved for the bounds of the range"
-            problems.append(Problem("ms.watermark", repr(name), reason, "rename the field"))
-        if at is not None and name.lower() == at.lower():
-            reason = "is a field of the units as well"
-            problems.append(Problem("ms.time.column", repr(at), reason, "rename one of them"))
-    return problems
-
-
-def _target_problems(job: Job) -> list[Problem]:
-    settings = job.settings
-    kind = settings.target_type
-    if kind is None:
-        return [Problem("ms.target.type", None, "is missing", f"use one of {', '.join(_TARGETS)}")]
-    problems = _missing(job, _TARGETS[kind], f"a {kind} target requires it")
-    if settings.target_url is not None:
-        problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
-    if kind == "stream":
-        problems += _stream_problems(job)
-    elif settings.target_path is not None and local_folder(settings.target_path) is None:
-        fix = "use a folder that the driver and the executors share"
-        problems.append(Problem("ms.target.path", repr(settings.target_path), "is not a local path", fix))
-    elif kind in _FOLDERS:
-        problems += _folder_problems(job)
-    if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
-        fix = "use a sql target and set ms.target.key"
-        problems.append(Problem("ms.target.mode", "'merge'", "needs a sql target and a key", fix))
-    return problems
-
-
-def _folder_problems(job: Job) -> list[Problem]:
-    """Problems with empty unit values, which Spark would read back from folder names as null."""
-    fix = "use null, filter such units out, or use a sql or delta target"
-    reason = "has an empty value, which Spark would read back from a folder name as null"
-    empty = [unit.as_dict() for unit in job.units if "" in unit.as_dict().values()]
-    return [Problem("ms.target.path", repr(one), reason, fix) for one in empty]
-
-
-def _stream_problems(job: Job) -> list[Problem]:
-    settings = job.settings
-    problems = []
-    if settings.target_stream is not None:
-        try:
-            scope_and_name(settings.target_stream)
-        except InvalidArgument as error:
-            shown = repr(settings.target_stream)
-            problems.append(Problem("ms.target.stream", shown, error.reason, error.fix or ""))
-    if len(settings.target_key) > 1:
-        fix = "set one column, the routing key of the events"
-        problems.append(Problem("ms.target.key", repr(list(settings.target_key)), "has several columns", fix))
-    if settings.watermark_column is not None:
-        reason = "does not work with a stream: every run would append the last row again"
-        shown = repr(settings.watermark_column)
-        problems.append(Problem("ms.watermark.column", shown, reason, "remove it, or write to a table"))
-    return problems
-
-
-def _missing(job: Job, fields: tuple[str, ...], fix: str) -> list[Problem]:
-    keys = type(job.settings).model_fields
-    absent = [name for name in fields if getattr(job.settings, name) is None]
-    return [Problem(str(keys[name].alias), None, "is missing", fix) for name in absent]
-
-
-def _address_problem(key: str, text: str) -> list[Problem]:
-    try:
-        database_url(text)
-    except InvalidArgument as error:
-        return [Problem(key, None, error.reason, error.fix or "")]
-    return []

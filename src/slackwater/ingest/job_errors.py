@@ -25,6 +25,14 @@ class Problem:
     reason: str
     fix: str
 
+    @classmethod
+    def from_error(
+        cls, error: InvalidArgument, *, key: str | None = None, show_value: bool = True
+    ) -> Problem:
+        """The problem that an `InvalidArgument` describes, by default under the name that the error has."""
+        value = repr(error.value) if show_value else None
+        return cls(key or error.name, value, error.reason, error.fix or "correct it")
+
     def __str__(self) -> str:
         given = "" if self.value is None else f" = {self.value}"
         return f"{self.key}{given}: {self.reason}; {self.fix}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slackwater.ingest import InvalidJob, parse_job
-from slackwater.ingest.extraction import check_runnable
+from slackwater.ingest.job_checks import check_runnable
 
 SOURCE = {"ms.source.type": "files", "ms.source.format": "json", "ms.source.path": "in"}
 

@@ -104,6 +104,16 @@ def partition(
     return Partitions(ranges, tuple(omissions))
 
 
+def divide(low: int, high: int, count: int) -> list[tuple[int, int]]:
+    """Divide ``[low, high)`` into ``count`` parts of equal length; parts without any length are left out.
+
+    >>> divide(0, 10, 3), divide(0, 1, 2)
+    ([(0, 3), (3, 6), (6, 10)], [(0, 1)])
+    """
+    bounds = [low + (high - low) * number // count for number in range(count + 1)]
+    return [(start, end) for start, end in pairwise(bounds) if start < end]
+
+
 def _cut(
     kind: Kind, start: int, end: int, tz: tzinfo, clock: datetime | None, *, partial: bool
 ) -> tuple[list[tuple[int, int]], tuple[Omission, ...]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from slackwater.ingest.job_errors import Problem
 from slackwater.ingest.jobfile.http_keys import HttpKeys
 from slackwater.ingest.jobfile.key_values import (
     AsList,
@@ -164,3 +165,11 @@ class EndpointKeys(HttpKeys):
     run_concurrency: Annotated[int, whole(1, 1000)] = Field(
         4, alias="ms.run.concurrency", description="the number of units that run in parallel"
     )
+
+
+def division_problems(keys: EndpointKeys) -> list[Problem]:
+    """The problem of a range that is to be divided and has no time column."""
+    if keys.source_partitions == 1 or keys.time_column is not None:
+        return []
+    reason = "needs a time column to divide the range"
+    return [Problem("ms.source.partitions", str(keys.source_partitions), reason, "set ms.time.column")]

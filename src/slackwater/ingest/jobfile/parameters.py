@@ -185,11 +185,20 @@ ms.parameters
 
     def replace(found: re.Match[str]) -> str:
         if found[1] not in values:
-            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument("name", found[1], "unknown parameter", fix=fix)
+            raise unknown_parameter("name", found[1], values)
         return quote(values[found[1]])
 
     return _NAME.sub(replace, text)
+
+
+def unknown_parameter(key: str, name: str, known: Iterable[str]) -> InvalidArgument:
+    """The error for a ``{{name}}`` that is not defined.
+
+    >>> unknown_parameter("ms.source.path", "dya", ["day"]).fix
+    'use one of day, or add it to ms.parameters'
+    """
+    fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
+    return InvalidArgument(key, name, "unknown parameter", fix=fix)
 
 
 def names_in(text: str) -> set[str]:

@@ -305,4 +305,4 @@ def _forced_precision(job: Job) -> Precision | None:
 
 
 def _outside_calendar(error: InvalidInstant, key: str = _KEY) -> InvalidJob:
-    return InvalidJob([Problem(key, repr(error.value), error.reason, error.fix or "")])
+    return InvalidJob([Problem.from_error(error, key=key)])

@@ -110,7 +110,7 @@ def jdbc_problems(job: Job) -> list[Problem]:
         for unit in job.units if settings.source_query is not None else ():
             _rendered(settings, WorkUnit(0, 0, unit, 0), 0)
     except InvalidArgument as error:
-        problems.append(Problem(error.name, repr(error.value), error.reason, error.fix or ""))
+        problems.append(Problem.from_error(error))
     return problems
 
 

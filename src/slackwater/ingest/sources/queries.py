@@ -15,6 +15,7 @@ from typing import Final
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import change_near, local_of
+from slackwater.ingest.jobfile.parameters import unknown_parameter
 from slackwater.sql.identifiers import quote_identifier, quote_table
 from slackwater.time import DAY, to_datetime
 
@@ -147,8 +148,7 @@ remove the quotes
         if name is None:
             continue
         if name not in values:
-            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument("ms.source.query", name, "unknown parameter", fix=fix)
+            raise unknown_parameter("ms.source.query", name, values)
         pieces.append(query[end : found.start()])
         parameters.append(values[name])
         end = found.end()

@@ -14,6 +14,7 @@ from typing import Final
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import local_of
+from slackwater.ingest.jobfile.parameters import unknown_parameter
 from slackwater.time import DAY
 
 Literal = str | int | None
@@ -81,8 +82,7 @@ comment; move it out
                 raise InvalidArgument(_QUERY, piece, reason, fix="rewrite the query without it")
             return piece
         if name not in values:
-            fix = f"use one of {', '.join(values)}, or add it to ms.parameters"
-            raise InvalidArgument(_QUERY, name, "unknown parameter", fix=fix)
+            raise unknown_parameter(_QUERY, name, values)
         return literal(values[name], tz)
 
     rest = _PIECE.sub("", query)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.axis.partitions import divide
 from slackwater.ingest.job_errors import Problem
+from slackwater.ingest.jobfile.endpoints import division_problems
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.job_secrets import http_secrets
-from slackwater.ingest.jobfile.parameters import parameter_values
+from slackwater.ingest.jobfile.parameters import parameter_values, unknown_parameter
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.sources.http.client import Policy
 from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
@@ -49,12 +49,9 @@ def reading_of(job: Job, work: WorkUnit, low: int) -> HttpReading:
     """
     settings = job.settings
     template = template_of(job)
-    count = settings.source_partitions
-    cuts = [low + (work.high - low) * number // count for number in range(count + 1)]
     parts = tuple(
         RangeRequest(template.filled(_values(job, work, start, end)), start, end)
-        for start, end in pairwise(cuts)
-        if start < end
+        for start, end in divide(low, work.high, settings.source_partitions)
     )
     form = ResponseFormat(
         settings.http_format, settings.http_records, str(settings.source_options.get("delimiter", ","))
@@ -77,14 +74,13 @@ def http_problems(job: Job) -> list[Problem]:
         try:
             template.check()
         except InvalidArgument as error:
-            problems.append(Problem(error.name, None, error.reason, error.fix or ""))
+            problems.append(Problem.from_error(error, show_value=False))
     asked = template.names()
     token = job.inputs.authentication
     if job.units:
         known = dict.fromkeys([*token, *job.names])
-        fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
         problems += [
-            Problem(key, repr(name), "unknown parameter", fix)
+            Problem.from_error(unknown_parameter(key, name, known))
             for key, names in asked.items()
             for name in sorted(names - known.keys())
         ]
@@ -117,10 +113,7 @@ def _form_problems(job: Job) -> list[Problem]:
     if pagination is not None and pagination.place == "body" and template_of(job).body_kind != "json":
         reason, fix = "needs a JSON body for its parameters", "set ms.source.http.body, for example to {}"
         problems.append(Problem("ms.source.http.pagination", None, reason, fix))
-    if settings.source_partitions > 1 and settings.time_column is None:
-        reason = "needs a time column to divide the range"
-        shown = str(settings.source_partitions)
-        problems.append(Problem("ms.source.partitions", shown, reason, "set ms.time.column"))
+    problems += division_problems(settings)
     known = _OPTIONS if form == "csv" else set()
     problems += [
         Problem("ms.source.options", repr(name), f"is not an option for {form}", "remove it")
