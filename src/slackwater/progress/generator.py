@@ -388,7 +388,7 @@ class WatermarkGenerator:
         self._set_deadlines()
         self._now = now
 
-    # ---- questions
+    # ---- queries
 
     @property
     def current(self) -> int | None:
@@ -482,7 +482,7 @@ class WatermarkGenerator:
                 loaded.add(name, now=saved.now)
         return loaded
 
-    # ---- the rules
+    # ---- implementation
 
     def _slot(self, partition: Origin) -> int:
         slot = self._slots.get(partition)

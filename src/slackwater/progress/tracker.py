@@ -47,8 +47,9 @@ class ObservedAll(NamedTuple):
     emitted: tuple[Emission, ...]
 
 
+_NEW = False
 _DUPLICATE = Observed(duplicate=True, emitted=())
-_NOTHING = Observed(duplicate=False, emitted=())
+_NOTHING = Observed(_NEW, emitted=())
 
 
 class _SavedOrigin(Saved):
@@ -131,7 +132,7 @@ class ProgressTracker:
         if not grown:
             return _NOTHING
         emitted = self._combined.emit(grown)
-        return Observed(duplicate=False, emitted=emitted) if emitted else _NOTHING
+        return Observed(_NEW, emitted) if emitted else _NOTHING
 
     def observe_all(self, headers: Iterable[BufferHeader], *, now: int | None = None) -> ObservedAll:
         """Process several buffers and emit once, after all of them.
@@ -174,7 +175,7 @@ class ProgressTracker:
         """Process DONE of an origin. Duplicates may still arrive, new buffers may not (S5, S6)."""
         return self._leave(origin, Status.DONE, now)
 
-    # ---- questions
+    # ---- queries
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
         """Return the global watermark of a key: the last one emitted, None before the first."""
@@ -251,7 +252,7 @@ class ProgressTracker:
         _FORM.check(consistent, "its origins are inconsistent")
         return tracker
 
-    # ---- the rules
+    # ---- implementation
 
     def _record(self, header: BufferHeader, now: int | None) -> Watermarks | None:
         """Record a buffer; return the watermarks that its origin reached, None for a duplicate."""
