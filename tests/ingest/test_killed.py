@@ -1,4 +1,4 @@
-"""Runs whose process is killed at a point of the change of the target: the next run makes it whole."""
+"""Runs that are killed while they change the target: the next run completes them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def copied(spark: SparkSession, target: str, folder: Path, postgres: str) -> lis
     return sorted(int(row.id) for row in reader.load(f"{folder}/{target}/rows").collect())
 
 
-def test_a_run_that_was_killed_is_made_whole_by_the_next(
-    spark: SparkSession, tmp_path: Path, server: Server
-) -> None:
+def test_the_next_run_completes_a_killed_run(spark: SparkSession, tmp_path: Path, server: Server) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}

@@ -1,4 +1,4 @@
-"""Rows that tasks read themselves are those of the frame, and where Spark would change them, it is asked."""
+"""Rows that tasks read themselves equal those of the frame; where Spark converts values, it reads them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def staged_rows(rows: Rows, folder: Path) -> list[dict[str, Any]]:
     return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["id"]))
 
 
-def test_what_spark_does_not_change_is_read_by_the_tasks_that_stage_it(rows: Rows, tmp_path: Path) -> None:
+def test_rows_that_spark_does_not_change_are_read_by_the_tasks_that_stage_them(
+    rows: Rows, tmp_path: Path
+) -> None:
     marked = rows.marked({"site": "o'7", "none": None, "low": 0}).without(["pair"])
     wanted = {"late": pa.int16(), **dict(reversed(list(marked.columns.items())))}
     found = staged_rows(marked.fitted(wanted), tmp_path)
@@ -67,7 +69,7 @@ def test_what_spark_does_not_change_is_read_by_the_tasks_that_stage_it(rows: Row
 @pytest.mark.parametrize(
     "wanted", [{"id": pa.string()}, {"price": pa.decimal128(12, 2)}, {"site": pa.int64()}]
 )
-def test_what_has_another_type_goes_by_way_of_spark(
+def test_columns_with_another_type_are_read_by_spark(
     rows: Rows, tmp_path: Path, wanted: dict[str, pa.DataType]
 ) -> None:
     marked = rows.marked({"site": "7"})
@@ -77,9 +79,7 @@ def test_what_has_another_type_goes_by_way_of_spark(
     ]
 
 
-def test_numbers_that_are_near_to_each_other_are_read_by_spark_as_they_were(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_delta_encoded_numbers_round_trip_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     edges = [
         0,
         1,
@@ -120,7 +120,7 @@ def counted_in(bits: int, numbers: list[int]) -> list[int]:
     return [number % 2 ** (bits - 1) for number in numbers]
 
 
-def test_both_ways_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_and_spark_read_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     parts = RowPartitions(3, SCHEMA, read)
     both = [Rows.of_partitions(spark, parts), Rows.of(parts.frame(spark))]
     marks: dict[str, str | int | None] = {"site": None, "way": "given", "low": 5}

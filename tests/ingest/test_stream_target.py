@@ -1,4 +1,4 @@
-"""Streams as a target: appended once, with a time that is true, so that windows close on complete data."""
+"""Streams as a target: rows are appended exactly once, with a time at which windows close on complete data."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_windows_fire_when_all_units_are_complete(spark: SparkSession, tmp_path:
         assert sorted(fired()) == sorted((*group, counts[group], totals[group]) for group in counts)
 
 
-def test_a_range_that_is_read_again_is_appended_again_and_can_be_told_apart(
+def test_a_range_that_is_read_again_is_appended_again_with_its_time_of_reading(
     spark: SparkSession, tmp_path: Path, store_url: str
 ) -> None:
     source = f"sqlite:///{tmp_path}/source.db"

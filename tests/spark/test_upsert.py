@@ -1,4 +1,4 @@
-"""Streams of panes into real tables: what stands there at the end is what the model says."""
+"""Streams of panes upserted into real tables: the final table equals the reference model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def model_truth(scenario: Scenario) -> Truth:
 @pytest.mark.parametrize(
     "scenario", [SESSIONS, RETRACTING, NULL_KEYS], ids=["sessions", "retracting", "null keys"]
 )
-def test_the_table_shows_the_truth(spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario) -> None:
+def test_the_table_equals_the_model(
+    spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario
+) -> None:
     run(streamed(spark, scenario, tmp_path), url, tmp_path)
     assert table_of(url, "totals") == model_truth(scenario)
 
@@ -70,9 +72,7 @@ def test_deltas_are_added_up(spark: SparkSession, url: str, tmp_path: Path) -> N
     assert table_of(url, "totals") == model_truth(whole)
 
 
-def test_batches_that_spark_gives_again_are_folded_once(
-    spark: SparkSession, url: str, tmp_path: Path
-) -> None:
+def test_replayed_batches_are_merged_once(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """The commit log is what a driver had no time to write: without its last entry the batch is run again."""
     panes = streamed(spark, SUMS, tmp_path)
     options: dict[str, Any] = {"mode": "discarding", "fold": "sum"}
@@ -90,9 +90,7 @@ def test_batches_that_spark_gives_again_are_folded_once(
     assert table_of(url, "totals") == truth
 
 
-def test_a_checkpoint_that_was_put_back_is_refused(
-    spark: SparkSession, server: Server, tmp_path: Path
-) -> None:
+def test_a_restored_checkpoint_is_rejected(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     url = server.create_database("put_back")
     for number, batch in enumerate(RETRACTING.batches[:2]):
         write(tmp_path / "in", number, batch)
@@ -108,7 +106,7 @@ def test_a_checkpoint_that_was_put_back_is_refused(
         run(streamed(spark, first, tmp_path), url, run_again)
 
 
-def test_a_batch_frame_is_folded_in_one_go(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_a_batch_frame_is_merged_in_one_transaction(spark: SparkSession, url: str, tmp_path: Path) -> None:
     for number, batch in enumerate(SESSIONS.batches):
         write(tmp_path / "in", number, batch)
     panes = SESSIONS.build(spark.read.parquet(str(tmp_path / "in")), ()).to_df()
@@ -118,7 +116,7 @@ def test_a_batch_frame_is_folded_in_one_go(spark: SparkSession, url: str, tmp_pa
     assert table_of(url, "totals") == truth
 
 
-def test_deltas_of_a_batch_frame_are_folded_once(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_deltas_of_a_batch_frame_are_merged_once(spark: SparkSession, url: str, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, Batch([("a", 1, 5), ("a", 2, 6)], 0, None))
     scenario = replace(SUMS, options=replace(SUMS.options, window=windows.Global()), policy=Lag(0))
     panes = scenario.build(spark.read.parquet(str(tmp_path / "in")), ()).to_df()
@@ -160,7 +158,7 @@ def panes(spark: SparkSession, tmp_path: Path) -> DataFrame:
         ({"url": "mysql://a:secret@b/c"}, "is neither PostgreSQL nor SQLite"),
     ],
 )
-def test_a_mistake_is_found_before_the_query_starts(
+def test_invalid_arguments_are_rejected_before_the_query_starts(
     panes: DataFrame, tmp_path: Path, options: Any, message: str
 ) -> None:
     given = {"url": f"sqlite:///{tmp_path}/a.db", "table": "totals", "key": ["key"], **options}
@@ -170,7 +168,7 @@ def test_a_mistake_is_found_before_the_query_starts(
     assert not (tmp_path / "a.db").exists()
 
 
-def test_a_frame_that_is_not_of_panes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_frame_without_pane_columns_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with pytest.raises(InvalidArgument, match=r"has no struct column 'window'; pass .* panes\.to_df\(\)"):
         upsert_once(spark.range(3), url, "totals", key=["id"])
@@ -178,7 +176,7 @@ def test_a_frame_that_is_not_of_panes_is_refused(spark: SparkSession, tmp_path: 
         upsert_to(spark.range(3), url, "totals", key=["id"])
 
 
-def test_a_stream_is_not_folded_once(panes: DataFrame, tmp_path: Path) -> None:
+def test_upsert_once_rejects_a_stream(panes: DataFrame, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="call upsert_to"):
         upsert_once(panes, f"sqlite:///{tmp_path}/a.db", "totals", key=["key"])
 
@@ -195,7 +193,7 @@ def test_a_missing_table_and_one_of_other_types(panes: DataFrame, url: str) -> N
         upsert_to(panes, url, "totals", key=["key"], create=True)
 
 
-def test_the_password_is_not_in_what_spark_knows(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+def test_query_plans_do_not_contain_the_password(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     url = server.create_database("secret")
     writer = upsert_to(streamed(spark, RETRACTING, tmp_path), url, "totals", key=["key"], create=True)
     query = (

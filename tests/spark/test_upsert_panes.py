@@ -1,4 +1,4 @@
-"""From panes to a table in one call: key, windows and mode are those of the panes."""
+"""`Panes.upsert_to`: key, windows and mode are taken from the panes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(panes: Panes, url: str, folder: Path, **options: Any) -> None:
     query.awaitTermination()
 
 
-def test_a_stream_that_takes_back(spark: SparkSession, url: str, tmp_path: Path) -> None:
+def test_a_stream_with_retractions(spark: SparkSession, url: str, tmp_path: Path) -> None:
     run(streamed(spark, RETRACTING, tmp_path), url, tmp_path)
     truth = truth_of(expected(RETRACTING, [[batch] for batch in RETRACTING.batches]))
     assert table_of(url, "totals") == truth
@@ -70,7 +70,7 @@ def rows_of(url: str, statement: str) -> list[Any]:
         return [tuple(row) for row in connection.exec_driver_sql(statement)]
 
 
-def test_a_global_window_has_no_columns_also_where_it_is_kept(keyed: Any, url: str) -> None:
+def test_a_global_window_has_no_window_columns(keyed: Any, url: str) -> None:
     panes = keyed.window(windows.global_window()).agg(total=windows.sum("value"))
     kept = panes.key_by("key").agg(total=windows.sum("total"))
     for number, one in enumerate((panes, kept)):
@@ -91,7 +91,7 @@ def test_windows_that_are_kept_are_columns(keyed: Any, tmp_path: Path) -> None:
     assert found == [(0, "00", 2), (0, "03", 4), (1, "00", 1), (1, "03", 8)]
 
 
-def test_what_a_table_cannot_keep_is_refused(keyed: Any, tmp_path: Path) -> None:
+def test_panes_that_a_table_cannot_store_are_rejected(keyed: Any, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/truth.db"
     pairs = keyed.window(windows.fixed("3 seconds")).cogroup(
         keyed, left=["value"], right=["value"], how="inner"

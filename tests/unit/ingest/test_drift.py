@@ -1,4 +1,4 @@
-"""Columns that were read beside those of a target: what fits, what is added, cast, or refused."""
+"""Schema drift: which source columns fit a target, and which are added, cast or rejected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_policy_and_each_kind_of_difference() -> None:
     assert list(ignored.written) == ["id", "changed"]
 
 
-def test_columns_that_were_made_by_hand_take_what_they_can_hold() -> None:
+def test_columns_of_an_existing_table_accept_the_types_that_they_can_store() -> None:
     for declared in ("text", "character varying(9)", "character(9)", "uuid", "jsonb", "inet"):
         assert accepted_type(declared, pa.string(), "postgresql") == pa.string()
     for declared in ("smallint", "integer", "bigint", "numeric", "numeric(9,0)"):
