@@ -53,9 +53,7 @@ def staged_rows(rows: Rows, folder: Path) -> list[dict[str, Any]]:
     return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["id"]))
 
 
-def test_rows_that_spark_does_not_change_are_read_by_the_tasks_that_stage_them(
-    rows: Rows, tmp_path: Path
-) -> None:
+def test_unchanged_rows_are_read_by_the_tasks_that_stage_them(rows: Rows, tmp_path: Path) -> None:
     marked = rows.marked({"site": "o'7", "none": None, "low": 0}).without(["pair"])
     wanted = {"late": pa.int16(), **dict(reversed(list(marked.columns.items())))}
     found = staged_rows(marked.fitted(wanted), tmp_path)

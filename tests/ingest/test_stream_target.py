@@ -1,4 +1,4 @@
-"""Streams as a target: rows are appended exactly once, with a time at which windows close on complete data."""
+"""Streams as a target: rows are appended exactly once, with a time before which the data are complete."""
 
 from __future__ import annotations
 

@@ -57,9 +57,7 @@ def model_truth(scenario: Scenario) -> Truth:
 @pytest.mark.parametrize(
     "scenario", [SESSIONS, RETRACTING, NULL_KEYS], ids=["sessions", "retracting", "null keys"]
 )
-def test_the_table_equals_the_model(
-    spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario
-) -> None:
+def test_table_equals_model(spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario) -> None:
     run(streamed(spark, scenario, tmp_path), url, tmp_path)
     assert table_of(url, "totals") == model_truth(scenario)
 
