@@ -42,6 +42,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 }
 """The packages that each package may import. A package that is not listed is a violation."""
 
+_INGEST_VALUES: Final = {"axis", "units", "job_errors"}
+
 _STREAMS_VALUES: Final = {"arguments", "segments", "settings"}
 _STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
 
@@ -55,6 +57,21 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},
         "api": _SPARK_BASE | {"wire", "monitor", "runtime"},
+    },
+    "ingest": {
+        "units": set(),
+        "job_errors": set(),
+        "redaction": set(),
+        "tracebacks": set(),
+        "axis": set(),
+        "jobfile": _INGEST_VALUES | {"redaction"},
+        "plan": _INGEST_VALUES | {"jobfile"},
+        "ledger": _INGEST_VALUES | {"plan"},
+        "sources": _INGEST_VALUES | {"redaction", "tracebacks", "jobfile", "plan"},
+        "targets": _INGEST_VALUES | {"plan", "sources"},
+        "job_checks": _INGEST_VALUES | {"jobfile", "sources"},
+        "extraction": _INGEST_VALUES | {"jobfile", "plan", "sources", "targets", "job_checks"},
+        "runner": _INGEST_VALUES | {"tracebacks", "jobfile", "plan", "ledger"},
     },
     "streams": {
         "arguments": set(),

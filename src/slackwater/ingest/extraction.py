@@ -43,10 +43,10 @@ from slackwater.ingest.sources.queries import (
     widened,
     zone_name,
 )
+from slackwater.ingest.sources.spark_columns import column
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.replacement import Approve, Slice, Target, Written
-from slackwater.ingest.targets.schema_drift import column
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit

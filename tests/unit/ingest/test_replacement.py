@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from slackwater.ingest.sources.extracted_rows import Rows
+from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets import replacement
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask, Written
-from slackwater.ingest.targets.schema_drift import Columns, SchemaDrift
+from slackwater.ingest.targets.schema_drift import SchemaDrift
 from slackwater.ingest.units import unit_of
 
 SLICE = Slice(unit_of({"site": "7"}), 0, 0, 10)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.ingest.sources.arrow_types import INSTANTS, in_utc
-from slackwater.ingest.targets.schema_drift import Columns, columns_of, fitted
+from slackwater.ingest.sources.spark_columns import Columns, columns_of, fitted
 from slackwater.spark.internals import from_arrow_schema, from_arrow_type
 
 Batches = Iterator[pa.RecordBatch]

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
-from slackwater.ingest.targets.schema_drift import Columns, fit
+from slackwater.ingest.targets.schema_drift import fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
 from slackwater.sql.identifiers import quote_identifier
 from slackwater.time import format_instant

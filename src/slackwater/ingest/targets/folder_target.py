@@ -30,9 +30,10 @@ from slackwater._durable_files import file_lock, fsync_path
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants, within
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
-from slackwater.ingest.targets.schema_drift import Columns, Fit, fit
+from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
 from slackwater.time import instant
 

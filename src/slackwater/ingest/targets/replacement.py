@@ -23,7 +23,8 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
-from slackwater.ingest.targets.schema_drift import Columns, Fit, fit
+from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.units import Unit
 
 PARTITION: Final = "slackwater_partition"

@@ -23,8 +23,9 @@ import pyarrow as pa
 from slackwater.errors import StreamExists, UnknownStream, WriterReplaced
 from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.replacement import Approve, Slice, StagedRows, StageTask, Written, stage_rows
-from slackwater.ingest.targets.schema_drift import Columns, Fit, SchemaDrift, fit
+from slackwater.ingest.targets.schema_drift import Fit, SchemaDrift, fit
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.segment_files import BatchLocation, StagedBatch
 from slackwater.streams.log.transactions import TransactionalWriter

@@ -28,9 +28,10 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import posix_zone, time_value
+from slackwater.ingest.sources.spark_columns import Columns, column
 from slackwater.ingest.targets.column_types import accepted_type, column_type, needs_cast
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
-from slackwater.ingest.targets.schema_drift import Columns, Fit, column, fit
+from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.sql.adbc import create_loaded_table
 from slackwater.sql.database import temporary_engine
 from slackwater.sql.identifiers import quote_table, split_table_name
