@@ -1,4 +1,4 @@
-"""The time-bounded join, one row after the other: slow, obvious, written from rules J1 to J7 alone."""
+"""The reference model of the time-bounded join: one row at a time, written from rules J1 to J7 alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JoinModel:
         JoinSpec(on=("key",), before=self.before, after=self.after, how=self.how)  # refuses what is refused
 
     def row(self, side: Side, name: str, time: int, key: Key) -> list[Pair]:
-        """A row arrives: what comes out."""
+        """Process a row; returns the rows that are emitted."""
         own = self.watermarks[side]
         if own is not None and time < own:
             self.late[side].append(name)
@@ -60,7 +60,7 @@ class JoinModel:
         return pairs + self.padded(side, [row])
 
     def watermark(self, side: Side, value: float) -> list[Pair]:
-        """A watermark arrives: the rows that come out before it is passed on."""
+        """Process a watermark; returns the rows that are emitted before it is forwarded."""
         previous = self.watermarks[side]
         if previous is not None and value < previous:
             shown = END_OF_TIME if previous == INFINITY else int(previous)
@@ -76,7 +76,7 @@ class JoinModel:
         return pairs
 
     def forwarded(self, side: Side) -> float | None:
-        """The watermark of a side downstream, as far as it is known."""
+        """The watermark of a side that is forwarded, if it is known."""
         own, limit = self.watermarks[side], self.limit(side)
         return None if own is None or limit is None else min(own, limit)
 
@@ -94,12 +94,12 @@ class JoinModel:
         return other - (self.after if side == "left" else self.before)
 
     def padded(self, side: Side, rows: list[Row]) -> list[Pair]:
-        """Unmatched rows of an outer side, alone."""
+        """Unmatched rows of an outer side, padded."""
         if self.how not in (side, "full"):
             return []
         return [(row.name, None) if side == "left" else (None, row.name) for row in rows if not row.matched]
 
     @staticmethod
     def other(side: Side) -> Side:
-        """The side across."""
+        """The other side."""
         return "right" if side == "left" else "left"

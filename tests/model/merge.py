@@ -1,8 +1,8 @@
-"""Two streams in the same windows, one element at a time: the measure of the merge on columns.
+"""The reference model of cogroup and join in windows: one element at a time.
 
-Written from the specification. The windows are those of `WindowedModel` over the elements of both sides; here
-is only what a merge adds: the lower watermark, and what a pane of elements of two sides says. In discarding
-mode a join remembers every pair it ever emitted, instead of working out which ones are new.
+Written from the specification. The windows are those of `WindowedModel` over the elements of both sides; this
+module only adds the minimum watermark and the rows of a pane with two sides. In discarding mode a join keeps
+every pair it ever emitted, to determine which ones are new.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Pair = tuple[Row | None, Row | None]
 
 @dataclass(frozen=True)
 class MergeRow:
-    """A row that comes out: for a cogroup the elements of both sides, for a join a pair."""
+    """An output row: for a cogroup the elements of both sides, for a join a pair."""
 
     pane: Pane
-    """What the pane says of itself; without values."""
+    """The fields of the pane, without its values."""
     left: Any
     right: Any
 
 
 @dataclass
 class MergeStep:
-    """What one step does: rows in blocks, each a pane with the retractions before it."""
+    """The output of one step: rows in blocks, each a pane with the retractions before it."""
 
     blocks: list[tuple[list[MergeRow], list[MergeRow]]] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
@@ -38,7 +38,7 @@ class MergeStep:
 
 
 class MergeModel:
-    """The same options as the operator; elements are (key, event time, row), rows of a side all different."""
+    """The merge with the same settings; elements are (key, event time, row), with distinct rows per side."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class MergeModel:
         watermarks: Mapping[str, int],
         now: int,
     ) -> MergeStep:
-        """The elements of both sides; then the lower watermark, once both are known; then the clock."""
+        """Process the elements of both sides; then the minimum of known watermarks; then the clock."""
         self.watermarks |= watermarks
         lower = min(self.watermarks.values()) if len(self.watermarks) == len(SIDES) else None
         both = [
@@ -90,7 +90,7 @@ class MergeModel:
         return [MergeRow(pane, *pair) for pair in self._pairs(pane.key, left, right)]
 
     def _pairs(self, key: Key, left: list[Row], right: list[Row]) -> list[Pair]:
-        """As SQL joins: a null in the key equals nothing, and an outer side keeps who has no partner."""
+        """Join as SQL does: a null in the key equals nothing, and an outer side keeps unmatched rows."""
         matches = not any(value is None for value in key)
         pairs: list[Pair] = [(one, other) for one in left for other in right if matches]
         if self.how in {"left", "full"}:
@@ -100,7 +100,7 @@ class MergeModel:
         return pairs
 
     def _is_new(self, row: MergeRow) -> bool:
-        """Whether the pair was not emitted in this window; of sessions, which merge, in any."""
+        """Whether the pair was not emitted before in this window (for sessions, in any window)."""
         window = None if self.merges else (row.pane.start, row.pane.end)
         identity = (window, row.left, row.right)
         if identity in self.emitted:

@@ -1,12 +1,11 @@
-"""The trigger algebra as small state machines: one object per node of the trigger, key and window.
+"""The reference model of triggers: one small state machine per node of the trigger, key and window.
 
-Written from the specification alone, with no thought of speed: each node knows whether it is ready, what
-a firing does to it, and how the states of merging sessions become one. The operator evaluates the same
-algebra on columns; that both agree is what the property tests show.
+Written from the specification alone, without regard to speed: each node computes whether it is ready, how a
+firing changes it, and how the states of merging sessions are combined. The operator evaluates the same
+triggers on columns; the property tests show that both agree.
 
-Every node sees every element that arrives, also one whose turn has not come or is over, because a merge
-of sessions may bring its turn back. Nothing follows from that otherwise: a firing makes all of them
-forget what was pending.
+Every node counts every element, also a node that is not current, because a merge of sessions may make it
+current again. This has no other effect: a firing clears the counts of all nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from slackwater import windows as configuration
 
 @dataclass(frozen=True)
 class Moment:
-    """What a trigger can see when it is asked: is the window complete, and the processing time."""
+    """When a trigger is evaluated: whether the window is complete, and the processing time."""
 
     complete: bool
     clock: int
@@ -32,25 +31,25 @@ class Node:
         self.children = children
 
     def add(self, count: int, now: int) -> None:
-        """Elements arrived."""
+        """Add elements."""
         for child in self.children:
             child.add(count, now)
 
     def ready(self, moment: Moment) -> bool:
-        """Whether the window should fire."""
+        """Whether the trigger is ready."""
         raise NotImplementedError
 
     def fire(self, moment: Moment) -> bool:
-        """The window fires because of this node; the answer is whether the node is finished."""
+        """Fire because of this node; returns whether the node is finished."""
         raise NotImplementedError
 
     def forget(self) -> None:
-        """The window fired: what was pending is no more."""
+        """Clear counts and first arrivals after a firing."""
         for child in self.children:
             child.forget()
 
     def reset(self) -> None:
-        """Start from the very beginning."""
+        """Reset all state."""
         for child in self.children:
             child.reset()
 
@@ -206,7 +205,7 @@ class Each(Node):
         self.position = 0
 
     def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
-        """The furthest place of any, but back to the first step whose after_watermark rewinds."""
+        """The furthest trigger of any session, but at most the first one whose after_watermark rewinds."""
         furthest = max((source.position for source in sources if isinstance(source, Each)), default=0)
         rewinds = [
             child.merge([source.children[place] for source in sources], moment)
@@ -249,7 +248,7 @@ class All(Node):
 
 
 class OrFinally(Node):
-    """or_finally(main, until): until sees all elements, whatever main does, and ends it all."""
+    """or_finally(main, until): until counts all elements, independently of main, and finishes both."""
 
     def ready(self, moment: Moment) -> bool:
         return any(child.ready(moment) for child in self.children)
@@ -272,7 +271,7 @@ class Never(Node):
 
 
 class Always(Node):
-    """always: whenever it is asked."""
+    """always: ready whenever it is evaluated."""
 
     def ready(self, moment: Moment) -> bool:
         return True

@@ -1,7 +1,7 @@
-"""The windowed operator, one element at a time: slow, obvious, and the measure of the fast one.
+"""The reference model of the windowed operator: one element at a time, slow and simple.
 
-Written from the specification alone. A window of a key is a `Record` that keeps every element it ever took,
-so that each value is computed from the elements themselves and nothing is remembered that could be wrong.
+Written from the specification alone. A window of a key is a `Record` that keeps every element it ever
+accepted, so that each value is computed from the elements themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Accumulate = Callable[[Sequence[Row]], Row]
 
 @dataclass(frozen=True)
 class Pane:
-    """What a window says when it fires."""
+    """The result of a window when it fires."""
 
     key: Key
     start: int
@@ -42,7 +42,7 @@ class Pane:
 
 @dataclass(frozen=True)
 class Emission:
-    """A pane, and the retractions that go directly before it."""
+    """A pane, and the retractions directly before it."""
 
     retractions: tuple[Pane, ...]
     pane: Pane
@@ -50,7 +50,7 @@ class Emission:
 
 @dataclass(frozen=True)
 class Drop:
-    """A row that was not taken: for one window, or (by_element) altogether."""
+    """A row that was dropped: for one window, or (by_element) for all of its windows."""
 
     row: Row
     reason: str
@@ -59,7 +59,7 @@ class Drop:
 
 @dataclass
 class Output:
-    """What one step does."""
+    """The output of one step."""
 
     emissions: list[Emission] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
@@ -71,19 +71,19 @@ class Output:
 
 @dataclass(frozen=True)
 class Element:
-    """A row in a window, with what was known when it arrived."""
+    """A row in a window, with the situation at its arrival."""
 
     row: Row
     timestamp: int
     before_completion: bool
-    """It arrived while its window was not complete."""
+    """Whether it arrived before its window was complete."""
     not_behind: bool
-    """Its timestamp was not behind the watermark."""
+    """Whether its timestamp was not behind the watermark."""
 
 
 @dataclass(eq=False)
 class Record:
-    """All that is known of one window of one key."""
+    """The state of one window of one key."""
 
     key: Key
     start: int
@@ -107,7 +107,7 @@ class Record:
 
 
 class WindowedModel:
-    """The same options as the operator, the same steps, one element after the other."""
+    """The windowed operator with the same settings and steps, one element after the other."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class WindowedModel:
     # ---- the step
 
     def step(self, rows: Iterable[tuple[Key, int, Row]], watermark: int | None, now: int) -> Output:
-        """The batch under the watermark before the step; then the watermark; then the clock."""
+        """Process the batch under the watermark before the step; then the watermark; then the clock."""
         if watermark is not None and watermark < self.watermark:
             raise WatermarkRegression("the model", "default", self.watermark, watermark)
         output = Output()
@@ -213,7 +213,7 @@ class WindowedModel:
         return touched
 
     def _merged(self, key: Key, window: Bounds, sources: list[Record], same: Record | None) -> Record:
-        """The open session `window`, made of the sources (none: a new one)."""
+        """The open session `window`, merged from the sources; a new one if there are none."""
         merged = Record(key, *window, triggers.build(self.trigger))
         merged.trigger.merge([source.trigger for source in sources], self._moment(window[1]))
         for source in sources:
@@ -396,7 +396,7 @@ def local_midnight(day: date, zone: ZoneInfo) -> int:
 
 
 def merge_windows(windows: Iterable[Bounds]) -> list[Bounds]:
-    """The unions of windows that overlap; those that only touch stay apart.
+    """The unions of windows that overlap; those that only touch are not merged.
 
     >>> merge_windows([(0, 10), (10, 20), (5, 8)])
     [(0, 10), (10, 20)]

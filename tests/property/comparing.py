@@ -1,4 +1,4 @@
-"""Runs a scenario on the operator and on the model, and says where they part."""
+"""Comparison of the operator with the model on a scenario."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.windowed import FoldedSubject, ModelSubject, OperatorSubject,
 
 
 def compare(scenario: Scenario) -> None:
-    """Raise a Difference at the first step in which the operator does not do what the model does.
+    """Raise a Difference at the first step in which the outputs of operator and model differ.
 
     The operator is asked twice where it can: with the rows, and with the same rows folded in parts.
     """

@@ -1,4 +1,4 @@
-"""The columnar join equals the element-wise model, whatever comes in, however it is batched."""
+"""The columnar join equals the element-wise model, for any rows and any batching."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ keys = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, None]) |
 
 
 class Arrival(NamedTuple):
-    """One step: rows of both sides, then how far each watermark moves (None: not at all)."""
+    """One step: rows of both sides, then by how much each watermark advances (None: not at all)."""
 
     left: list[tuple[int, tuple[str | None, int | None]]]
     right: list[tuple[int, tuple[str | None, int | None]]]
@@ -37,7 +37,7 @@ class Arrival(NamedTuple):
 
 
 class JoinCase(NamedTuple):
-    """A join and what happens to it."""
+    """The settings of a join and its steps."""
 
     how: JoinHow
     before: int
@@ -55,7 +55,7 @@ arrivals = st.builds(
 
 @st.composite
 def join_cases(draw: st.DrawFn) -> JoinCase:
-    """Joins with bounds of any sign, and chunks so small that cutting and merging happens."""
+    """Joins with bounds of any sign, and chunks that are small enough to be split and merged."""
     before = draw(bounds)
     least = draw(st.sampled_from((0, 10)))  # eight small chunks and more are merged
     return JoinCase(
@@ -75,7 +75,7 @@ def test_operator_equals_model_with_a_restart_after_every_step(case: JoinCase) -
 
 
 def check(case: JoinCase) -> None:
-    """Run a case on both; every step must agree on rows, drops, watermarks and what is kept."""
+    """Run operator and model; every step must agree on rows, drops, watermarks and buffered rows."""
     model = JoinModel(case.how, case.before, case.after)
     join = JoinSpec(on=("city", "line"), before=case.before, after=case.after, how=case.how, late="emit")
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA, chunk_rows=case.chunk_rows)
@@ -126,7 +126,7 @@ def pairs(output: JoinOutput) -> Counter[Pair]:
 
 
 def named_by_index(state: JoinState, join: JoinSpec) -> set[str]:
-    """Every blob that the index points to; the store must hold these and no others."""
+    """The blobs that are in the index; the store must have these and no others."""
     names = set()
     for side, index in (("left", state.left), ("right", state.right)):
         for chunk in index.chunks:

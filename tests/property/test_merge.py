@@ -1,4 +1,4 @@
-"""Two inputs in the same windows do exactly what the element-wise model does, whatever happens to them."""
+"""The merge operator equals the element-wise model on random scenarios."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONCE = replace(
     trigger=AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
     keys=1,
 )
-"""Where a pair could be emitted twice: in windows that share elements, or merge."""
+"""Windows in which a pair could be emitted twice, because they share elements or merge."""
 SETTINGS = settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Merge:
-    """A set-up and what happens to it."""
+    """The settings of a merge and its steps."""
 
     how: str
     made: Scenario
@@ -56,7 +56,7 @@ class Merge:
 
 
 def merge(source: Source, limits: Limits) -> Merge:
-    """A scenario of one input, dealt out to two.
+    """A scenario of one input, distributed to two.
 
     The watermarks of the scenario do not go back, so neither do those that a side gets of them.
     """
@@ -81,7 +81,7 @@ def merges(draw: st.DrawFn, limits: Limits) -> Merge:
 
 
 def compare(case: Merge) -> None:
-    """Run both, and compare every step."""
+    """Run operator and model, and compare every step."""
     options, key = case.made.options, case.made.options.key
     common: dict[str, Any] = {
         "window": options.window,
@@ -122,7 +122,7 @@ def compare(case: Merge) -> None:
 
 
 def canonical(done: MergeStep) -> dict[str, Any]:
-    """What must be equal: order is free between windows, among pairs, and among retractions of a pane."""
+    """The parts that must be equal; the order of windows, pairs and retractions of a pane is not defined."""
     retracted = [
         ([replace(row, pane=replace(row.pane, retraction=True)) for row in old], new)
         for old, new in done.blocks
@@ -141,7 +141,7 @@ def worded(row: MergeRow) -> str:
 
 
 def observed(how: str, key: tuple[str, ...], output: WindowOutput) -> dict[str, Any]:
-    """The same of the operator: a block ends where a pane does."""
+    """The same for the operator: a block ends with a pane."""
     assert output.panes.columns == [*key, *PANE_COLUMNS[:2], *value_columns(how), *PANE_COLUMNS[2:]]
     rows = [merge_row(how, key, row) for row in output.panes.iter_rows(named=True)]
     blocks: list[tuple[list[MergeRow], list[MergeRow]]] = []
@@ -185,7 +185,7 @@ def merge_row(how: str, key: tuple[str, ...], row: Row) -> MergeRow:
 
 
 def drop_of(how: str, key: tuple[str, ...], row: Row) -> Drop:
-    """A late row has its own columns, and nothing of the other side."""
+    """A late row has its carried columns, and nulls for the other side."""
     sides = {side: row[side] if how == "cogroup" else side_of_pair(row, side) for side in SIDES}
     own = sides.pop(row["side"])
     assert list(sides.values()) == [None]
@@ -213,7 +213,7 @@ def test_each_pair_once(case: Merge) -> None:
 
 @pytest.mark.parametrize("limits", [LIMITS, ONCE], ids=["any", "once"])
 def test_seeded_merges(limits: Limits) -> None:
-    """Hypothesis prefers small cases; these are of all sizes."""
+    """Seeded cases of all sizes, because Hypothesis prefers small ones."""
     random = Random(1)
     for number in range(15):
         case = merge(RandomSource(random), limits)

@@ -1,4 +1,4 @@
-"""What must hold of the operator whatever the model says: laws of splitting, retracting, saving."""
+"""Laws of the operator, independent of the model: batching, retractions, saving, and what a spec promises."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EVERY_ELEMENT = windows.AfterWatermark(early=windows.AfterCount(1), late=windows
 
 
 BOTH = pytest.mark.parametrize("kind", [ModelSubject, OperatorSubject])
-"""The laws hold of the model too; it would be a poor measure otherwise."""
+"""The laws must hold for the model too."""
 
 
 def play(kind: Kind, made: Scenario, steps: Iterable[Step] | None = None) -> list[Observed]:
@@ -74,7 +74,7 @@ def test_every_pane_is_the_only_one_if_the_spec_fires_once(made: Scenario) -> No
 
 
 def split(steps: Sequence[Step], data: st.DataObject) -> list[Step]:
-    """The same rows between the same watermarks, in other batches and another order."""
+    """The same rows between the same watermarks, in different batches and another order."""
     again: list[Step] = []
     waiting: list[Row] = []
     for step in steps:
@@ -155,7 +155,7 @@ def test_results_minus_retractions_are_the_truth_at_the_end(kind: Kind, made: Sc
 @SETTINGS
 @given(scenarios(replace(RETRACTING, trigger=EVERY_ELEMENT)))
 def test_results_minus_retractions_are_the_truth_whenever_all_is_fired(kind: Kind, made: Scenario) -> None:
-    """This trigger leaves nothing unfired after a step, so the law holds after every one of them."""
+    """With this trigger everything is fired after each step, so the law holds after every step."""
     rows: list[Row] = []
     drops: list[Drop] = []
     panes: list[Pane] = []
@@ -181,8 +181,8 @@ def test_saving_and_loading_after_every_step_changes_nothing(made: Scenario) -> 
 
 @SETTINGS
 @given(scenarios())
-def test_a_saved_state_goes_on_as_often_as_it_is_loaded(made: Scenario) -> None:
-    """A batch that fails and is tried again starts from the same bytes and must do the same."""
+def test_a_saved_state_can_be_loaded_several_times(made: Scenario) -> None:
+    """A batch that is retried after a failure starts from the same bytes and must give the same output."""
     operator = OperatorSubject(made.options, made.schema)
     for step in made.steps:
         saved, blobs = operator.operator.save(operator.state), dict(operator.state.blobs)

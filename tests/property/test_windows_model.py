@@ -1,4 +1,4 @@
-"""The columnar operator does exactly what the element-wise model does, whatever happens to it."""
+"""The columnar operator equals the element-wise model on random scenarios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_any_scenario(made: Scenario) -> None:
 @SETTINGS
 @given(scenarios(Limits(kinds=("sessions",), rows=4)))
 def test_sessions(made: Scenario) -> None:
-    """Merging has rules of its own: retractions of old windows, numbering, rewinding."""
+    """Merging has additional rules: retractions of old windows, numbering, rewinding."""
     compare(made)
 
 

@@ -1,10 +1,10 @@
-"""Random scenarios of the windowed operator: how it is set up, and what happens to it.
+"""Random scenarios for the windowed operator: its settings and its events.
 
-One generator serves two masters: Hypothesis, which shrinks what it finds, and a seeded random source, which
-makes hundreds of thousands of cases in the time Hypothesis makes thousands. Both only answer three questions:
-which of these, how many, and yes or no.
+Choices come from Hypothesis, which shrinks failures, or from a seeded random source, which generates hundreds
+of thousands of cases in the time of thousands with Hypothesis. Both implement three methods: choose an
+option, a number, or true and false.
 
-The world is small on purpose (two dozen ticks, three keys), so that boundaries are met, not missed.
+Times and keys are few on purpose (two dozen ticks, three keys), so that exact boundaries occur often.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.windowed import Options
 T = TypeVar("T")
 
 FIRST, LAST = -8, 24
-"""The ticks at which elements lie."""
+"""The ticks of event times."""
 SUBTRACTABLE = {"count", "sum", "mean"}
 CALENDARS = (
     ("days", 1, "Europe/Berlin", "2024-03-29T00:00:00Z"),
@@ -40,16 +40,16 @@ CALENDAR_TICK = 7 * HOUR
 
 
 class Source(Protocol):
-    """Whoever makes the choices."""
+    """A source of random choices."""
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of these; the first is the simplest."""
+        """One of the options; the first is the simplest."""
 
     def integer(self, low: int, high: int) -> int:
-        """A number in these bounds, both included."""
+        """A number between the bounds, inclusive."""
 
     def chance(self, percent: int) -> bool:
-        """Yes, with about this probability."""
+        """True with about this probability."""
 
 
 class RandomSource:
@@ -86,7 +86,7 @@ class HypothesisSource:
 
 @dataclass(frozen=True)
 class Step:
-    """One step; `reload` says that the state is saved and loaded after it."""
+    """One step; with `reload`, the state is saved and loaded after it."""
 
     rows: tuple[Row, ...]
     watermark: int | None
@@ -96,7 +96,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _Columns:
-    """What the key and the value of a row look like."""
+    """The types of the key and the value of a row."""
 
     key_type: Any
     keys: tuple[Any, ...]
@@ -110,7 +110,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A set-up and what happens to it."""
+    """The settings of an operator and its steps."""
 
     options: Options
     steps: tuple[Step, ...]
@@ -119,7 +119,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a scenario may hold; the laws that need less than everything say so."""
+    """Restrictions of a scenario, for laws that do not hold for all settings."""
 
     kinds: tuple[str, ...] = ("fixed", "sliding", "sessions", "sessions", "global", "calendar", "inherited")
     modes: tuple[str, ...] = ("accumulating_and_retracting", "discarding", "accumulating")
@@ -135,12 +135,12 @@ class Limits:
 
 @st.composite
 def scenarios(draw: st.DrawFn, limits: Limits = Limits()) -> Scenario:  # noqa: B008 - frozen
-    """Hypothesis's scenarios."""
+    """Scenarios drawn by Hypothesis."""
     return scenario(HypothesisSource(draw), limits)
 
 
 def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B008 - frozen
-    """A scenario of any source."""
+    """A scenario drawn from any source of choices."""
     window, scale = _window(source, source.choose(limits.kinds))
     mode = source.choose(limits.modes)
     least = 1 if isinstance(window, windows.Sessions) else 0

@@ -1,7 +1,7 @@
-"""One small interface to the windowed operator and to its reference model, so that tests can run either.
+"""A common interface to the windowed operator and its reference model, so that tests can run either.
 
-Rows are plain dictionaries: the key columns, `ts`, `value`, where they may take elements back `retraction`,
-and, for inherited windows, `window_start` and `window_end`. Both sides answer with an `Observed`.
+Rows are plain dictionaries: the key columns, `ts`, `value`, `retraction` if the input contains retractions,
+and `window_start` and `window_end` for inherited windows. Both return an `Observed`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RETRACTION = "retraction"
 
 @dataclass(frozen=True)
 class Options:
-    """How a windowed operator is set up."""
+    """The settings of a windowed operator."""
 
     window: windows.Window
     trigger: windows.Trigger = windows.DEFAULT_TRIGGER
@@ -38,12 +38,12 @@ class Options:
     drop_late: str = "by_window"
     only_updated: bool = False
     retractions: bool = False
-    """Rows say in `retraction` whether they take an element back."""
+    """Whether the column `retraction` marks rows that retract an earlier one."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What a step did: panes in order, rows not taken, and the watermark sent on (None: it did not move)."""
+    """The output of a step: panes in order, dropped rows, and the forwarded watermark (None if unchanged)."""
 
     panes: tuple[Pane, ...] = ()
     dropped_late: int = 0
@@ -53,14 +53,14 @@ class Observed:
 
 
 class Subject(Protocol):
-    """A windowed operator of one kind or the other, with its state."""
+    """The operator or the model, with its state."""
 
     def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
-        """One batch, watermark and time."""
+        """Run one step with a batch, a watermark and a processing time."""
 
 
 def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
-    """What each accumulation says of these rows; an empty one says as SQL does."""
+    """The value of each accumulation over the rows; without rows, as in SQL."""
     values = [row[VALUE] for row in rows if row[VALUE] is not None]
     count, known, total = 0, 0, 0
     for row in rows:
@@ -69,7 +69,7 @@ def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
         known += 0 if row[VALUE] is None else weight
         total += (row[VALUE] or 0) * weight
     by_time = sorted((row for row in rows if row[VALUE] is not None), key=lambda row: row[EVENT_TIME])
-    answers: Row = {
+    results: Row = {
         "count": count,
         "sum": total if known else None,
         "min": min(values, default=None),
@@ -82,7 +82,7 @@ def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
         "sort": sorted(values),
         "top_n": sorted(values, reverse=True)[:2],
     }
-    return {name: answers[name] for name in names}
+    return {name: results[name] for name in names}
 
 
 class ModelSubject:
@@ -117,7 +117,7 @@ class ModelSubject:
         )
 
     def _drop(self, drop: Drop) -> Drop:
-        """A row that brings its own window keeps it, whatever it was dropped from."""
+        """The drop with the columns that are compared; a row with an inherited window keeps it."""
         window = drop.window
         if "window_start" in drop.row:
             window = drop.row["window_start"], drop.row["window_end"]
@@ -126,7 +126,7 @@ class ModelSubject:
 
 
 class OperatorSubject:
-    """The columnar operator; `reload` saves its state and goes on from the saved bytes."""
+    """The columnar operator; `reload` saves its state and continues from the saved bytes."""
 
     late: Late = "emit"
 
@@ -170,7 +170,7 @@ class OperatorSubject:
         if rows or self.schema is not None:  # with a schema, a step without rows is an empty frame
             batch = pl.DataFrame(rows, schema=self.schema, infer_schema_length=None)
         watermarks = {} if watermark is None else {"default": watermark}
-        output = self.taken(batch, watermarks, now)
+        output = self.run_step(batch, watermarks, now)
         late = [] if output.late is None else output.late.iter_rows(named=True)
         return Observed(
             panes=tuple(self._pane(row) for row in output.panes.iter_rows(named=True)),
@@ -180,19 +180,21 @@ class OperatorSubject:
             drops=tuple(self._drop(row) for row in late),
         )
 
-    def taken(self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int) -> windows.WindowOutput:
-        """Take one step with the batch as it is."""
+    def run_step(
+        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int
+    ) -> windows.WindowOutput:
+        """Run one step with the unchanged batch."""
         self.state, output = self.operator.step(self.state, batch, watermarks, now)
         return output
 
     def reload(self) -> None:
-        """Save the state and load it again; nothing may change by that."""
+        """Save the state and load it again, which must not change anything."""
         self.state = self.operator.load(self.operator.save(self.state), dict(self.state.blobs))
 
     def _pane(self, row: Row) -> Pane:
         values = {name: row[name] for name in self.options.accumulations}
         for name in values.keys() & {"collect", "collect_set"}:
-            values[name] = sorted(values[name])  # their order is nobody's business
+            values[name] = sorted(values[name])  # their order is not defined
         return Pane(
             key=tuple(row[name] for name in self.options.key),
             start=row["window_start"],
@@ -215,7 +217,7 @@ class OperatorSubject:
 
 
 class FoldedSubject(OperatorSubject):
-    """The columnar operator with batches in parts, folded before; it does not tell which rows it drops."""
+    """The columnar operator with batches split and folded before the step; it does not return late rows."""
 
     late = "count"
     parts = 3
@@ -224,7 +226,9 @@ class FoldedSubject(OperatorSubject):
     def can_run(self) -> bool:
         return self.operator.can_fold
 
-    def taken(self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int) -> windows.WindowOutput:
+    def run_step(
+        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int
+    ) -> windows.WindowOutput:
         folded: list[windows.Folded] = []
         if batch is not None:
             cuts = [batch.height * part // self.parts for part in range(self.parts + 1)]
@@ -236,8 +240,8 @@ class FoldedSubject(OperatorSubject):
 def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:
     """Each pane with the retractions directly before it.
 
-    A retraction that is followed by nothing, or by a pane of another key or of a window that does not
-    cover its own, is an AssertionError: it would stand alone.
+    Raises an AssertionError for a retraction that is followed by nothing, by a pane of another key, or by a
+    window that does not cover its own.
     """
     found: list[tuple[tuple[Pane, ...], Pane]] = []
     waiting: list[Pane] = []
@@ -255,7 +259,7 @@ def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:
 
 
 def canonical(observed: Observed) -> dict[str, Any]:
-    """What must be equal: the order is free between windows, and among the retractions of one pane."""
+    """The parts that must be equal; the order of windows and of retractions is not defined."""
     ordered = sorted(
         blocks(observed.panes), key=lambda block: (repr(block[1].key), block[1].start, block[1].end)
     )

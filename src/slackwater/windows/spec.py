@@ -13,7 +13,7 @@ what a pane contains (mode).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import UnionType
 from typing import Any, Final, Literal, Self, get_args
@@ -185,7 +185,7 @@ class WindowingStrategy(OperatorSpec):
         >>> WindowSpec.from_strategy(strategy, accumulations={"bids": count()}, event_time="ts").mode
         'discarding'
         """
-        common = {field.name: getattr(strategy, field.name) for field in fields(WindowingStrategy)}
+        common = {each.name: getattr(strategy, each.name) for each in fields(WindowingStrategy)}
         return cls(**(common | settings))
 
     @classmethod
@@ -410,6 +410,8 @@ class CogroupSpec(WindowingStrategy):
     left_time: str
     right_time: str
     how: CogroupHow = "cogroup"
+    carried_names: Mapping[tuple[Side, str], str] = field(init=False, repr=False, compare=False)
+    """The name in the output of each carried column; a cogroup keeps the names of each side apart."""
 
     def __post_init__(self) -> None:
         _check_choice("how", self.how, get_args(CogroupHow))
@@ -428,7 +430,7 @@ class CogroupSpec(WindowingStrategy):
         if self.late == "emit":
             problem = "is used twice in the late rows; rename the column"
             _check_distinct("key", self.key, COGROUP_LATE_COLUMNS, problem)
-        self.carried_names  # noqa: B018  # computing the names is what checks them
+        object.__setattr__(self, "carried_names", self._named_carried())
 
     @property
     def carried(self) -> dict[Side, Sequence[str]]:
@@ -440,9 +442,22 @@ class CogroupSpec(WindowingStrategy):
         """The event-time column of each side."""
         return {"left": self.left_time, "right": self.right_time}
 
-    @cached_property
-    def carried_names(self) -> Mapping[tuple[Side, str], str]:
-        """The name in the output of each carried column; a cogroup keeps the names of each side apart."""
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns of a pane that hold its values: two lists, or the carried columns of a pair."""
+        return SIDES if self.how == "cogroup" else tuple(self.carried_names.values())
+
+    @property
+    def pane_columns(self) -> tuple[str, ...]:
+        """All columns of a pane, in order."""
+        return (*self.key, *WINDOW_COLUMNS, *self.value_columns, *PANE_FIELDS)
+
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on, in addition to those of its windows."""
+        return f"{self.how} key={self.key!r} left={self.left!r} right={self.right!r}"
+
+    def _named_carried(self) -> Mapping[tuple[Side, str], str]:
         joins = self.how != "cogroup"
         taken: set[str] = set()
         if joins:
@@ -460,21 +475,6 @@ class CogroupSpec(WindowingStrategy):
                 if joins:
                     taken.add(chosen)
         return names
-
-    @property
-    def value_columns(self) -> tuple[str, ...]:
-        """The columns of a pane that hold its values: two lists, or the carried columns of a pair."""
-        return SIDES if self.how == "cogroup" else tuple(self.carried_names.values())
-
-    @property
-    def pane_columns(self) -> tuple[str, ...]:
-        """All columns of a pane, in order."""
-        return (*self.key, *WINDOW_COLUMNS, *self.value_columns, *PANE_FIELDS)
-
-    @property
-    def signature(self) -> str:
-        """The settings that saved state depends on, in addition to those of its windows."""
-        return f"{self.how} key={self.key!r} left={self.left!r} right={self.right!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
