@@ -1,4 +1,8 @@
-"""Windows, triggers, accumulations and the windowed operator, on columns and without Spark."""
+"""Windows, triggers, accumulations and the operators, on columns and without Spark.
+
+The rules are in docs/spec/windows.md, those of the time-bounded join (J1 to J7) in docs/spec/progress.md.
+Specifications (`slackwater.windows.spec`) describe operators, and `slackwater.windows.engine` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,16 @@
-"""The columnar engine: operators, their state and the kernels they share. It never imports Spark."""
+"""The columnar engine that runs the operators.
+
+| module | rules of docs/spec/windows.md |
+|---|---|
+| ``windowed_operator`` | the order within a step, late rows, the watermark sent downstream |
+| ``lateness`` | allowed lateness, purge |
+| ``firing`` | timing and index of panes, which panes are emitted |
+| ``retractions`` | retractions, suppression of unchanged panes |
+| ``compiled_trigger`` | evaluation of triggers |
+| ``sliced_windows``, ``slices``, ``slice_partials`` | windows with fixed bounds |
+| ``session_windows``, ``session_merging`` | sessions |
+| ``cogroup_operator`` | two inputs in the same windows |
+| ``join_operator``, ``join_buffers``, ``join_matching`` | the time-bounded join |
+| ``elements`` | validation of batches |
+| ``window_state``, ``blobs`` | saved state |
+"""
