@@ -23,7 +23,7 @@ ROWS = 2_500_000
 BATCH = 250_000
 GROWTH_BATCH = 50_000
 FLAT = 1.3
-"""With millions of buffered rows out of reach, a batch may cost at most this many times as much."""
+"""With millions of buffered rows that cannot match, a batch may cost at most this many times as much."""
 SCENARIOS: tuple[tuple[JoinHow, int, int], ...] = (
     ("inner", 1_000, 10_000),
     ("inner", 200_000, 2 * SECOND),
@@ -31,7 +31,7 @@ SCENARIOS: tuple[tuple[JoinHow, int, int], ...] = (
     ("full", 200_000, 2 * SECOND),
     ("inner", 10, 1_000),
 )
-"""JoinHow, number of keys, reach in microseconds."""
+"""How to join, number of keys, width of the time range in microseconds."""
 
 
 def stream(rows: int, keys: int, span: int, seed: int) -> pl.DataFrame:
@@ -43,7 +43,7 @@ def stream(rows: int, keys: int, span: int, seed: int) -> pl.DataFrame:
 
 
 def join_all(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """Everything through the operator, in batches, watermarks with every batch."""
+    """Join all rows with the operator, in batches, each followed by watermarks."""
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA)
     state = operator.initial_state()
     output = []
@@ -61,7 +61,7 @@ def watermark(batch: pl.DataFrame) -> int:
 
 
 def expected(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """The same join, all at once: hash join on key and bucket of time, filter, then the rows left over."""
+    """The same join in plain Polars: hash join on key and time bucket, filter, then the unmatched rows."""
     width = join.before + join.after + 1
     low, high = pl.col("ts") - join.before, pl.col("ts") + join.after
     numbered = left.with_row_index("row")
@@ -86,7 +86,7 @@ def expected(join: JoinSpec, left: pl.DataFrame, right: pl.DataFrame) -> pl.Data
 
 
 def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> bool:
-    """Whether two frames hold the same rows, in any order."""
+    """Whether two frames have the same rows, in any order."""
     columns = one.columns
     return one.sort(columns).equals(other.select(columns).sort(columns))
 
@@ -142,7 +142,7 @@ def _growth(report: Report) -> None:
 
 
 def _batch_milliseconds(waiting: int) -> float:
-    """The median of a batch while ``waiting`` rows far ahead lie in each buffer."""
+    """The median time of a batch while each buffer has ``waiting`` much later rows."""
     join = JoinSpec(on=("key",), before=0, after=SECOND, how="full")
     operator = JoinOperator(join, left=SCHEMA, right=SCHEMA)
     state = operator.initial_state()

@@ -104,7 +104,7 @@ class Workload:
 
 TUMBLING, SLIDING = "tumbling 10 s", "sliding 60 s every 10 s"
 HALF = 0.5
-"""Sliding may cost this share of tumbling's speed, although every element is in six windows."""
+"""Sliding windows must reach this share of the speed of fixed ones, although every element is in six."""
 WORKLOADS = (
     Workload(TUMBLING, 1_000, Fixed(10 * SECOND), aim=5_000_000),
     Workload(TUMBLING, 200_000, Fixed(10 * SECOND), aim=1_500_000),
@@ -189,7 +189,7 @@ def expected(window: Window, all_bids: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(shifted).group_by("auction", "window_start").agg(merged)
 
 
-# ---- growth with what a batch does not touch
+# ---- cost of a batch by the size of the state that it does not touch
 
 
 def _growth(report: Report) -> None:
@@ -239,7 +239,7 @@ def _many_keys(number: int) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a step, seconds to save and load the index, and its bytes."""
+    """Seconds per step, seconds to save and load the index, and the size of the index in bytes."""
 
     step: float
     index: float

@@ -192,8 +192,8 @@ class Each(Node):
 
     def fire(self, moment: Moment) -> bool:
         finished = self.children[self.position].fire(moment)
-        for place, child in enumerate(self.children):
-            if finished or place != self.position:
+        for number, child in enumerate(self.children):
+            if finished or number != self.position:
                 child.forget()
         if finished and self.position == len(self.children) - 1:
             return True
@@ -208,10 +208,10 @@ class Each(Node):
         """The furthest trigger of any session, but at most the first one whose after_watermark rewinds."""
         furthest = max((source.position for source in sources if isinstance(source, Each)), default=0)
         rewinds = [
-            child.merge([source.children[place] for source in sources], moment)
-            for place, child in enumerate(self.children)
+            child.merge([source.children[number] for source in sources], moment)
+            for number, child in enumerate(self.children)
         ]
-        self.position = next((place for place in range(furthest) if rewinds[place]), furthest)
+        self.position = next((number for number in range(furthest) if rewinds[number]), furthest)
         for later in self.children[self.position + 1 :]:
             later.reset()
         return any(rewinds)

@@ -290,10 +290,10 @@ class WindowedModel:
             is_last=last,
             timestamp=self._timestamp(record, new),
         )
-        taken_back: list[Pane] = []
+        retracted: list[Pane] = []
         if self.mode == "accumulating_and_retracting":
-            taken_back = record.owed + ([] if record.last is None else [record.last])
-        output.emissions.append(Emission(tuple(replace(old, retraction=True) for old in taken_back), pane))
+            retracted = record.owed + ([] if record.last is None else [record.last])
+        output.emissions.append(Emission(tuple(replace(old, retraction=True) for old in retracted), pane))
         record.index += 1
         record.on_time_index += timing != "EARLY"
         record.last, record.owed = pane, []
@@ -372,13 +372,13 @@ def calendar_window(unit: str, count: int, zone: ZoneInfo, at: int) -> Bounds:
     boundary = date(1970, 1, 5) if unit == "weeks" else date(1970, 1, 1)
     near = to_datetime(at).date().year - 1970
     roughly = {"days": near * 365, "weeks": near * 52, "months": near * 12, "years": near}[unit]
-    place = (roughly // count - 2) * count
-    while local_midnight(moved(boundary, unit, place + count), zone) <= at:
-        place += count
-    while local_midnight(moved(boundary, unit, place), zone) > at:
-        place -= count
-    return local_midnight(moved(boundary, unit, place), zone), local_midnight(
-        moved(boundary, unit, place + count), zone
+    number = (roughly // count - 2) * count
+    while local_midnight(moved(boundary, unit, number + count), zone) <= at:
+        number += count
+    while local_midnight(moved(boundary, unit, number), zone) > at:
+        number -= count
+    return local_midnight(moved(boundary, unit, number), zone), local_midnight(
+        moved(boundary, unit, number + count), zone
     )
 
 

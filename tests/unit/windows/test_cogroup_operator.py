@@ -148,8 +148,8 @@ def test_discarding_mode_emits_each_matching_pair_once(window: Window, seed: int
     left = [(rng.randrange(2), rng.randrange(20), number) for number in range(12)]
     right = [(rng.randrange(2), rng.randrange(20), 100 + number, "n") for number in range(12)]
     seen: list[tuple[Any, ...]] = []
-    for place in range(0, 12, 3):
-        state, output = merge.step(state, bids(*left[place : place + 3]), asks(*right[place : place + 3]), {})
+    for start in range(0, 12, 3):
+        state, output = merge.step(state, bids(*left[start : start + 3]), asks(*right[start : start + 3]), {})
         seen += output.panes.select("window_start", "price", "price_right").rows()
         assert not output.panes["retraction"].any()
         state = merge.load(merge.save(state), dict(state.blobs))
