@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import py_compile
 import subprocess
 import sys
 import types
@@ -87,6 +88,18 @@ def zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 def test_lazy_names_work_in_a_zip_archive(zipped: types.ModuleType) -> None:
     assert public_names(zipped) == ["dedent"]
     assert zipped.dedent("  a") == "a"
+
+
+def test_a_package_without_its_source_is_an_import_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "names.py"
+    source.write_text(PACKAGE, encoding="utf-8")
+    (tmp_path / "compiled_names").mkdir()
+    py_compile.compile(str(source), cfile=str(tmp_path / "compiled_names" / "__init__.pyc"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError, match="compiled_names lists its names in its source, which is missing"):
+        importlib.import_module("compiled_names")
 
 
 def test_a_deprecated_name_warns_and_is_not_listed(zipped: types.ModuleType) -> None:
