@@ -123,7 +123,7 @@ def random_batches(random: Random, count: int = 8) -> list[list[Row]]:
 
 
 class Follower:
-    """The watermark that rows give: the highest time minus five."""
+    """The watermark of rows with a lag of five."""
 
     def __init__(self) -> None:
         self.at: int | None = None

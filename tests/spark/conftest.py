@@ -1,4 +1,4 @@
-"""What the tests of this folder share: one SparkSession (two tasks, no page, quiet), and a real database."""
+"""Shared fixtures: one SparkSession (two tasks, no UI, quiet), and a real database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # Workers import slackwater and tests as this process does, installed or not.
+    # Workers import slackwater and tests from the same folders as this process.
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     spark = session(

@@ -1,7 +1,7 @@
-"""Runs a scenario on Spark in every way there is, and on the reference model, so that they can be compared.
+"""Running a scenario on Spark in several ways, and on the reference model, to compare the results.
 
-A scenario is rows in batches, with the clock and the watermark that each batch ends with. On Spark the
-watermark is not given: it follows from the rows, and a scenario that expects another one fails.
+A scenario is rows in batches, with the clock and the watermark after each batch. On Spark the watermark is
+not given: it follows from the rows, and a scenario that expects another one fails.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Batch:
     rows: Sequence[tuple[Any, ...]]
     now: int
     watermark: int | None
-    """In seconds; what the stream's watermark is after these rows."""
+    """The watermark of the stream after these rows, in seconds."""
     counted: Sequence[tuple[Any, ...]] | None = None
-    """The rows that count, where not all do."""
+    """The rows that count, if not all do."""
 
     @property
     def elements(self) -> Sequence[tuple[Any, ...]]:
@@ -52,7 +52,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Scenario:
-    """How the operator is set up, and what happens to it."""
+    """The settings of the operator, and its input."""
 
     options: Options
     batches: Sequence[Batch]
@@ -60,7 +60,7 @@ class Scenario:
     stream_options: dict[str, Any] = field(default_factory=dict)
     schema: pa.Schema = SCHEMA
     through: Callable[[Stream], Stream] = lambda rows: rows
-    """What happens to the rows before they are in windows."""
+    """Applied to the stream before its windows."""
 
     def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
         return stream(
@@ -97,7 +97,7 @@ class Scenario:
 def expected(
     scenario: Scenario, portions: Sequence[Sequence[Batch]], *, bounded: bool = False
 ) -> list[Observed]:
-    """What the model says of the batches taken in these portions, and of the end of the stream."""
+    """The output of the model for the batches in these portions, and for the end of the stream."""
     model = ModelSubject(scenario.options)
     observed: list[Observed] = []
     for portion in portions:
@@ -131,7 +131,7 @@ def as_stream(
     portions: Sequence[Sequence[Batch]],
     restart_after: int | None,
 ) -> list[list[SparkRow]]:
-    """A micro-batch for each portion and one for the end; stopped and started again after some of them."""
+    """A micro-batch for each portion and one for the end; restarted after ``restart_after`` portions."""
     collected: dict[int, list[SparkRow]] = {}
     times = [portion[-1].now * SECOND for portion in portions]
     times.append(times[-1] + SECOND)
@@ -154,7 +154,7 @@ def as_stream(
 def as_running_query(
     spark: SparkSession, scenario: Scenario, folder: Path, portions: Sequence[Sequence[Batch]]
 ) -> list[list[SparkRow]]:
-    """The same micro-batches of a query that does not end by itself; stopped when all have come."""
+    """The same micro-batches of a query that does not end by itself; stopped after the last one."""
     collected: dict[int, list[SparkRow]] = {}
     for number, portion in enumerate(portions):
         rows = [row for batch in portion for row in batch.rows]
@@ -172,7 +172,7 @@ def as_running_query(
     )
     try:
         while len(collected) <= len(portions):
-            assert not query.awaitTermination(1), "it has ended"
+            assert not query.awaitTermination(1), "the query has ended"
     finally:
         query.stop()
     return [collected[number] for number in sorted(collected)]
@@ -214,9 +214,9 @@ def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -
     folder.mkdir(parents=True, exist_ok=True)
     full = [(*row, "only")[: len(schema)] for row in batch.rows]
     columns = [list(column) for column in zip(*full, strict=True)] if full else [[] for _ in schema]
-    for place, kind in enumerate(schema.types):
+    for index, kind in enumerate(schema.types):
         if pa.types.is_timestamp(kind):
-            columns[place] = [None if second is None else second * SECOND for second in columns[place]]
+            columns[index] = [None if second is None else second * SECOND for second in columns[index]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     path = folder / f"{number:05}.parquet"
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
@@ -227,7 +227,7 @@ def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -
 
 
 def panes_of(rows: Sequence[SparkRow], options: Options) -> list[Pane]:
-    """The panes among the rows of a batch, in order. The output timestamp is not a column: it says 0."""
+    """The panes among the rows of a batch, in order. The timestamp is not a column, so it is 0 here."""
     return [
         Pane(
             key=tuple(row[name] for name in options.key),
@@ -262,5 +262,5 @@ def of_kind(rows: Sequence[SparkRow], kind: str) -> list[tuple[Any, ...]]:
 
 
 def micros(moment: datetime) -> int:
-    """Spark gives times without a zone, in that of this process."""
+    """Spark returns timestamps without a time zone, in that of this process."""
     return instant(moment.astimezone(UTC))

@@ -1,4 +1,4 @@
-"""A function over all rows of a pane, in every way to run; what it returned is what is taken back."""
+"""`apply` in every way to run: a retraction repeats what the function returned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 
 def summary(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """What the accumulations of the other tests say, so that the model can be asked."""
+    """The values of the accumulations in other tests, so that the model can be compared."""
     assert window.start < window.end
     assert list(key) == ["key"]
     values = rows["value"].drop_nulls().to_list()
@@ -87,7 +87,7 @@ def test_a_function_may_return_several_rows_or_none_and_use_pandas(windowed: Win
     assert panes.schema.names == ["key", "window", "step", "pane"]
 
 
-def test_what_a_function_returns_goes_on_as_elements(windowed: Windowed) -> None:
+def test_returned_rows_are_elements_of_the_next_operator(windowed: Windowed) -> None:
     def halves(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.select(half=pl.col("value") // 2)
 
@@ -96,7 +96,7 @@ def test_what_a_function_returns_goes_on_as_elements(windowed: Windowed) -> None
     assert (row["n"], row["total"]) == (4, 32)
 
 
-def test_functions_that_cannot_be(windowed: Windowed) -> None:
+def test_invalid_functions_raise(windowed: Windowed) -> None:
     def nothing(key: Any, window: Any, rows: Any) -> list[Any]:
         return []
 

@@ -1,4 +1,4 @@
-"""Rows that wait for answers: of a real server, many at a time, with the time of the row that asked."""
+"""`map_async` with a real server: concurrent calls, and results with the event time of their rows."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def doubling(port: int) -> AsyncFunction:
 
 
 def answered(batch: Batch) -> Batch:
-    """The rows that the function gives for those of a batch; the watermark is that of all of them."""
+    """The results for the rows of a batch; the watermark is that of all rows."""
     rows = []
     for key, second, value in batch.rows:
         if value % 3:
@@ -122,7 +122,7 @@ BATCHES = following(
 
 
 @pytest.mark.parametrize("restart_after", [None, 2])
-def test_a_stream_of_answers_has_the_time_of_its_questions(
+def test_results_have_the_event_time_of_their_rows(
     spark: SparkSession, tmp_path: Path, service: Service, restart_after: int | None
 ) -> None:
     scenario = _scenario(service)
@@ -131,7 +131,7 @@ def test_a_stream_of_answers_has_the_time_of_its_questions(
     check(rows, expected(scenario, [[answered(batch)] for batch in BATCHES]), scenario)
 
 
-def test_a_batch_of_answers(spark: SparkSession, tmp_path: Path, service: Service) -> None:
+def test_map_async_over_a_batch(spark: SparkSession, tmp_path: Path, service: Service) -> None:
     scenario = _scenario(service, ordered=False)
     rows = as_batch(spark, scenario, tmp_path)
     check(rows, expected(scenario, [[answered(batch) for batch in BATCHES]], bounded=True), scenario)
@@ -163,7 +163,7 @@ def collected(df: DataFrame, fn: AsyncFunction, schema: str | StructType, **opti
     return panes[0]["value"] if panes else []
 
 
-def test_many_are_under_way_and_never_more_than_the_capacity(spark: SparkSession, service: Service) -> None:
+def test_calls_are_concurrent_up_to_the_capacity(spark: SparkSession, service: Service) -> None:
     service.enough = 20
     asked = collected(numbers(spark, 60), doubling(service.port), "key string, value long", capacity=20)
     assert service.peak == 20
@@ -176,7 +176,7 @@ def _all(count: int) -> list[int]:
 
 
 def in_one_task(fn: AsyncFunction, schema: StructType, rows: pa.Table, **options: Any) -> list[Any]:
-    """The answers for the rows of a map task, without a cluster around it."""
+    """The results for the rows of a map task, without Spark."""
     output = StructType([TIME_FIELD, StructField(WITNESS, BooleanType()), *schema.fields])
     mapper = AsyncMapper(async_call(fn, schema, **options), tuple(rows.column_names), output)
     numbers = rows.rename_columns([column_alias(place) for place in range(rows.num_columns)])
@@ -191,7 +191,7 @@ NUMBERS = pa.table({"value": [0, 1, 2, 3, 4, 5]})
 
 
 @pytest.mark.parametrize(("ordered", "wanted"), [(True, [0, 1, 2, 3, 4, 5]), (False, [1, 2, 3, 0, 4, 5])])
-def test_order_is_kept_or_not(ordered: bool, wanted: list[int]) -> None:
+def test_results_are_ordered_or_not(ordered: bool, wanted: list[int]) -> None:
     async def slow_first(row: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0.5 if row["value"] == 0 else 0)
         return {"value": row["value"]}
@@ -212,8 +212,8 @@ def test_a_row_is_a_dict_of_all_its_columns() -> None:
     assert answer == {TIME: 0, WITNESS: True, "value": None}
 
 
-def test_headers_without_rows_are_not_asked_and_answers_are_told_apart() -> None:
-    """Where producers number their rows, two answers of one row must not pass for copies of each other."""
+def test_headers_bypass_the_function_and_results_are_numbered() -> None:
+    """If producers number their rows, two results of one row must not look like copies of each other."""
 
     async def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"value": row["value"]}, {"value": -row["value"]}]
@@ -239,15 +239,15 @@ async def _hangs(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-async def _says_more(row: dict[str, Any]) -> dict[str, Any]:
+async def _returns_more(row: dict[str, Any]) -> dict[str, Any]:
     return {"value": 1, "extra": 2}
 
 
-async def _says_else(row: dict[str, Any]) -> dict[str, Any]:
+async def _returns_text(row: dict[str, Any]) -> dict[str, Any]:
     return {"value": "many"}
 
 
-async def _says_nothing_known(row: dict[str, Any]) -> Any:
+async def _returns_a_number(row: dict[str, Any]) -> Any:
     return 5
 
 
@@ -256,27 +256,30 @@ async def _says_nothing_known(row: dict[str, Any]) -> Any:
     [
         (_fails, r"_fails\(row at 1970-01-01T00:00:00Z\)' failed after 1 attempt: ValueError: no rate for 0"),
         (_hangs, r"_hangs\(row at 1970-01-01T00:00:00Z\)' failed .*: no result within its timeout of 0.2 s"),
-        (_says_more, r"_says_more = \['extra'\]: was returned, but is not in the schema; add it to schema="),
         (
-            _says_else,
-            r"_says_else = 'value': was returned with a value that is not of its type in schema=, int64",
+            _returns_more,
+            r"_returns_more = \['extra'\]: was returned, but is not in the schema; add it to schema=",
         ),
-        (_says_nothing_known, "_says_nothing_known = 'int': is not a valid return type; return a dict"),
+        (
+            _returns_text,
+            r"_returns_text = 'value': was returned with a value that is not of its type in schema=, int64",
+        ),
+        (_returns_a_number, "_returns_a_number = 'int': is not a valid return type; return a dict"),
     ],
 )
-def test_what_goes_wrong_fails_the_batch_and_says_why(fn: AsyncFunction, message: str) -> None:
+def test_a_failed_call_fails_the_batch_with_the_reason(fn: AsyncFunction, message: str) -> None:
     with pytest.raises((AsyncItemFailed, InvalidArgument), match=message):
         in_one_task(fn, VALUE, NUMBERS, timeout="200 milliseconds")
 
 
-def test_a_failure_is_told_to_who_started_the_query(spark: SparkSession) -> None:
-    with pytest.raises(PythonException) as told:
+def test_a_failure_reaches_the_driver(spark: SparkSession) -> None:
+    with pytest.raises(PythonException) as caught:
         collected(numbers(spark, 1), _fails, "value long")
-    assert "_fails(row at 1970-01-01T00:00:00Z)' failed after 1 attempt" in str(told.value)
-    assert "ValueError: no rate for 0" in str(told.value)
+    assert "_fails(row at 1970-01-01T00:00:00Z)' failed after 1 attempt" in str(caught.value)
+    assert "ValueError: no rate for 0" in str(caught.value)
 
 
-def test_a_failed_call_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_call_is_retried(tmp_path: Path) -> None:
     async def second_time_lucky(row: dict[str, Any]) -> dict[str, Any]:
         mark = tmp_path / str(row["value"])
         if not mark.exists():
@@ -289,8 +292,8 @@ def test_a_failed_call_is_tried_again(tmp_path: Path) -> None:
     assert [row["value"] for row in answers] == [0, 1, 2, 3, 4, 5]
 
 
-def test_one_call_after_another_and_panes(spark: SparkSession) -> None:
-    """What the first filtered stays filtered; panes are asked for in their windows."""
+def test_chained_calls_and_calls_for_panes(spark: SparkSession) -> None:
+    """Rows that the first call filters stay filtered; results of panes are in the windows of the panes."""
 
     async def even(row: dict[str, Any]) -> dict[str, Any] | None:
         return None if row["value"] % 2 else {"value": row["value"]}
@@ -305,7 +308,7 @@ def test_one_call_after_another_and_panes(spark: SparkSession) -> None:
     assert sorted((row["window"]["start"].second, row["value"]) for row in again) == [(0, 406), (5, 314)]
 
 
-def test_a_call_that_cannot_be(spark: SparkSession) -> None:
+def test_invalid_calls_raise(spark: SparkSession) -> None:
     rows = stream(numbers(spark, 1), event_time="at", watermark=lag("1 second"))
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
         (len, "value long", {}, "is not an async function; write async def"),

@@ -45,7 +45,7 @@ from tests.support.windowed import ModelSubject, Observed, Options
     "window", [windows.Fixed(10), windows.Sliding(10, 4), windows.Sessions(4), windows.Global()]
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_buckets_together_say_what_the_model_says(window: windows.Window, mode: str, seed: int) -> None:
+def test_all_buckets_together_equal_the_model(window: windows.Window, mode: str, seed: int) -> None:
     options = Options(window, TRIGGER, ("count", "sum"), mode=mode, allowed_lateness=8)
     stage = Stage(OperatorPlan((SourceRules(Lag(5)),), host(options)))
     model, follower = ModelSubject(options), Follower()
@@ -62,7 +62,7 @@ def test_buckets_together_say_what_the_model_says(window: windows.Window, mode: 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_chain_takes_in_a_batch_what_was_emitted_in_it(seed: int) -> None:
+def test_a_chain_processes_panes_in_the_batch_that_emits_them(seed: int) -> None:
     options = Options(
         windows.Fixed(10), TRIGGER, ("count", "sum"), mode="accumulating_and_retracting", allowed_lateness=8
     )
@@ -96,7 +96,7 @@ def test_a_union_follows_the_slower_input(seed: int) -> None:
         assert canonical(emitted(outputs, options.key)) == canonical(said.panes)
 
 
-def test_a_union_passes_over_an_input_that_has_fallen_silent() -> None:
+def test_a_union_excludes_an_idle_input() -> None:
     options = Options(windows.Fixed(10), accumulations=("count", "sum"))
     rules = SourceRules(Lag(0)), SourceRules(Lag(0), idle_after=10)
     stage = Stage(OperatorPlan(rules, host(options)))
@@ -108,7 +108,9 @@ def test_a_union_passes_over_an_input_that_has_fallen_silent() -> None:
         (at,) = {output.report.watermark for output in stage.step(buffers)}
         return at
 
-    assert watermark([*shipped(row(50), 0), *ticks(0)]) is None, "one that never spoke is waited for"
+    assert watermark([*shipped(row(50), 0), *ticks(0)]) is None, (
+        "an input that has never sent anything is waited for"
+    )
     assert watermark([*shipped(row(7), 1), *ticks(1)]) == 7
     assert watermark([*shipped(row(60), 0), *ticks(5)]) == 7
     assert watermark([*shipped(row(70), 0), *ticks(10)]) == 7
@@ -116,7 +118,7 @@ def test_a_union_passes_over_an_input_that_has_fallen_silent() -> None:
     assert watermark([*shipped(row(90), 0), *shipped(row(85), 1), *ticks(12)]) == 85
 
 
-def test_the_report_names_the_one_that_is_waited_for() -> None:
+def test_the_report_names_the_missing_origin() -> None:
     rules = SourceRules(Lag(0), origins=("input", "other"))
     stage = Stage(OperatorPlan((rules,), host(Options(windows.Fixed(10)))))
     outputs = stage.step([*shipped(rows_frame([{"key": "a", "ts": 5, "value": 1}])), *ticks(7)])
@@ -127,7 +129,7 @@ def test_the_report_names_the_one_that_is_waited_for() -> None:
         assert output.report.now == 7
 
 
-def test_rows_without_a_time_come_out_as_they_are() -> None:
+def test_rows_without_a_time_are_emitted() -> None:
     stage = Stage(OperatorPlan((SourceRules(Lag(0)),), host(Options(windows.Fixed(10)))))
     frame = rows_frame([{"key": "a", "ts": None, "value": 4}, {"key": "b", "ts": 3, "value": 5}])
     outputs = stage.step([*shipped(frame), *ticks(0)])
@@ -138,14 +140,14 @@ def test_rows_without_a_time_come_out_as_they_are() -> None:
     assert [output.report.totals["invalid"] for output in outputs] == [1, 1, 1]
 
 
-def test_a_batch_without_a_tick_goes_on_with_the_last_time() -> None:
+def test_a_batch_without_a_tick_keeps_the_last_time() -> None:
     stage = Stage(OperatorPlan((SourceRules(Lag(0)),), host(Options(windows.Fixed(10)))))
     stage.step(ticks(70))
     outputs = stage.step(shipped(rows_frame([{"key": "a", "ts": 5, "value": 1}])))
     assert {output.report.now for output in outputs} == {70}
 
 
-def test_a_first_batch_without_a_tick_means_that_state_is_lost() -> None:
+def test_a_first_batch_without_a_tick_raises_because_state_is_lost() -> None:
     stage = Stage(OperatorPlan((SourceRules(Lag(0)),), host(Options(windows.Fixed(10)))))
     with pytest.raises(CorruptState, match="missing"):
         stage.step(shipped(rows_frame([{"key": "a", "ts": 5, "value": 1}])))

@@ -1,4 +1,4 @@
-"""What cannot work is refused on the line that asks for it, with the name of what to change."""
+"""Invalid streams, windows and sessions raise on the line that makes them; the error names the fix."""
 
 from __future__ import annotations
 
@@ -78,23 +78,23 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"max_ahead": "-1 seconds"}, "max_ahead = -1000000: is negative"),
     ],
 )
-def test_a_stream_that_cannot_be(bids: DataFrame, options: dict[str, Any], message: str) -> None:
+def test_invalid_streams_raise(bids: DataFrame, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         made(bids, **options)
 
 
-def test_only_a_data_frame_is_a_stream() -> None:
+def test_a_stream_needs_a_data_frame() -> None:
     with pytest.raises(InvalidArgument, match="df = 5: is not a DataFrame"):
         made(5)  # type: ignore[arg-type]
 
 
-def test_a_name_that_fits_two_columns_is_refused_where_it_is_used(spark: SparkSession) -> None:
+def test_an_ambiguous_column_name_raises_where_it_is_used(spark: SparkSession) -> None:
     twice = "select timestamp'2024-01-01 00:00:05Z' as at, 1 as k, 2 as {}, 3 as price"
     for other in ("k", "K"):
         df = spark.sql(twice.format(other))
         windowed = made(df).window(windows.fixed("10 seconds"))
         assert windowed.agg(total=windows.sum("price")).to_df().first()["total"] == 3
-        refused: list[Callable[[], object]] = [
+        invalid: list[Callable[[], object]] = [
             partial(made(df).key_by, "k"),
             partial(made, df, origin="k"),
             partial(made, df, event_time="k"),
@@ -103,7 +103,7 @@ def test_a_name_that_fits_two_columns_is_refused_where_it_is_used(spark: SparkSe
             partial(made(df).join, made(df), on="price", before="1 second", after="1 second"),
             partial(made(df).map_async, unchanged, "price int"),
         ]
-        for build in refused:
+        for build in invalid:
             with pytest.raises(
                 InvalidArgument, match=rf"= 'k': is ambiguous: it matches the columns k, {other}; rename"
             ):
@@ -117,7 +117,7 @@ def test_a_name_that_fits_two_columns_is_refused_where_it_is_used(spark: SparkSe
         "struct(map(1, 2) as m)", "array(map(1, 2))",
     ],
 )  # fmt: skip
-def test_a_key_that_cannot_be_told_apart_is_refused(spark: SparkSession, key: str) -> None:
+def test_an_unsupported_key_type_raises(spark: SparkSession, key: str) -> None:
     df = spark.sql(f"select timestamp'2024-01-01 00:00:05Z' as at, {key} as k")
     with pytest.raises(InvalidArgument, match=r"key_by = 'k': is of type .*, which cannot be a key; cast it"):
         made(df).key_by("k")
@@ -137,7 +137,7 @@ def test_a_key_that_cannot_be_told_apart_is_refused(spark: SparkSession, key: st
         ("'x'", windows.approx_quantile("v", 0.5)),
     ],
 )
-def test_an_accumulation_that_means_nothing_for_a_type_is_refused(
+def test_an_accumulation_of_an_unsupported_type_raises(
     spark: SparkSession, value: str, accumulation: windows.ColumnarAccumulation
 ) -> None:
     df = spark.sql(f"select timestamp'2024-01-01 00:00:05Z' as at, {value} as v")
@@ -147,7 +147,7 @@ def test_an_accumulation_that_means_nothing_for_a_type_is_refused(
         made(df).window(windows.fixed("10 seconds")).agg(n=accumulation)
 
 
-def test_a_type_without_an_arrow_equivalent_is_rejected(spark: SparkSession) -> None:
+def test_a_type_without_an_arrow_equivalent_raises(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, interval '1' month as v")
     with pytest.raises(
         InvalidArgument, match=r"columns = \['v'\]: include a type that cannot be converted to Arrow"
@@ -155,20 +155,20 @@ def test_a_type_without_an_arrow_equivalent_is_rejected(spark: SparkSession) -> 
         made(df).window(windows.fixed("10 seconds")).agg(n=windows.count("v"))
 
 
-def test_a_duration_without_a_unit_is_refused(bids: DataFrame) -> None:
+def test_a_duration_without_a_unit_raises(bids: DataFrame) -> None:
     with pytest.raises(InvalidDuration, match='has no unit; write it like "10 seconds"'):
         made(bids, clock="10")
 
 
-def test_times_that_go_back_are_refused() -> None:
+def test_ticks_out_of_order_raise() -> None:
     with pytest.raises(InvalidArgument, match="is before 9"):
         Ticks((9, 8))
 
 
-def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
+def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
     keyed = made(bids).key_by("auction")
     windowed = keyed.window(windows.fixed("10 seconds"))
-    refused: list[tuple[Callable[[], object], str]] = [
+    invalid: list[tuple[Callable[[], object], str]] = [
         (lambda: made(bids).key_by(), "is empty"),
         (lambda: made(bids).key_by("seller"), "key_by = 'seller': column not found"),
         (lambda: keyed.window("10 seconds"), "is not a window; write fixed"),
@@ -204,7 +204,7 @@ def test_windows_and_panes_that_cannot_be(bids: DataFrame) -> None:
         ),
         (lambda: windowed.agg(n=windows.count()).to_df(flush=True), "every window fires anyway; omit it"),
     ]
-    for build, message in refused:
+    for build, message in invalid:
         with pytest.raises(InvalidArgument, match=message):
             build()
 
@@ -242,14 +242,14 @@ def test_the_event_time_may_be_an_expression(bids: DataFrame) -> None:
     assert row["second"] == 50
 
 
-def test_a_wrong_state_store_is_named_before_a_query_starts(spark: SparkSession) -> None:
+def test_a_wrong_state_store_raises_before_a_query_starts(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set(STATE_STORE, "some.other.Provider")
     with pytest.raises(InvalidArgument, match=f"{STATE_STORE} = 'some.other.Provider'.*{ROCKSDB}"):
         check_session(other)
 
 
-def test_settings_that_only_cost_time_are_named_in_a_warning(spark: SparkSession) -> None:
+def test_slow_settings_are_named_in_a_warning(spark: SparkSession) -> None:
     other = spark.newSession()
     slow = {
         CHANGELOG: "false",
@@ -281,7 +281,7 @@ def test_settings_that_only_cost_time_are_named_in_a_warning(spark: SparkSession
         (None, "does not exist, so no worker would start"),
     ],
 )
-def test_an_interpreter_that_cannot_run_workers_is_named(
+def test_an_interpreter_that_cannot_run_workers_raises(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, message: str
 ) -> None:
     python = tmp_path / "python3"
@@ -296,7 +296,7 @@ def test_an_interpreter_that_cannot_run_workers_is_named(
         check_session(spark)
 
 
-def test_another_interpreter_that_can_run_workers_is_fine(
+def test_another_interpreter_that_can_run_workers_is_accepted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "wrapped"
@@ -316,7 +316,7 @@ def test_settings_for_a_session_made_elsewhere_are_complete(spark: SparkSession)
         settings(partitions=0)
 
 
-def test_our_hash_is_the_one_of_spark(spark: SparkSession) -> None:
+def test_spark_hash_equals_the_hash_of_spark(spark: SparkSession) -> None:
     rows = spark.range(-50, 50).select("id", sql.hash(sql.col("id").cast("int")).alias("hash")).collect()
     assert [spark_hash(row["id"] & 0xFFFFFFFF) for row in rows] == [row["hash"] for row in rows]
 
@@ -328,21 +328,19 @@ def test_buckets_spread_over_partitions_as_computed(spark: SparkSession) -> None
     assert [row["count"] for row in counts] == [2, 2, 2]
 
 
-def test_checkpoints_on_a_local_disk_start_no_other_programs(spark: SparkSession) -> None:
+def test_checkpoints_on_a_local_disk_use_the_file_system_manager(spark: SparkSession) -> None:
     assert "FileSystemBased" in str(spark.conf.get("spark.sql.streaming.checkpointFileManagerClass"))
 
 
-def test_workers_on_this_machine_are_reached_by_sockets_of_its_file_system(spark: SparkSession) -> None:
+def test_local_workers_use_unix_domain_sockets(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
 
 
 @pytest.mark.parametrize(
     "name", ["PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME"]
 )
-def test_where_somebody_else_may_have_named_a_cluster_nothing_is_certain(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    for variable in ("SPARK_HOME", "PYSPARK_GATEWAY_PORT"):  # whatever those who test have set
+def test_the_environment_may_name_a_cluster(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for variable in ("SPARK_HOME", "PYSPARK_GATEWAY_PORT"):  # the environment of the tests may set them
         monkeypatch.delenv(variable, raising=False)
     assert is_local_master(None)
     monkeypatch.setenv(name, "x")
@@ -350,8 +348,8 @@ def test_where_somebody_else_may_have_named_a_cluster_nothing_is_certain(
     assert is_local_master("local[*]")
 
 
-def test_a_temporary_folder_with_a_long_name_does_not_keep_spark_from_starting(tmp_path: Path) -> None:
-    """A socket of the file system may have a name of 108 bytes, in a folder that somebody may have moved."""
+def test_spark_starts_with_a_long_temporary_folder(tmp_path: Path) -> None:
+    """The path of a Unix domain socket is at most 108 bytes, and java.io.tmpdir may be longer."""
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     code = (
@@ -365,7 +363,7 @@ def test_a_temporary_folder_with_a_long_name_does_not_keep_spark_from_starting(t
     assert done.stdout.split() == ["3"], done.stderr
 
 
-def test_the_way_of_checkpoints_that_somebody_chose_stays(spark: SparkSession) -> None:
+def test_a_configured_checkpoint_manager_is_kept(spark: SparkSession) -> None:
     name, kept = "spark.sql.streaming.checkpointFileManagerClass", "some.other.Manager"
     before = str(spark.conf.get(name))
     spark.conf.set(name, kept)

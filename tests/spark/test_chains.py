@@ -1,4 +1,4 @@
-"""Operators after operators, and several streams into one: progress goes with the data, batch by batch."""
+"""Chains of operators and unions of streams: watermarks travel with the data, batch by batch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CHAIN = Chain(
 
 
 def expected_chain(portions: Sequence[Sequence[Batch]], *, bounded: bool = False) -> list[Observed]:
-    """Two models, one after the other: what the first emits in a batch the second takes in that batch."""
+    """Two models in a chain: the second processes in a batch what the first emits in it."""
     first, second = ModelSubject(CHAIN.options), ModelSubject(TOTALS)
     observed: list[Observed] = []
     steps: list[tuple[list[Row], int | None, int]] = []
@@ -123,7 +123,7 @@ def test_a_chain_in_micro_batches(spark: SparkSession, tmp_path: Path, restart_a
 
 @dataclass(frozen=True)
 class Union(Scenario):
-    """The rows of a folder, and those of the folder beside it, with a lag of their own.
+    """The rows of a folder, united with those of a second folder that have another lag.
 
     The folder beside grows as time goes on, so that a restart finds only what had come by then.
     """
@@ -165,7 +165,7 @@ UNION: Steps = (
     ([("a", 33, 3)], [("b", 16, 20), ("a", 3, 30)], 1001, 14),
     ([("a", 8, 4)], [("b", 47, 40)], 1002, 28),
 )
-"""Rows here, rows there, the clock, and the watermark: the lower of (highest here - 5), (there - 2)."""
+"""Rows of both sides, the clock, and the watermark: the lower of (highest left - 5), (highest right - 2)."""
 
 IDLE_UNION: Steps = (
     ([("a", 31, 1)], [("a", 4, 10)], 1000, 2),
@@ -175,7 +175,7 @@ IDLE_UNION: Steps = (
     ([("b", 58, 5)], [], 1014, 53),
     ([("a", 61, 6)], [("b", 57, 20)], 1018, 55),
 )
-"""The same with a side that is idle after ten seconds of silence, also over a restart, until it speaks."""
+"""The same with a side that is idle after ten seconds without rows, also over a restart."""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ IDLE_UNION: Steps = (
     ],
     ids=["slower side", "restart", "another restart", "idle side and restart"],
 )
-def test_the_slower_of_two_streams_decides(
+def test_the_slower_of_two_streams_holds_the_watermark(
     spark: SparkSession, tmp_path: Path, steps: Steps, options: dict[str, Any], restart_after: int | None
 ) -> None:
     scenario = Union(
@@ -219,14 +219,14 @@ def test_a_union_of_batches_fires_everything(spark: SparkSession, tmp_path: Path
     check(rows, expected(scenario, [both], bounded=True), scenario)
 
 
-def test_dropped_rows_do_not_go_on(spark: SparkSession) -> None:
+def test_emitted_late_rows_cannot_be_input_of_another_operator(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
     windowed = stream(df, event_time="at", watermark=lag("5 seconds")).key_by("key").window(windows.Fixed(10))
     with pytest.raises(InvalidArgument, match='write late="count"'):
         windowed.agg(late="emit", n=windows.count()).key_by("key")
 
 
-def test_a_chain_over_retractions_needs_what_can_subtract(spark: SparkSession) -> None:
+def test_a_chain_over_retractions_needs_accumulations_that_subtract(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
     first = (
         stream(df, event_time="at", watermark=lag("5 seconds"))
@@ -239,13 +239,13 @@ def test_a_chain_over_retractions_needs_what_can_subtract(spark: SparkSession) -
         first.agg(best=windows.max("n"))
 
 
-def test_rows_of_a_frame_have_no_window_to_inherit(spark: SparkSession) -> None:
+def test_rows_of_a_data_frame_have_no_window_to_inherit(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
     with pytest.raises(InvalidArgument, match="cannot be inherited, because rows of a DataFrame"):
         stream(df, event_time="at", watermark=lag("5 seconds")).key_by("key").agg(n=windows.count())
 
 
-def test_a_union_names_the_column_whose_types_differ(spark: SparkSession) -> None:
+def test_a_column_with_different_types_in_a_union_raises(spark: SparkSession) -> None:
     one = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 3 as value")
     two = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as key, 'x' as value")
     united = stream(one, event_time="at", watermark=lag("1 second")).union(

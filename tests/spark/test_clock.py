@@ -1,4 +1,4 @@
-"""The clock keeps what the state of a query depends on, and refuses to go on where it would not be found."""
+"""The clock's offsets contain the bucket ids, and a restart with other buckets raises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = "buckets = 4: is not 2, the number in the checkpoint.*partitions=2"
 
 
 @pytest.mark.parametrize("kind", [IntervalReader, TicksReader])
-def test_other_buckets_than_those_of_the_checkpoint_are_refused(kind: type) -> None:
+def test_other_buckets_than_those_of_the_checkpoint_raise(kind: type) -> None:
     def reader(*buckets: int) -> IntervalReader | TicksReader:
         return kind(buckets, 1, end=False) if kind is IntervalReader else kind(buckets, (5, 6), end=False)
 

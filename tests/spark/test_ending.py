@@ -1,4 +1,4 @@
-"""The end of a stream: every row before it, or an error that says so; nothing is late because of a limit."""
+"""Ending a stream: every row counts, or an error is raised; no row is late because of a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.spark.running import Batch, write
 pytestmark = pytest.mark.spark
 
 ROWS = [[("a", 1, 1), ("b", 12, 2)], [("a", 2, 4)], [("b", 3, 8)]]
-"""A file each; those of the second and third lie in windows that the first one's watermark has passed."""
+"""One file each; the rows of the second and third are in windows that the first watermark has passed."""
 TOTALS = [("a", 0, 5), ("b", 0, 8), ("b", 10, 2)]
 
 
@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=["windows", "a chain", "a join"],
 )
-def test_a_limited_source_is_refused_before_anything_runs(
+def test_a_limited_source_raises_before_anything_runs(
     spark: SparkSession, folder: Path, through: Callable[[DataFrame], Any]
 ) -> None:
     limited = through(rows_of(spark, folder, MAXFILESPERTRIGGER=2))
@@ -77,7 +77,7 @@ def test_a_limited_source_is_refused_before_anything_runs(
     limited.to_df()
 
 
-def test_a_source_of_the_other_kind_is_refused_too(spark: SparkSession) -> None:
+def test_a_limited_source_of_the_other_kind_raises_too(spark: SparkSession) -> None:
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     panes = stream(ticks, event_time="timestamp", watermark=lag("1 minute")).window(
         windows.fixed("10 seconds")
@@ -86,21 +86,21 @@ def test_a_source_of_the_other_kind_is_refused_too(spark: SparkSession) -> None:
         panes.agg(n=windows.count()).to_df(flush=True)
 
 
-def test_to_its_end_in_batches_then_flushed_every_row_counts(spark: SparkSession, folder: Path) -> None:
+def test_every_row_counts_in_batches_and_then_a_flush(spark: SparkSession, folder: Path) -> None:
     run(totals(rows_of(spark, folder, maxFilesPerTrigger=1)).to_df(), folder)
     assert found(spark, folder) == []
     run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
     assert found(spark, folder) == TOTALS
 
 
-def test_flushed_at_once_every_row_counts(spark: SparkSession, folder: Path) -> None:
+def test_every_row_counts_in_one_flush(spark: SparkSession, folder: Path) -> None:
     run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
     assert found(spark, folder) == TOTALS
     run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
     assert found(spark, folder) == TOTALS
 
 
-def test_rows_of_a_source_with_a_limit_of_its_own_stop_the_query(spark: SparkSession, folder: Path) -> None:
+def test_rows_after_the_end_stop_the_query(spark: SparkSession, folder: Path) -> None:
     spark.dataSource.register(OneByOne)
     panes = totals(spark.readStream.format("one_by_one").load()).to_df(flush=True)
     for _ in range(2):  # the batch that stopped is tried again, and is not passed over
@@ -111,7 +111,7 @@ def test_rows_of_a_source_with_a_limit_of_its_own_stop_the_query(spark: SparkSes
 
 
 class OneByOne(DataSource):
-    """Three rows, one in each batch, and no option that says so."""
+    """A source with a built-in limit: three rows, one in each batch."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Several event times in one stream: a watermark for each, and the one that was chosen drives the windows."""
+"""Several event times in one stream: a watermark for each, one of which drives the windows."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def test_windows_by_one_of_several_times_in_one_micro_batch(spark: SparkSession,
 
 
 @pytest.mark.spark
-def test_every_key_is_reported_and_the_one_of_the_windows_goes_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_every_key_is_reported_and_the_driving_one_is_passed_on(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, SCENARIO.batches[0], TWO_TIMES)
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     df = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
@@ -113,7 +111,7 @@ def test_every_key_is_reported_and_the_one_of_the_windows_goes_on(
 
 
 @pytest.mark.spark
-def test_event_times_that_cannot_be(spark: SparkSession) -> None:
+def test_invalid_event_times_raise(spark: SparkSession) -> None:
     df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, timestamp'2024-01-01 00:00:09Z' as shipped")
     times = {"at": lag("5 seconds"), "shipped": lag("1 second")}
     one = stream(df, event_time="at", watermark=lag("1 second"))
@@ -161,7 +159,7 @@ def test_keys_do_not_influence_each_other() -> None:
     assert progress.watermarks == {"order": 5, "shipped": 30}
 
 
-def test_whoever_tells_one_time_is_silent_for_none() -> None:
+def test_an_origin_with_one_of_the_times_is_idle_for_no_key() -> None:
     progress = TimesProgress(keys("order", "shipped", idle_after=10), now=0)
     progress.advance([*seen("a", order=5, shipped=6), *seen("b", order=7, shipped=8)], now=0)
     for now in (4, 8, 12):

@@ -1,4 +1,4 @@
-"""On Spark too, a batch asks the state store for what it touches, however much lies there."""
+"""A batch on Spark reads only the state that it touches, however much is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOUCHES = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """What the last batch asked of the state store, and what lay there."""
+    """The state store calls of the last batch, and the size of the state."""
 
     reads: int
     writes: int
@@ -33,7 +33,7 @@ class Cost:
     remembered: int
 
 
-def test_a_batch_asks_for_the_window_it_touches(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_reads_only_the_window_it_touches(spark: SparkSession, tmp_path: Path) -> None:
     # with fewer keys the blobs of windows would be small enough to lie beside the small state
     little, much = (cost_of_a_touch(spark, tmp_path / str(keys), keys) for keys in (20_000, 100_000))
     assert much.remembered > 4 * little.remembered

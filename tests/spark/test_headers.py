@@ -1,4 +1,4 @@
-"""Buffers that producers numbered: gaps hold the watermark, copies count once, in every way to run."""
+"""Numbered buffers on Spark: gaps hold the watermark, and copies count once, in every way to run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def chunk(
 
 @dataclass(frozen=True)
 class Headed(Scenario):
-    """A scenario whose watermarks stand in the rows."""
+    """A scenario whose watermarks are in the rows."""
 
     schema: pa.Schema = HEADED
 
@@ -71,7 +71,7 @@ class Headed(Scenario):
 def batches(
     *steps: tuple[list[list[tuple[Any, ...]]], list[list[tuple[Any, ...]]], int | None],
 ) -> list[Batch]:
-    """Batches ten seconds apart: new chunks, chunks that came before, and the watermark after them."""
+    """Batches ten seconds apart: new chunks, repeated chunks, and the watermark after them."""
     return [
         Batch(
             [row for one in (*new, *again) for row in one],
@@ -131,7 +131,9 @@ def test_numbered_buffers_in_one_micro_batch(spark: SparkSession, tmp_path: Path
     check(as_stream(spark, GAPS, tmp_path, portions, None), expected(GAPS, portions), GAPS)
 
 
-def test_a_silent_origin_is_left_out_and_a_copy_does_not_wake_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_origin_is_excluded_and_a_copy_does_not_reactivate_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     def north(number: int, second: int) -> list[tuple[Any, ...]]:
         return chunk("north", number, ("a", second, number), at=second)
 
@@ -195,7 +197,7 @@ def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_pat
         (NORTH_1, {"origins": ["south"]}, "unknown origin 'north'"),
     ],
 )
-def test_headers_that_contradict_the_rules_stop_the_query(
+def test_headers_that_violate_the_rules_stop_the_query(
     spark: SparkSession, tmp_path: Path, rows: list[tuple[Any, ...]], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(StreamingQueryException, match=message):
@@ -243,7 +245,7 @@ def test_every_row_may_be_a_buffer(spark: SparkSession) -> None:
         ),
     ],
 )
-def test_headers_that_cannot_be(spark: SparkSession, options: dict[str, Any], message: str) -> None:
+def test_invalid_headers_raise(spark: SparkSession, options: dict[str, Any], message: str) -> None:
     columns = ", ".join(f"cast(null as {kind}) as {name}" for name, kind in KINDS.items())
     with pytest.raises(InvalidArgument, match=message):
         stream(spark.sql(f"select {columns}"), **{"event_time": "at", **options})
@@ -255,6 +257,6 @@ KINDS = {
 }  # fmt: skip
 
 
-def test_a_chunk_needs_to_know_the_last() -> None:
+def test_chunk_without_last_raises() -> None:
     with pytest.raises(InvalidArgument, match='add last="…"'):
         headers(origin="o", sequence="s", chunk="c", watermark="w")

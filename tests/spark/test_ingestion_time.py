@@ -1,4 +1,4 @@
-"""Rows that carry no time have that of the batch in which they arrive, also when the batch is repeated."""
+"""Ingestion time: rows get the time of their batch, also when the batch is repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Arriving(Scenario):
-    """What the rows say of time is not looked at."""
+    """The event times in the rows are ignored."""
 
     def stream(self, df: DataFrame, times: Sequence[int]) -> Stream:
         made = stream(df, event_time=ingestion_time(), clock=Ticks(tuple(times)), **self.stream_options)
@@ -74,7 +74,7 @@ def test_a_batch_has_the_time_of_its_run(spark: SparkSession) -> None:
 def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The sink fails in the second batch; when it is repeated, the clock would say something else."""
+    """The sink fails in the second batch; when the batch is repeated, the clock has advanced."""
     options = Options(windows.Fixed(10 * SECOND), EARLY_AND_LATE)
     collected: dict[int, list[SparkRow]] = {}
 
@@ -106,7 +106,7 @@ def starts(rows: Sequence[SparkRow]) -> list[int]:
     return sorted(micros(row["window"]["start"]) // SECOND for row in rows)
 
 
-def test_ingestion_time_that_cannot_be(spark: SparkSession) -> None:
+def test_ingestion_time_with_max_ahead_raises(spark: SparkSession) -> None:
     df = spark.sql("select 'a' as key")
     with pytest.raises(InvalidArgument, match=r"max_ahead = .*no row is ahead of the clock"):
         stream(df, event_time=ingestion_time(), watermark=lag("1 second"), max_ahead="1 second")

@@ -142,14 +142,14 @@ def pairs(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
         ("right", [("a", 1, 10), ("a", None, 20), ("b", None, 30), ("d", None, 40)]),
     ],
 )
-def test_pairs_that_lie_close_together(
+def test_pairs_with_close_event_times(
     spark: SparkSession, tmp_path: Path, how: Literal["inner", "left", "right"], expected: list[Any]
 ) -> None:
     rows = close(how)(*sides(*frames(spark, tmp_path, LEFT, RIGHT))).to_df().collect()
     assert pairs(rows) == sorted(expected, key=repr)
 
 
-def test_bounds_are_inclusive_and_outer_rows_wait_until_nothing_can_come(
+def test_bounds_are_inclusive_and_outer_rows_wait_until_no_match_is_possible(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     batches = [
@@ -166,13 +166,13 @@ def test_bounds_are_inclusive_and_outer_rows_wait_until_nothing_can_come(
     assert [(micros(one) // SECOND, micros(two) // SECOND) for one, two in times] == [(10, 9)]
 
 
-def test_a_side_without_a_key_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_side_without_a_key_raises(spark: SparkSession, tmp_path: Path) -> None:
     one, two = sides(*frames(spark, tmp_path, LEFT, RIGHT))
     with pytest.raises(InvalidArgument, match="has no key"):
         one.key_by("key").window(windows.Fixed(10)).cogroup(two, left=["value"], right=["value"])
 
 
-def test_sides_with_other_keys_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_sides_with_different_keys_raise(spark: SparkSession, tmp_path: Path) -> None:
     one, two = sides(*frames(spark, tmp_path, LEFT, RIGHT))
     windowed = one.key_by("key").window(windows.Fixed(10))
     with pytest.raises(InvalidArgument, match="is not the key of the left stream"):

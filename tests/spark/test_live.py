@@ -1,4 +1,4 @@
-"""Queries that run on: the clock makes batches happen, silence has consequences, and `why` says which."""
+"""Running queries: batches by the clock alone, idle origins, and the reports of `why`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.support.windowed import Options
 pytestmark = pytest.mark.spark
 
 
-def test_an_idle_origin_is_left_out_and_waited_for_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Silent for ten seconds, in batches of four: the slow origin holds until the third, then not."""
+def test_an_idle_origin_is_excluded_until_it_sends_again(spark: SparkSession, tmp_path: Path) -> None:
+    """No rows for ten seconds, in batches of four: the slow origin holds the watermark until the third."""
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND)),
         [
@@ -49,7 +49,7 @@ def test_an_idle_origin_is_left_out_and_waited_for_again(spark: SparkSession, tm
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
-def test_a_slow_batch_and_a_restart_make_nobody_idle(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_slow_batch_and_a_restart_make_no_origin_idle(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND)),
         [
@@ -64,7 +64,7 @@ def test_a_slow_batch_and_a_restart_make_nobody_idle(spark: SparkSession, tmp_pa
     check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
 
 
-def test_one_bad_clock_does_not_move_the_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_row_from_the_future_does_not_advance_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND)),
         [
@@ -78,8 +78,8 @@ def test_one_bad_clock_does_not_move_the_others(spark: SparkSession, tmp_path: P
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
-def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -> None:
-    """One file, then silence: the early pane comes by the clock alone, and `why` says who is waited for."""
+def test_the_clock_fires_panes_without_new_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """After one file the early pane comes by the clock alone, and `why` names the missing origin."""
     write(tmp_path / "in", 0, Batch([("a", 1, 5, "x"), ("a", None, 6, "x")], 0, None))
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     df = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
@@ -136,7 +136,7 @@ def test_time_passes_when_nothing_arrives(spark: SparkSession, tmp_path: Path) -
     assert last.totals["on_time"] == 1
 
 
-def test_a_query_of_something_else_has_nothing_to_say(spark: SparkSession, tmp_path: Path) -> None:
+def test_why_raises_for_a_query_without_operators(spark: SparkSession, tmp_path: Path) -> None:
     query = (
         spark.readStream.format("rate").load()
         .writeStream.format("noop").option("checkpointLocation", str(tmp_path))

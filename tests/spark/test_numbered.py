@@ -1,4 +1,4 @@
-"""Numbered buffers without Spark: any order, any copies, any batches; buckets say what the model says."""
+"""Numbered buffers without Spark, compared with the model: any order, any copies, any batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Buffer = tuple[BufferHeader, list[Row]]
 
 
 def produced(random: Random) -> list[Buffer]:
-    """What three origins send: sequences of one to three chunks, times that drift, some bare headers."""
+    """The buffers of three origins: sequences of one to three chunks, drifting times, some without rows."""
     buffers: list[Buffer] = []
     for origin in "abc":
         for sequence in range(1, 7):
@@ -53,7 +53,7 @@ def produced(random: Random) -> list[Buffer]:
 
 
 def frame_of(buffers: list[Buffer], *, rows_are_numbered: bool) -> pl.DataFrame:
-    """The rows of a task: each with the header of its buffer, and a bare one for a buffer without rows."""
+    """The rows of a task, each with the header of its buffer; a buffer without rows is a header alone."""
     listed: list[dict[str, Any]] = []
     for header, rows in buffers:
         for number, row in enumerate(rows or [None]):
@@ -91,9 +91,7 @@ def shipped(buffers: list[Buffer], *, rows_are_numbered: bool) -> list[Any]:
 @pytest.mark.parametrize("rows_are_numbered", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(5))
-def test_any_order_and_any_copies_give_what_the_model_says(
-    seed: int, mode: str, rows_are_numbered: bool
-) -> None:
+def test_any_order_and_any_copies_equal_the_model(seed: int, mode: str, rows_are_numbered: bool) -> None:
     random = Random(seed)
     options = Options(windows.Fixed(10), TRIGGER, ("count", "sum"), mode=mode, allowed_lateness=8)
     stage = Stage(OperatorPlan((NumberedRules(origins=("a", "b", "c")),), host(options)))
@@ -129,13 +127,13 @@ def told(origin: str, sequence: int, watermark: int | None) -> Chunk:
     return Chunk(origin, sequence, 1, True, watermark, 0)
 
 
-def test_all_origins_of_a_batch_are_heard_before_the_watermark_moves() -> None:
+def test_all_origins_of_a_batch_count_before_the_watermark_advances() -> None:
     progress = NumberedProgress(NumberedRules(), now=0)
     progress.advance([told("a", 1, 90), told("b", 1, 7)], now=0)
     assert progress.watermark == 7
 
 
-def test_silence_of_exactly_idle_after_makes_idle_and_a_copy_is_silence() -> None:
+def test_an_origin_is_idle_after_exactly_idle_after_and_a_copy_does_not_count() -> None:
     progress = NumberedProgress(NumberedRules(idle_after=10), now=0)
     progress.advance([told("a", 1, 10), told("b", 1, 5)], now=0)
     for now in (4, 8, 9):
@@ -149,7 +147,7 @@ def test_silence_of_exactly_idle_after_makes_idle_and_a_copy_is_silence() -> Non
     assert progress.watermark == 40
 
 
-def test_a_slow_batch_and_a_restart_make_nobody_idle() -> None:
+def test_a_slow_batch_and_a_restart_make_no_origin_idle() -> None:
     rules = NumberedRules(idle_after=10)
     progress = NumberedProgress(rules, now=0)
     progress.advance([told("a", 1, 10), told("b", 1, 5)], now=0)
@@ -175,7 +173,7 @@ def test_an_origin_that_is_declared_later_is_waited_for() -> None:
     assert more.watermark == 15
 
 
-def test_two_last_chunks_in_one_batch_are_a_contradiction_in_any_order() -> None:
+def test_two_last_chunks_in_one_batch_conflict_in_any_order() -> None:
     for pair in ([True, False], [False, True]):
         progress = NumberedProgress(NumberedRules(), now=0)
         with pytest.raises(SequenceConflict, match="arrived before, but is now flagged as"):

@@ -1,4 +1,4 @@
-"""How far a stream is, batch by batch: who is waited for, who is not, and what the clock does to it."""
+"""The watermark of a source, batch by batch: slow, declared and idle origins, restarts and the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def seen(**peaks: int) -> list[Observation]:
     return [Observation(origin, [Peak(time, 1)]) for origin, time in peaks.items()]
 
 
-def test_the_slowest_origin_decides() -> None:
+def test_the_slowest_origin_holds_the_watermark() -> None:
     progress = SourceProgress(SourceRules(Lag(5)), now=0)
     progress.advance(seen(a=100, b=20), now=0)
     assert progress.watermark == 15
@@ -30,7 +30,7 @@ def test_several_tasks_may_see_one_origin() -> None:
     assert progress.watermark == 30
 
 
-def test_a_declared_origin_that_has_not_spoken_is_waited_for() -> None:
+def test_a_declared_origin_without_rows_is_waited_for() -> None:
     progress = SourceProgress(SourceRules(Lag(0), origins=("a", "b")), now=0)
     progress.advance(seen(a=10), now=0)
     assert progress.watermark is None
@@ -39,13 +39,13 @@ def test_a_declared_origin_that_has_not_spoken_is_waited_for() -> None:
     assert progress.watermark == 7
 
 
-def test_an_origin_that_was_not_declared_is_an_error() -> None:
+def test_an_undeclared_origin_raises() -> None:
     progress = SourceProgress(SourceRules(Lag(0), origins=("a",)), now=0)
     with pytest.raises(UnknownSource, match="'b'"):
         progress.advance(seen(b=7), now=0)
 
 
-def test_silence_of_exactly_idle_after_makes_idle() -> None:
+def test_an_origin_is_idle_after_exactly_idle_after() -> None:
     progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
     progress.advance(seen(a=10, b=5), now=0)
     for now in (4, 8, 9):
@@ -55,7 +55,7 @@ def test_silence_of_exactly_idle_after_makes_idle() -> None:
     assert progress.watermark == 20
 
 
-def test_a_slow_batch_makes_nobody_idle() -> None:
+def test_a_slow_batch_makes_no_origin_idle() -> None:
     progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
     progress.advance(seen(a=10, b=5), now=0)
     progress.advance(seen(a=20), now=500)
@@ -64,7 +64,7 @@ def test_a_slow_batch_makes_nobody_idle() -> None:
     assert progress.watermark == 15
 
 
-def test_those_who_speak_after_a_long_pause_are_heard_before_anybody_is_idle() -> None:
+def test_all_active_origins_count_before_any_becomes_idle() -> None:
     progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
     progress.advance(seen(a=10, b=5), now=0)
     progress.advance([], now=5)
@@ -73,7 +73,7 @@ def test_those_who_speak_after_a_long_pause_are_heard_before_anybody_is_idle() -
     assert progress.watermark == 6
 
 
-def test_a_restart_does_not_count_as_silence() -> None:
+def test_the_time_of_a_restart_does_not_count_towards_idle_after() -> None:
     rules = SourceRules(Lag(0), idle_after=10)
     progress = SourceProgress(rules, now=0)
     progress.advance(seen(a=10, b=5), now=0)
@@ -87,7 +87,7 @@ def test_a_restart_does_not_count_as_silence() -> None:
     assert progress.watermark == 14
 
 
-def test_nothing_has_to_speak_again_after_a_restart() -> None:
+def test_the_watermark_survives_a_restart_without_new_rows() -> None:
     rules = SourceRules(Lag(0))
     progress = SourceProgress(rules, now=0)
     progress.advance(seen(a=10, b=20), now=0)
@@ -96,7 +96,7 @@ def test_nothing_has_to_speak_again_after_a_restart() -> None:
     assert progress.watermark == 20
 
 
-def test_an_idle_origin_that_speaks_is_waited_for_again() -> None:
+def test_an_idle_origin_that_sends_again_is_waited_for() -> None:
     progress = SourceProgress(SourceRules(Lag(0), idle_after=10), now=0)
     progress.advance(seen(a=10, b=5), now=0)
     for now in (5, 10):
@@ -106,14 +106,14 @@ def test_an_idle_origin_that_speaks_is_waited_for_again() -> None:
     assert progress.watermark == 150
 
 
-def test_a_row_from_the_future_does_not_move_the_watermark() -> None:
+def test_a_row_beyond_max_ahead_does_not_advance_the_watermark() -> None:
     progress = SourceProgress(SourceRules(Lag(0), max_ahead=10), now=0)
     mixed = Observation("a", [Peak(9_000, 3), Peak(111, 1), Peak(110, 2), Peak(50, 7)])
     assert progress.advance([mixed], now=100) == 4
     assert progress.watermark == 110, "exactly max_ahead is not too far"
 
 
-def test_an_origin_with_nothing_but_future_rows_is_heard_and_holds() -> None:
+def test_an_origin_with_only_future_rows_is_active_and_holds_the_watermark() -> None:
     progress = SourceProgress(SourceRules(Lag(0), max_ahead=10, idle_after=10), now=100)
     progress.advance([*seen(a=90), Observation("b", [Peak(9_000, 3)])], now=100)
     assert progress.watermark is None
@@ -129,7 +129,7 @@ def test_a_clock_policy_follows_the_clock_without_rows() -> None:
     assert progress.watermark == 195
 
 
-def test_a_changed_lag_never_takes_the_watermark_back() -> None:
+def test_a_changed_lag_never_lowers_the_watermark() -> None:
     progress = SourceProgress(SourceRules(Lag(0)), now=0)
     progress.advance(seen(a=100), now=0)
     progress = SourceProgress.load(SourceRules(Lag(50)), progress.save(), now=0)
@@ -137,7 +137,7 @@ def test_a_changed_lag_never_takes_the_watermark_back() -> None:
     assert progress.watermark == 100
 
 
-def test_an_origin_that_was_not_declared_is_named_with_the_argument_to_change() -> None:
+def test_the_error_for_an_undeclared_origin_names_the_argument() -> None:
     progress = SourceProgress(SourceRules(Lag(0), origins=("a",)), now=0)
     with pytest.raises(UnknownSource, match=r"unknown origin 'b' \(known: a\); add it to origins="):
         progress.advance([Observation("a", [Peak(1, 1)]), Observation("b", [Peak(1, 1)])], now=0)

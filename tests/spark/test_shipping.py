@@ -1,4 +1,4 @@
-"""The map side without Spark: every bucket hears every task, and every row goes to one bucket."""
+"""The map side without Spark: every bucket gets every header, and every row goes to one bucket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shipper(**options: object) -> Shipper:
     return Shipper(**given)  # type: ignore[arg-type]
 
 
-def test_every_bucket_hears_of_every_origin() -> None:
+def test_every_bucket_gets_the_observations_of_every_origin() -> None:
     buffers = list(shipper().buffers(rows(5, 3, 9, 4, origins="ab"), task=3, part=0))
     assert [bucket for bucket, _, _ in buffers] == [7, 9]
     for _, header, _ in buffers:
@@ -51,19 +51,19 @@ def test_every_bucket_hears_of_every_origin() -> None:
     assert payloads[0].columns == [TIME, "value"]
 
 
-def test_a_bucket_without_rows_is_told_all_the_same() -> None:
+def test_a_bucket_without_rows_gets_the_header() -> None:
     buffers = list(shipper().buffers(rows(5), task=0, part=0))
     assert [(bucket, payload is None) for bucket, _, payload in buffers] == [(7, False), (9, True)]
 
 
-def test_a_stream_without_origins_has_one() -> None:
+def test_a_stream_without_an_origin_column_has_one_origin() -> None:
     (seen,) = shipper(origin="input").observations(rows(5, 8).drop(ORIGIN))
     assert seen.origin == "input"
     assert seen.peaks == [Peak(8, 2)]
 
 
 @pytest.mark.parametrize("unusable", [None, FURTHEST + 1, -FURTHEST - 1])
-def test_rows_without_a_usable_time_are_counted_and_apart(unusable: int | None) -> None:
+def test_rows_without_a_usable_time_are_counted_and_sent_separately(unusable: int | None) -> None:
     buffers = list(shipper(emit_invalid=True).buffers(rows(5, unusable), task=0, part=2))
     assert [header.invalid for _, header, _ in buffers if isinstance(header, Shipment)] == [1, 1]
     ((bucket, header, payload),) = [buffer for buffer in buffers if isinstance(buffer[1], Rejects)]
@@ -78,12 +78,12 @@ def test_times_at_the_limit_are_usable() -> None:
     assert header.invalid == 0
 
 
-def test_with_peaks_each_second_is_told_highest_first() -> None:
+def test_with_peaks_seconds_are_observed_in_descending_order() -> None:
     (seen,) = shipper(peaks=True).observations(rows(5 * SECOND, 2 * SECOND, 2 * SECOND + 1, 9 * SECOND))
     assert seen.peaks == [Peak(9 * SECOND, 1), Peak(5 * SECOND, 1), Peak(2 * SECOND + 1, 2)]
 
 
-def test_the_hundred_highest_seconds_are_told_apart_and_the_rest_by_its_highest() -> None:
+def test_the_hundred_highest_seconds_are_separate_and_the_rest_is_one_peak() -> None:
     (seen,) = shipper(peaks=True, origin="input").observations(rows(*(n * SECOND for n in range(250))))
     assert len(seen.peaks) == 101
     assert seen.peaks[0] == Peak(249 * SECOND, 1)

@@ -23,7 +23,7 @@ from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.stream_event_time import read_stream
 from slackwater.time import HOUR, MILLISECOND, SECOND, frame_floor
-from tests.spark.clicking import FINAL, STALLED_AT, START
+from tests.spark.click_writer import FINAL, STALLED_AT, START
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def writers(folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     started = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.clicking", str(folder), name, str(skew), name],
+            [sys.executable, "-m", "tests.spark.click_writer", str(folder), name, str(skew), name],
             cwd=ROOT,
             env=environment,
         )

@@ -1,4 +1,4 @@
-"""What a listener hears of real queries: every batch, over restarts and failures, until it is closed."""
+"""Telemetry of real queries: every batch, over restarts and failures, until it is closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEHIND = SCENARIOS["two origins, one behind"]
 
 
 def over(heard: Telemetry, count: int = 1) -> tuple[QueryHistory, ...]:
-    """What was heard, once all queries are over: the news of a batch come a little after the batch."""
+    """The histories after all queries have ended; the event of a batch arrives shortly after the batch."""
     until(lambda: len(heard.queries()) == count and not any(query.running for query in heard.queries()))
     return heard.queries()
 
@@ -33,7 +33,7 @@ def listeners(spark: SparkSession) -> int:
     return len(spark._jsparkSession.streams().listListeners())
 
 
-def test_every_batch_is_heard_of_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_batch_is_recorded_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     portions = [[batch] for batch in BEHIND.batches]
     with telemetry(spark) as heard, telemetry(spark, batches=2) as forgetful:
         as_stream(spark, BEHIND, tmp_path, portions, 2)
@@ -62,7 +62,7 @@ def test_every_batch_is_heard_of_over_a_restart(spark: SparkSession, tmp_path: P
     assert heard.query(history.id) == history
 
 
-def test_a_failure_is_heard_of_and_a_closed_listener_hears_nothing(
+def test_a_failure_is_recorded_and_a_closed_listener_records_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", 0, Batch([("a", 1, 5)], 0, None))
@@ -107,7 +107,7 @@ def test_a_failure_is_heard_of_and_a_closed_listener_hears_nothing(
     heard.close()  # again, without harm
 
 
-def test_what_cannot_be_asked(spark: SparkSession) -> None:
+def test_invalid_arguments_raise(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgument, match="batches = 0: must be at least 1"):
         telemetry(spark, batches=0)
     with (

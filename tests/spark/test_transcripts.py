@@ -82,7 +82,7 @@ class Transcript(Scenario):
 
 @dataclass
 class Played:
-    """What Spark did, told step by step to whoever compares it."""
+    """The results of Spark, one step at a time."""
 
     observed: list[Observed]
 
