@@ -1,7 +1,7 @@
-"""The program that is killed: runs the workload into folders of Parquet files and tables of PostgreSQL.
+"""The driver program that the test kills: it writes the workload to Parquet files and PostgreSQL tables.
 
-``python -m tests.chaos.driver FOLDER URL MASTER BATCHES SEED ends|goes-on QUERY …``; says ``started`` when
-all queries run, ``done`` when all have come to their end, and exits with 1 if one of them failed.
+``python -m tests.chaos.driver FOLDER URL MASTER BATCHES SEED ends|goes-on QUERY …``; prints ``started``
+when all queries run and ``done`` when all have ended, and exits with 1 if one of them failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's process that forks Python workers, with what they need imported before the first fork.
+"""Spark's worker daemon with the modules that workers need imported before the first fork.
 
 A driver that is started twenty times starts hundreds of workers, and most of their short lives would go
 into imports. Spark starts this module in the place of its own (``spark.python.daemon.module``).
@@ -10,7 +10,7 @@ import runpy
 import sys
 
 import slackwater.spark.api.stream
-import slackwater.spark.api.upsert  # noqa: F401 - imported for those that are forked
+import slackwater.spark.api.upsert  # noqa: F401 - imported for the forked workers
 
 if __name__ == "__main__":
     sys.argv[0] = "pyspark.daemon"

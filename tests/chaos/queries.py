@@ -1,4 +1,4 @@
-"""How far the queries of the workload are, seen from outside: in their logs, and in what they wrote to."""
+"""The progress of the workload's queries, read from their checkpoint logs and sinks."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Query:
         return self.folder / "out" / self.name
 
     def planned(self) -> int:
-        """How many batches were begun."""
+        """The number of batches that were started."""
         return _entries(self.checkpoint / "offsets")
 
     def committed(self) -> int:
-        """How many batches are over."""
+        """The number of batches that were committed."""
         return _entries(self.checkpoint / "commits")
 
     def applied(self) -> int:
-        """How many batches the sink shows."""
+        """The number of batches in the sink."""
         return _entries(self.output / "_spark_metadata") if self.sink == "files" else self._noted()
 
     def _noted(self) -> int:
@@ -63,7 +63,7 @@ class Query:
         return 0 if batch is None else int(batch) + 1
 
     def check(self, load: Workload) -> None:
-        """The sink shows what the model says, after the end of the stream."""
+        """Assert that the sink equals the model after the end of the stream."""
         batches = len(load.batches) + 1
         assert (self.planned(), self.committed(), self.applied()) == (batches, batches, batches)
         if self.sink == "files":
@@ -73,7 +73,7 @@ class Query:
 
 
 def _entries(log: Path) -> int:
-    """How many batches a log of Spark's knows; it forgets the oldest, so the last one counts."""
+    """The number of batches in a Spark log, from the number of the last one: old entries are removed."""
     if not log.is_dir():
         return 0
     names = (path.name.removesuffix(".compact") for path in log.iterdir())

@@ -1,4 +1,4 @@
-"""Settings of Spark for a session that is killed before it would gain from anything that takes its time."""
+"""Spark settings for a session that is killed soon: nothing that pays off only later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def short_lived(preloaded: str) -> dict[str, str]:
-    """For a driver whose workers are forked from the module ``preloaded``."""
+    """Settings for a driver whose workers are forked from the module ``preloaded``."""
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",

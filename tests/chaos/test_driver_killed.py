@@ -1,4 +1,4 @@
-"""The driver killed with SIGKILL at random points, again and again: no row is lost, none comes twice."""
+"""A driver that is killed with SIGKILL at random points again and again loses and duplicates no row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.programs import Program
 KILLS: Final = 20
 ATTEMPTS: Final = 40
 AHEAD: Final = 8
-"""How many files there are that no query has read yet, whenever a driver starts."""
+"""The number of unread files whenever a driver starts."""
 SEED: Final = 20_240_101
 QUERIES: Final = ("files-fixed", "table-sessions")
 AIMS: Final = ("startup", "startup", "batch", "files", "table")
@@ -30,14 +30,14 @@ AIMS: Final = ("startup", "startup", "batch", "files", "table")
 
 @dataclass
 class Strikes:
-    """The kills so far, and what each of them hit."""
+    """The kills so far, and the state of the queries at each of them."""
 
     queries: Sequence[Query]
     aims: Counter[str] = field(default_factory=Counter)
     replayed: set[tuple[str, int]] = field(default_factory=set)
-    """Batches that were begun and not over, by query: the next driver has to run them again."""
+    """Batches that were started and not committed, by query: the next driver has to repeat them."""
     repeated: set[tuple[str, int]] = field(default_factory=set)
-    """Of these, the batches that the sink showed already: it will be given them a second time."""
+    """The batches among these that were in the sink already: it will get them a second time."""
     processes: int = 0
 
     def strike(self, driver: Program, aim: str) -> None:
@@ -52,7 +52,7 @@ class Strikes:
 
     @property
     def enough(self) -> bool:
-        """Every kind of moment was hit: not merely aimed at."""
+        """Assert that the kills hit every kind of moment."""
         return (
             self.aims.total() >= KILLS
             and self.aims["startup"] > 0
@@ -65,7 +65,7 @@ class Strikes:
 @pytest.mark.postgres
 @pytest.mark.chaos
 @pytest.mark.proof
-def test_a_driver_killed_twenty_times_leaves_the_truth(tmp_path: Path) -> None:
+def test_a_driver_killed_twenty_times_gives_the_result_of_the_model(tmp_path: Path) -> None:
     source = random.Random(SEED)
     with running_server() as server, tempfile.TemporaryDirectory() as place:
         url = server.create_database("killed")
@@ -95,7 +95,7 @@ def test_a_driver_killed_twenty_times_leaves_the_truth(tmp_path: Path) -> None:
                 if program.is_running():
                     strikes.strike(program, aim)
                 else:
-                    program.finish()  # well, because it came to the end of its files too soon
+                    program.finish()  # successfully, because it reached the end of its files too soon
         assert strikes.enough, strikes
         with driver(running, batches, "ends", tmp_path / "last.log", f"SharedArchiveFile={classes}") as last:
             last.finish()
@@ -104,7 +104,7 @@ def test_a_driver_killed_twenty_times_leaves_the_truth(tmp_path: Path) -> None:
 
 
 def driver(running: Sequence[Query], batches: int, end: str, log: Path, option: str) -> Program:
-    """A driver; the option of its JVM is about loaded classes, which spares half the time of a start."""
+    """A driver; class data sharing in its JVM halves the time of a start."""
     folder, url = running[0].folder, running[0].url
     workload(batches, seed=SEED).write(folder / "in")
     arguments = [str(folder), url, "local[2]", str(batches), str(SEED), end, *QUERIES]
@@ -114,9 +114,9 @@ def driver(running: Sequence[Query], batches: int, end: str, log: Path, option: 
 
 
 def wait_for(aim: str, program: Program, running: Sequence[Query], source: random.Random) -> None:
-    """Waits for the moment to strike, or for the end of the driver."""
+    """Wait for the moment of the kill, or for the end of the driver."""
     targets = [query for query in running if query.sink == aim]
-    # every driver gets on, or the stream would never end
+    # every driver makes progress, so that the stream ends
     slowest = min(targets or running, key=Query.committed)
     goal = slowest.committed() + 1
     program.wait_until(lambda: not program.is_running() or slowest.committed() >= goal)
@@ -130,7 +130,7 @@ def wait_for(aim: str, program: Program, running: Sequence[Query], source: rando
         time.sleep(source.uniform(0.0, 1.0))
 
 
-def test_the_workload_has_what_could_go_wrong() -> None:
+def test_the_workload_has_every_kind_of_pane() -> None:
     load = workload(64, seed=SEED)
     for pipeline in PIPELINES:
         panes = load.expected_panes(pipeline)

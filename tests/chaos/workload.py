@@ -1,4 +1,4 @@
-"""The stream that is run while processes die: early and late panes, retractions, sessions that merge.
+"""The stream that runs while processes are killed: early and late panes, retractions, merging sessions.
 
 Everything is fixed by a seed: a micro-batch is one file and one tick of the clock, also when it is run
 again, so the model can say beforehand which panes come out, and tables and folders of files can be compared
@@ -40,7 +40,7 @@ _PANE_FIELDS: Final = ("timing", "index", "on_time_index", "is_first", "is_last"
 
 @dataclass(frozen=True)
 class Workload:
-    """Batches of rows, and the pipelines that they go through."""
+    """Batches of rows, and the pipelines over them."""
 
     batches: Sequence[Batch]
 
@@ -54,28 +54,28 @@ class Workload:
         return Scenario(options, self.batches, Lag(LAG * SECOND))
 
     def write(self, folder: Path) -> None:
-        """The input, a file for each batch that has none yet."""
+        """Write a file for each batch that has none yet."""
         for number in range(len(list(folder.glob("*.parquet"))), len(self.batches)):
             write(folder, number, self.batches[number])
 
     def panes(self, spark: SparkSession, folder: Path, pipeline: str, *, ends: bool) -> Panes:
-        """The panes of a pipeline over the files that are there, and one batch more if the stream ends."""
+        """The panes of a pipeline over the existing files, with one more batch if the stream ends."""
         rows = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
         times = [batch.now * SECOND for batch in self.batches]
         return self.scenario(pipeline).build(rows, [*times, times[-1] + SECOND][: len(times) + ends])
 
     def expected_truth(self, pipeline: str) -> Truth:
-        """What a table shows at the end."""
+        """The expected content of the table at the end."""
         return truth_of(expected(self.scenario(pipeline), [[batch] for batch in self.batches]))
 
     def expected_panes(self, pipeline: str) -> list[str]:
-        """Every pane, as text that can be sorted."""
+        """Every pane as a string that can be sorted."""
         steps = expected(self.scenario(pipeline), [[batch] for batch in self.batches])
         return sorted(worded(pane) for step in steps for pane in step.panes)
 
 
 def workload(count: int, *, seed: int) -> Workload:
-    """Rows of a few keys that go on in time, out of order, some of them late and some too late.
+    """Rows of a few keys in advancing event time, out of order, some late and some too late.
 
     A longer workload begins with the shorter one.
     """
@@ -102,7 +102,7 @@ def worded(pane: Pane) -> str:
 
 
 def written_panes(folder: Path) -> list[str]:
-    """Every pane in the files that Spark's own log of a sink lists, as text that can be sorted.
+    """Every pane in the files that Spark's sink log lists, as strings that can be sorted.
 
     Read through the log, as every reader of such a folder has to: files of failed attempts lie there too.
     """
@@ -123,7 +123,7 @@ def _panes(file: Path) -> Iterator[Pane]:
 
 
 def committed_files(folder: Path) -> list[Path]:
-    """The files of batches that Spark's log of the sink lists, each of them once."""
+    """The files of batches that Spark's sink log lists, each once."""
     log = folder / "_spark_metadata"
     entries = sorted((path for path in log.iterdir() if not path.name.startswith(".")), key=_number)
     compacted = [path for path in entries if path.name.endswith(".compact")]

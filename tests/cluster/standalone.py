@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master and workers, each a process of its own."""
+"""A standalone Spark cluster on loopback: a master and workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Cluster:
     workers: tuple[Program, ...]
 
     def executors(self) -> list[list[int]]:
-        """The processes of the executors that run now, for each worker those that it started."""
+        """The processes of the running executors, by worker."""
         return [
             [process for process, command in worker.members().items() if _EXECUTOR in command]
             for worker in self.workers
         ]
 
     def kill_executor(self, process: int) -> None:
-        """SIGKILL for one executor; its worker starts another."""
+        """Kill an executor with SIGKILL; its worker starts another one."""
         os.kill(process, signal.SIGKILL)
         while any(process in executors for executors in self.executors()):
             time.sleep(0.02)
@@ -43,7 +43,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and workers with one core each, stopped at the end with all they started."""
+    """Run a master and workers with one core each; stop them and their processes at the end."""
     launcher = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

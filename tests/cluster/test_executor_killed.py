@@ -1,4 +1,4 @@
-"""Two workers share a stream, and an executor dies in the middle of it: the result is the same."""
+"""A stream on two workers gives the same result if an executor is killed in the middle of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED: Final = 5
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.chaos
-def test_a_stream_outlives_an_executor(tmp_path: Path) -> None:
+def test_a_stream_survives_a_killed_executor(tmp_path: Path) -> None:
     load = workload(BATCHES, seed=SEED)
     load.write(tmp_path / "in")
     with running_server() as server, running_cluster(tmp_path) as cluster:

@@ -1,4 +1,4 @@
-"""A writer process for the end-to-end test: ``python -m tests.spark.click_writer FOLDER NAME SKEW BEHAVIOUR``."""
+"""A writer process for the end-to-end test: ``python -m tests.spark.click_writer FOLDER NAME SKEW MODE``."""
 
 from __future__ import annotations
 
