@@ -21,7 +21,8 @@ from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
 from slackwater.spark.wire.columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
-from tests.spark.bucket_stages import (
+from tests.support.windowed import ModelSubject, Options
+from tests.unit.spark.bucket_stages import (
     BUCKETS,
     MODES,
     TRIGGER,
@@ -31,7 +32,6 @@ from tests.spark.bucket_stages import (
     host,
     ticks,
 )
-from tests.support.windowed import ModelSubject, Options
 
 Buffer = tuple[BufferHeader, list[Row]]
 

@@ -21,7 +21,8 @@ from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
-from tests.spark.bucket_stages import (
+from tests.support.windowed import ModelSubject, Observed, Options
+from tests.unit.spark.bucket_stages import (
     BUCKETS,
     MODES,
     TRIGGER,
@@ -37,7 +38,6 @@ from tests.spark.bucket_stages import (
     shipped,
     ticks,
 )
-from tests.support.windowed import ModelSubject, Observed, Options
 
 
 @pytest.mark.parametrize("mode", MODES)
