@@ -377,8 +377,9 @@ for no limit
         """Choose how late rows are recognized.
 
         Args:
-            how: ``"by_window"`` (the default) drops a row for each window that has closed; ``"by_element"``
-                drops it from all windows if its event time is behind the watermark and allowed lateness.
+            how: ``"by_window"`` (the default) drops a row from each window that has closed; ``"by_element"``
+                also drops it from all windows if its event time is more than the allowed lateness behind
+                the watermark.
         """
         return self._with(replace(self.strategy, drop_late=how))
 
