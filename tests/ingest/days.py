@@ -1,7 +1,7 @@
 """The program that is killed: runs two jobs side by side, day after day, in one session of Spark.
 
 ``python -m tests.ingest.days FOLDER JOB=STORE …``. The file ``day`` says at what time the jobs are run
-next, and is the last word before the end if it says ``stop``. Every step of every job is told, a line each,
+next, and is the last word before the end if it says ``stop``. Every step of every job is line, a line each,
 and the file ``hold`` names a step of a job at which that stands still, so that it dies there and nowhere
 else. The jobs are run as the command runs them, which would start a session for each.
 """
@@ -29,31 +29,31 @@ from tests.chaos.settings import short_lived
 
 @dataclass(frozen=True)
 class Steps(Watcher):
-    """Tells the steps of one job."""
+    """Reports the steps of one job, a line each."""
 
     folder: Path
     job: str
 
-    def tell(self, step: str) -> None:
-        told = f"{step} {self.job}"
-        say(told)
+    def report(self, step: str) -> None:
+        line = f"{step} {self.job}"
+        say(line)
         hold = self.folder / "hold"
-        if hold.exists() and hold.read_text(encoding="utf-8") == told:
+        if hold.exists() and hold.read_text(encoding="utf-8") == line:
             say(f"held {self.job}")
             time.sleep(600)
 
     def planned(self, made: Plan) -> None:
-        self.tell("planned")
+        self.report("planned")
 
     def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
-        self.tell("recorded")
+        self.report("recorded")
         if outcome.error is not None:
             say(f"failed {self.job}: {outcome.error}")
 
 
 @dataclass(frozen=True)
-class Told:
-    """Runs a unit, and tells when it begins to read, to write, and when the target shows it."""
+class ReportedExtraction:
+    """Runs a unit, and reports when it starts to read, when it starts to write, and when it is written."""
 
     extraction: Extraction
     steps: Steps
@@ -61,11 +61,11 @@ class Told:
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
         def approved(amount: Written, number: int | None = None) -> None:
             approve(amount, number)
-            self.steps.tell("writing")
+            self.steps.report("writing")
 
-        self.steps.tell("reading")
+        self.steps.report("reading")
         written = self.extraction(work, approved)
-        self.steps.tell("written")
+        self.steps.report("written")
         return written
 
 
@@ -73,9 +73,9 @@ def run(spark: SparkSession, folder: Path, now: str, name: str, url: str) -> boo
     steps = Steps(folder, name)
     job = load_job(folder / f"{name}.yaml")
     with open_store(url) as store:
-        told = Told(Extraction(job, spark), steps)
-        report = run_job(job, store, told, now=instant(now), watcher=steps)
-    steps.tell("over")
+        extraction = ReportedExtraction(Extraction(job, spark), steps)
+        report = run_job(job, store, extraction, now=instant(now), watcher=steps)
+    steps.report("over")
     return report.succeeded
 
 

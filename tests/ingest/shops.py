@@ -1,5 +1,5 @@
-"""Databases whose rows come late, change and go away, and what goes wrong with them: tables that are gone,
-that refuse rows, that are locked, or slow."""
+"""Databases whose rows arrive late, change and disappear, and their failures: tables that are missing, reject
+rows, are locked, or are slow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.ingest.copying import execute
 START: Final = instant("2024-01-01T00:00:00Z")
 SHOPS: Final = ("north", "south")
 LATE: Final = 2
-"""Days after which a row may still come, change or go away."""
+"""The number of days for which a row may still arrive, change or disappear."""
 BAD_DAYS: Final = 2
 """How many days one after the other may end without all units; the grace period has to cover them, too."""
 _ROWS: Final = 12
@@ -35,7 +35,7 @@ FAILURES: Final = ("gone", "refused", "locked")
 
 @dataclass(frozen=True)
 class Shop:
-    """Orders in a database, a job that copies them into another table of it, and the store of its state."""
+    """Orders in a database, a job that copies them into another table, and its metadata store."""
 
     name: str
     url: str
@@ -68,7 +68,7 @@ class Shop:
         (self.folder / f"{self.name}.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
 
     def trade(self, day: int) -> None:
-        """What happens between two runs: orders of the day, orders that come late, changes, deletions."""
+        """The changes between two runs: orders of the day, late orders, updates and deletions."""
         rows = [self._order(1000 * day + number, day) for number in range(_ROWS)]
         late = [day - self.changes.randint(1, LATE) for _ in range(_ROWS // 3)]
         rows += [self._order(1000 * day + 500 + number, at) for number, at in enumerate(late) if at >= 0]
@@ -107,7 +107,7 @@ class Shop:
         return ["ALTER TABLE orders RENAME TO away"], ["ALTER TABLE away RENAME TO orders"]
 
     def _refused(self) -> tuple[list[str], list[str]]:
-        """The target raises, after it took some of the rows."""
+        """The target raises an error after it has accepted some rows."""
         if self.embedded:
             raises = "SELECT RAISE(ABORT, 'no more') WHERE new.id % 7 = 0"
             return [_sqlite_trigger(raises)], ["DROP TRIGGER bad"]
@@ -115,7 +115,7 @@ class Shop:
         return [_postgres_function(raises), _POSTGRES_TRIGGER], _POSTGRES_END
 
     def _slow(self) -> tuple[list[str], list[str]]:
-        """The target takes its time for every row."""
+        """The target is slow for every row."""
         if self.embedded:
             counting = "SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 150000"
             counted = f"WITH RECURSIVE n AS ({counting}) SELECT max(i) FROM n"  # noqa: S608 - our own
@@ -123,7 +123,7 @@ class Shop:
         return [_postgres_function("PERFORM pg_sleep(0.02)"), _POSTGRES_TRIGGER], _POSTGRES_END
 
     def _locked(self) -> tuple[list[str], list[str]]:
-        """Somebody else has the target, and gives it back after a while."""
+        """Another connection locks the target for a while."""
         locked = threading.Event()
         threading.Thread(target=self._hold_a_lock, args=(locked,)).start()
         assert locked.wait(30)

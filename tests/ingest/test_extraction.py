@@ -40,14 +40,14 @@ def source(database: str) -> str:
     return database
 
 
-def numbers(spark: SparkSession, target: str, place: Path | str) -> list[int]:
+def numbers(spark: SparkSession, target: str, location: Path | str) -> list[int]:
     if target == "sql":
-        return sorted(row[0] for row in execute(str(place), "SELECT id FROM copied"))
+        return sorted(row[0] for row in execute(str(location), "SELECT id FROM copied"))
     if target == "delta":
-        return sorted(DeltaTable(place).to_pyarrow_table()["id"].to_pylist())
+        return sorted(DeltaTable(location).to_pyarrow_table()["id"].to_pylist())
     if target == "parquet":
-        return sorted(row.id for row in spark.read.parquet(f"{place}/rows").collect())
-    texts = [file.read_text(encoding="utf-8") for file in Path(place, "rows").glob(f"*.{target}")]
+        return sorted(row.id for row in spark.read.parquet(f"{location}/rows").collect())
+    texts = [file.read_text(encoding="utf-8") for file in Path(location, "rows").glob(f"*.{target}")]
     if target == "json":
         return sorted(json.loads(line)["id"] for text in texts for line in text.splitlines())
     return sorted(int(row["id"]) for text in texts for row in csv.DictReader(text.splitlines()))
@@ -68,11 +68,11 @@ CHANGES = {
 QUERY = "SELECT * FROM o WHERE at >= {{low}} AND at < {{high}}"
 
 
-def clocks(url: str, kind: str, place: ZoneInfo, begin: datetime) -> list[datetime]:
+def clocks(url: str, kind: str, timezone: ZoneInfo, begin: datetime) -> list[datetime]:
     """A table of what a clock shows, every 15 minutes from a day before a time to four days behind it."""
     execute(url, f"CREATE TABLE o (id BIGINT, at {kind})")
     wall = [begin + timedelta(minutes=15 * number) for number in range(-96, 4 * 96)]
-    shown = [at.replace(tzinfo=place) if kind == "TIMESTAMPTZ" else at for at in wall]
+    shown = [at.replace(tzinfo=timezone) if kind == "TIMESTAMPTZ" else at for at in wall]
     execute(url, "INSERT INTO o VALUES (?, ?)", [(number, str(at)) for number, at in enumerate(shown)])
     return wall
 
@@ -92,30 +92,30 @@ def clocks(url: str, kind: str, place: ZoneInfo, begin: datetime) -> list[dateti
 def test_no_row_is_lost_or_read_twice_where_clocks_change(
     spark: SparkSession, tmp_path: Path, database: str, kind: str, reads: dict[str, str], change: str
 ) -> None:
-    place, begin, end, partition = CHANGES[change]
-    wall = clocks(database, kind, ZoneInfo(place), datetime.fromisoformat(begin))
-    low, high = (instant_of(datetime.fromisoformat(text), zone(place)) for text in (begin, end))
+    timezone, begin, end, partition = CHANGES[change]
+    wall = clocks(database, kind, ZoneInfo(timezone), datetime.fromisoformat(begin))
+    low, high = (instant_of(datetime.fromisoformat(text), zone(timezone)) for text in (begin, end))
     axis = {"name": "system", "type": "datetime", "range": {"from": begin, "to": end}}
     keys = {
-        "ms.watermark": [axis], "ms.timezone": place, "ms.work.unit.partition": partition, **reads,
+        "ms.watermark": [axis], "ms.timezone": timezone, "ms.work.unit.partition": partition, **reads,
         "ms.source.type": "sql", "ms.source.url": database, "ms.source.partitions": 3,
         "ms.target.type": "csv", "ms.target.path": f"{tmp_path}/copied",
     }  # fmt: skip
     report = run(spark, tmp_path, "2020-12-01T00:00:00Z", keys)
     assert report.succeeded, report.outcomes
-    wanted = [number for number, at in enumerate(wall) if low <= instant_of(at, zone(place)) < high]
+    wanted = [number for number, at in enumerate(wall) if low <= instant_of(at, zone(timezone)) < high]
     assert numbers(spark, "csv", tmp_path / "copied") == wanted
 
 
-@pytest.mark.parametrize(("place", "ends"), [("Z", "succeeded"), ("Europe/Berlin", "failed")])
+@pytest.mark.parametrize(("timezone", "ends"), [("Z", "succeeded"), ("Europe/Berlin", "failed")])
 def test_texts_that_name_their_zone_are_not_compared_with_other_clocks(
-    spark: SparkSession, tmp_path: Path, place: str, ends: str
+    spark: SparkSession, tmp_path: Path, timezone: str, ends: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/source.db"
     execute(url, "CREATE TABLE o (id BIGINT, at TEXT)")
     execute(url, "INSERT INTO o VALUES (0, '2020-01-02 00:00:00Z')")
     keys = {
-        "ms.timezone": place, "ms.source.type": "sql", "ms.source.url": url, "ms.source.query": QUERY,
+        "ms.timezone": timezone, "ms.source.type": "sql", "ms.source.url": url, "ms.source.query": QUERY,
         "ms.target.type": "csv", "ms.target.path": f"{tmp_path}/copied",
     }  # fmt: skip
     [outcome] = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys).outcomes
@@ -129,10 +129,10 @@ def test_texts_that_name_their_zone_are_not_compared_with_other_clocks(
 def test_late_rows_replace_exactly_their_range(
     spark: SparkSession, tmp_path: Path, source: str, target: str
 ) -> None:
-    place: Path | str = tmp_path / "copied"
-    keys: dict[str, Any] = {"ms.target.type": target, "ms.target.path": str(place)}
+    location: Path | str = tmp_path / "copied"
+    keys: dict[str, Any] = {"ms.target.type": target, "ms.target.path": str(location)}
     if target == "sql":  # the database of the source, in another table
-        place = source
+        location = source
         keys = {"ms.target.type": "sql", "ms.target.url": source, "ms.target.table": "copied"}
     keys |= {"ms.source.type": "sql", "ms.source.url": source, "ms.source.table": "orders"}
     keys |= {"ms.source.partitions": 2, "ms.grace.period.days": 1}
@@ -140,13 +140,13 @@ def test_late_rows_replace_exactly_their_range(
     assert [(outcome.state, outcome.rows, outcome.error) for outcome in first.outcomes] == [
         ("succeeded", 10, None)
     ]
-    assert numbers(spark, target, place) == list(range(10))
+    assert numbers(spark, target, location) == list(range(10))
     # one row comes late within the grace period, one before it; one within it goes away
     add(source, [(100, START + DAY + 1, "late"), (101, START + 1, "too late")])
     execute(source, "DELETE FROM orders WHERE id = 6")
     second = run(spark, tmp_path, "2020-01-04T09:00:00Z", keys)
     assert second.succeeded, second.outcomes
-    assert numbers(spark, target, place) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 100]
+    assert numbers(spark, target, location) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 100]
 
 
 def test_units_are_replaced_apart_and_one_that_fails_stops_no_other(

@@ -118,8 +118,8 @@ def test_what_the_database_says_is_told_without_the_address(spark: SparkSession,
 
 def driver_of_postgresql() -> str:
     given = os.environ.get("POSTGRES_JDBC", "")
-    places = [given, "/usr/share/java/postgresql.jar", "/usr/share/java/postgresql-jdbc.jar"]
-    found = [place for place in places if place and Path(place).is_file()]
+    paths = [given, "/usr/share/java/postgresql.jar", "/usr/share/java/postgresql-jdbc.jar"]
+    found = [path for path in paths if path and Path(path).is_file()]
     if not found:
         pytest.skip("no JDBC driver of PostgreSQL on this machine: scripts/jdbc.sh installs it")
     return found[0]

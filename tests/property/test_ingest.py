@@ -26,7 +26,7 @@ ZONES = (
 BEGIN = datetime(2020, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 UNITS = ("a", "b", "c")
-PLACES = ("UTC", "America/Los_Angeles", "America/Havana", "Pacific/Apia")
+TIMEZONES = ("UTC", "America/Los_Angeles", "America/Havana", "Pacific/Apia")
 """Whole hours from UTC; clocks change on the 8th in two of them, in one of these at midnight."""
 SIMPLE = ("none", "hourly", "daily", "weekly")
 SPLIT = (
@@ -39,8 +39,8 @@ SPLIT = (
 # ---- partitions
 
 
-def midnight(moment: datetime, place: ZoneInfo) -> datetime:
-    local = moment.astimezone(place).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+def midnight(moment: datetime, timezone: ZoneInfo) -> datetime:
+    local = moment.astimezone(timezone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return local.astimezone(UTC)
 
 
@@ -87,7 +87,7 @@ class Run:
     mode: str
     cap: int | None
     partial: bool
-    place: str
+    timezone: str
     failed: frozenset[int]
 
     @property
@@ -102,7 +102,7 @@ class Run:
                 {"name": "system", "type": "datetime", "range": {"from": begin, "to": to}},
                 {"name": "id", "type": "unit", "units": list(self.units)},
             ],
-            "ms.timezone": self.place,
+            "ms.timezone": self.timezone,
             "ms.work.unit.partition": self.kind,
             "ms.work.unit.partial.partition": self.partial,
             "ms.grace.period": f"PT{self.grace}H",
@@ -134,7 +134,7 @@ def runs(**fixed: Any) -> st.SearchStrategy[list[Run]]:
         "mode": st.sampled_from(["reduce", "wait"]),
         "cap": st.none() | st.integers(1, 5),
         "partial": st.booleans(),
-        "place": st.sampled_from(PLACES),
+        "timezone": st.sampled_from(TIMEZONES),
         "failed": st.frozensets(st.integers(0, 6)),
     }
     shared = {name: strategy for name, strategy in fixed.items() if name in varying}
@@ -198,8 +198,8 @@ def hours(unit: str | None, low: int, high: int) -> set[tuple[str, int]]:
 def test_plans_are_those_of_the_model(sequence: list[Run]) -> None:
     model, world = PlannerModel(), World()
     for each in sequence:
-        begin, place = BEGIN + each.start * HOUR, ZoneInfo(each.place)
-        partitions = cut(each.kind, begin, each.to, place, partial=each.partial)
+        begin, timezone = BEGIN + each.start * HOUR, ZoneInfo(each.timezone)
+        partitions = cut(each.kind, begin, each.to, timezone, partial=each.partial)
         wanted = model.plan(partitions, each.units, each.rules(), each.now)
         made = world.run(each)
         assert [_row(work) for work in made.units] == wanted
@@ -237,9 +237,9 @@ def finish(world: World, last: Run) -> None:
 
 @given(
     runs(
-        start=st.just(30),  # in every place later than the first of March
+        start=st.just(30),  # in every timezone later than the first of March
         kind=st.sampled_from([*SIMPLE, "monthly", SPLIT]),
-        place=st.sampled_from(PLACES),
+        timezone=st.sampled_from(TIMEZONES),
         grace=st.just(0),
         abstinent=st.sampled_from([0, 30]),
         mode=st.just("wait"),
@@ -266,12 +266,12 @@ def test_whatever_is_changed_everything_is_read_at_least_once(sequence: list[Run
 
 AT_EQUALITY = Run(
     hours=67, kind="daily", start=0, end=None, units=("a",), grace=0, abstinent=5, mode="reduce", cap=None,
-    partial=True, place="UTC", failed=frozenset(),
+    partial=True, timezone="UTC", failed=frozenset(),
 )  # fmt: skip
 """The last day is read to hour 67, so its own cut-off is hour 72, where the day ends."""
 
 
-@given(runs(start=st.just(0), kind=st.sampled_from(SIMPLE), place=st.just("UTC"), mode=st.just("reduce")))
+@given(runs(start=st.just(0), kind=st.sampled_from(SIMPLE), timezone=st.just("UTC"), mode=st.just("reduce")))
 @example([AT_EQUALITY])
 def test_what_the_abstinent_period_leaves_out_is_shown(sequence: list[Run]) -> None:
     world = World()
@@ -302,7 +302,7 @@ def test_no_range_goes_back_beyond_grace_or_is_empty(sequence: list[Run]) -> Non
     runs(
         start=st.just(0),
         kind=st.sampled_from([*SIMPLE, "monthly"]),
-        place=st.sampled_from(PLACES),
+        timezone=st.sampled_from(TIMEZONES),
         end=st.none(),
     )
 )

@@ -10,12 +10,12 @@ from slackwater.ingest.axis.timezones import floor_to, zone
 from slackwater.time import format_instant, instant
 
 
-def resolved(text: str, *, now: str = "2020-01-15T10:59:59.5Z", place: str = "UTC") -> str:
-    return format_instant(read_bound(text, open_end=True).resolve(instant(now), zone(place)))
+def resolved(text: str, *, now: str = "2020-01-15T10:59:59.5Z", timezone: str = "UTC") -> str:
+    return format_instant(read_bound(text, open_end=True).resolve(instant(now), zone(timezone)))
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "expected"),
+    ("text", "timezone", "expected"),
     [
         ("2020-03-29 02:30:00", "Europe/Berlin", "2020-03-29T01:30:00Z"),  # left out: forward
         ("2020-10-25 02:30:00", "Europe/Berlin", "2020-10-25T00:30:00Z"),  # twice: the earlier
@@ -33,8 +33,8 @@ def resolved(text: str, *, now: str = "2020-01-15T10:59:59.5Z", place: str = "UT
         ("-", "UTC", "2020-01-15T10:59:00Z"),
     ],
 )
-def test_what_a_bound_means(text: str, place: str, expected: str) -> None:
-    assert resolved(text, place=place) == expected
+def test_what_a_bound_means(text: str, timezone: str, expected: str) -> None:
+    assert resolved(text, timezone=timezone) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_a_bound_means(text: str, place: str, expected: str) -> None:
     ],
 )
 def test_days_are_of_the_calendar_and_hours_elapse(text: str, now: str, expected: str) -> None:
-    assert resolved(text, now=now, place="Europe/Berlin") == expected
+    assert resolved(text, now=now, timezone="Europe/Berlin") == expected
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ def test_the_time_is_the_lowest_that_any_unit_is_still_to_be_read_from(data: st.
     complete = Completeness(made)
     missing = {each: each[0] for each in places if each not in read}
     for work in data.draw(st.permutations(list(made.units))):
-        place = (work.start, work.unit)
-        rest = [at for each, at in missing.items() if each != place]
-        assert complete.time_without(*place) == min(rest, default=START + 4 * DAY)
+        identity = (work.start, work.unit)
+        rest = [at for each, at in missing.items() if each != identity]
+        assert complete.time_without(*identity) == min(rest, default=START + 4 * DAY)
         if data.draw(st.booleans()):
-            complete.succeed(*place)
-            missing.pop(place, None)
+            complete.succeed(*identity)
+            missing.pop(identity, None)
 
 
 def test_an_incomplete_partition_that_is_left_to_a_later_run_is_not_complete() -> None:

@@ -1,4 +1,4 @@
-"""The HTTP client against a real server on loopback: all records once, patience, and no secret told."""
+"""The HTTP client against a server on loopback: every record once, retries, and no secret in messages."""
 
 from __future__ import annotations
 

@@ -84,10 +84,10 @@ def test_a_name_that_needs_quotes_is_refused(name: str) -> None:
     count=st.integers(1, 7),
 )
 def test_parts_of_a_range_take_each_time_once(low: int, length: int, count: int) -> None:
-    place = zone("Europe/Berlin")  # where an hour comes twice on the 25th
+    tz = zone("Europe/Berlin")  # where an hour comes twice on the 25th
     conditions = [
         condition.replace("{ts ", "").replace("}", "")
-        for condition in range_conditions("at", low, low + length, count, place)
+        for condition in range_conditions("at", low, low + length, count, tz)
     ]
     assert 1 <= len(conditions) <= count
     with closing(sqlite3.connect(":memory:")) as database:
@@ -100,5 +100,5 @@ def test_parts_of_a_range_take_each_time_once(low: int, length: int, count: int)
             for (at,) in database.execute(f"SELECT at FROM t WHERE {condition}")  # noqa: S608 - from us
         ]
     assert len(set(taken)) == len(taken)
-    first, last = (f"{local_of(at, place)}" for at in (low, low + length))
+    first, last = (f"{local_of(at, tz)}" for at in (low, low + length))
     assert {at for (at,) in wall if first <= at < last} <= set(taken)

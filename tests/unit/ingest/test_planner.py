@@ -1,4 +1,4 @@
-"""What a plan says beside its ranges: why not, what is left out, when to start; and its two modes."""
+"""Plans: reasons, ranges that are left out, start times, owed reads, and the two abstinent modes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_each_unit_that_does_not_run_says_why() -> None:
 
 
 def test_a_bound_beyond_the_calendar_is_named() -> None:
-    for bounds, place in (
+    for bounds, bound in (
         ({"from": "P800000DT5H", "to": "-"}, "from"),
         ({"from": "2020-01-01", "to": "P800000D"}, "to"),
     ):
@@ -83,7 +83,7 @@ def test_a_bound_beyond_the_calendar_is_named() -> None:
         with pytest.raises(InvalidJob) as caught:
             plan(job, History(), at("2020-01-01"))
         [problem] = caught.value.problems
-        assert (problem.key, problem.value) == (f"ms.watermark[1].range.{place}", repr(bounds[place]))
+        assert (problem.key, problem.value) == (f"ms.watermark[1].range.{bound}", repr(bounds[bound]))
 
 
 @pytest.mark.parametrize(

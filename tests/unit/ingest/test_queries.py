@@ -114,18 +114,18 @@ def test_a_column_may_be_called_as_sqlite_calls_the_second_of_one_name(tmp_path:
 def test_a_widened_range_has_all_rows_however_a_database_reads_clocks(
     name: str, day: str, length: int
 ) -> None:
-    place = zone(name)
+    tz = zone(name)
     wall = [datetime.fromisoformat(day) + timedelta(minutes=15 * number) for number in range(-192, 288)]
     options = {"ambiguous": "earliest", "nonexistent": "latest"}
     local = pa.array(wall, pa.timestamp("us"))
     ours = pc.cast(pc.assume_timezone(local, name, **options), pa.int64()).to_pylist()
     # PostgreSQL takes the second of two, and moves on what is left out
-    second = [at.replace(tzinfo=place, fold=1).timestamp() for at in wall]
-    first = [at.replace(tzinfo=place, fold=0).timestamp() for at in wall]
+    second = [at.replace(tzinfo=tz, fold=1).timestamp() for at in wall]
+    first = [at.replace(tzinfo=tz, fold=0).timestamp() for at in wall]
     theirs = [int(max(pair) * 1_000_000) for pair in zip(first, second, strict=True)]
-    for low in range(instant_of(wall[0], place), instant_of(wall[-1], place), HOUR // 4):
-        begin, end = widened(low, low + length, place)
-        shown = local_of(begin, place), local_of(end, place)
+    for low in range(instant_of(wall[0], tz), instant_of(wall[-1], tz), HOUR // 4):
+        begin, end = widened(low, low + length, tz)
+        shown = local_of(begin, tz), local_of(end, tz)
         for clock, at, other in zip(wall, ours, theirs, strict=True):
             if low <= at < low + length:
                 assert begin <= other < end

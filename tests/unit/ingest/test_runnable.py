@@ -14,60 +14,60 @@ SOURCE = {"ms.source.type": "files", "ms.source.format": "json", "ms.source.path
 
 def refused(**target: Any) -> str:
     keys = {f"ms.{name.replace('_', '.')}": value for name, value in target.items()}
-    with pytest.raises(InvalidJob) as told:
+    with pytest.raises(InvalidJob) as error:
         check_runnable(parse_job({**SOURCE, **keys}))
-    return str(told.value)
+    return str(error.value)
 
 
 def test_a_stream_takes_one_key_and_no_watermark_of_the_data() -> None:
-    told = refused(
+    error = refused(
         target_type="stream", target_url="sqlite:///s.db", target_key=["a", "b"], watermark_column="at"
     )
-    assert "ms.target.stream: is missing; a stream target requires it" in told
-    assert "ms.target.key = ['a', 'b']: has several columns" in told
-    assert "ms.watermark.column = 'at': does not work with a stream: every run would append" in told
+    assert "ms.target.stream: is missing; a stream target requires it" in error
+    assert "ms.target.key = ['a', 'b']: has several columns" in error
+    assert "ms.watermark.column = 'at': does not work with a stream: every run would append" in error
 
 
 def test_the_name_of_a_stream_is_one_of_all_problems() -> None:
-    told = refused(target_type="stream", target_stream="shop orders", watermark_column="at")
-    assert "job has 3 problems" in told
-    assert "ms.target.url: is missing" in told
-    assert "ms.target.stream = 'shop orders': is not a valid stream name; write scope and name, as" in told
+    error = refused(target_type="stream", target_stream="shop orders", watermark_column="at")
+    assert "job has 3 problems" in error
+    assert "ms.target.url: is missing" in error
+    assert "ms.target.stream = 'shop orders': is not a valid stream name; write scope and name, as" in error
 
 
 @pytest.mark.parametrize("units", [[{"site": None}, {"site": ""}], [{"site": ""}, {"site": "a"}]])
 def test_a_folder_cannot_be_named_after_an_empty_text(units: list[dict[str, str | None]]) -> None:
     item = {"name": "site", "type": "unit", "units": units}
-    told = refused(target_type="parquet", target_path="out", watermark=[item])
-    assert "ms.target.path = {'site': ''}: has an empty value, which Spark would read back" in told
+    error = refused(target_type="parquet", target_path="out", watermark=[item])
+    assert "ms.target.path = {'site': ''}: has an empty value, which Spark would read back" in error
     table = {"ms.target.type": "delta", "ms.target.path": "out", "ms.watermark": [item]}
     check_runnable(parse_job({**SOURCE, **table}))
 
 
 def test_a_folder_is_no_address() -> None:
     for target in ("delta", "csv"):
-        told = refused(target_type=target, target_path="s3://bucket/out")
-        assert "ms.target.path = 's3://bucket/out': is not a local path" in told
+        error = refused(target_type=target, target_path="s3://bucket/out")
+        assert "ms.target.path = 's3://bucket/out': is not a local path" in error
 
 
 def test_only_tables_are_merged() -> None:
-    told = refused(target_type="delta", target_path="out", target_mode="merge")
-    assert "ms.target.mode = 'merge': needs a sql target and a key" in told
+    error = refused(target_type="delta", target_path="out", target_mode="merge")
+    assert "ms.target.mode = 'merge': needs a sql target and a key" in error
 
 
 def test_a_field_of_the_units_has_a_name_of_its_own() -> None:
     item = {"name": "site", "type": "unit", "units": [{"low": "a", "AT": "b"}, {"site": "c"}]}
-    told = refused(target_type="parquet", target_path="out", watermark=[item], time_column="at")
-    assert "ms.watermark = 'low': is a field of the units, but reserved for the bounds of the range" in told
-    assert "ms.time.column = 'at': is a field of the units as well" in told
+    error = refused(target_type="parquet", target_path="out", watermark=[item], time_column="at")
+    assert "ms.watermark = 'low': is a field of the units, but reserved for the bounds of the range" in error
+    assert "ms.time.column = 'at': is a field of the units as well" in error
 
 
 def test_files_that_are_chosen_by_when_they_were_modified_have_no_time_column() -> None:
-    told = refused(target_type="parquet", target_path="out", source_files_by="modified", time_column="at")
-    assert "ms.time.column = 'at': files are selected by modification time" in told
+    error = refused(target_type="parquet", target_path="out", source_files_by="modified", time_column="at")
+    assert "ms.time.column = 'at': files are selected by modification time" in error
 
 
 def test_a_name_in_a_path_stands_for_something_in_every_unit() -> None:
     item = {"name": "site", "type": "unit", "units": [{"site": "a"}, {"other": "b"}]}
-    told = refused(target_type="parquet", target_path="out", watermark=[item], source_path="in/{{site}}")
-    assert "ms.source.path = 'site': unknown parameter; use one of low, high" in told
+    error = refused(target_type="parquet", target_path="out", watermark=[item], source_path="in/{{site}}")
+    assert "ms.source.path = 'site': unknown parameter; use one of low, high" in error

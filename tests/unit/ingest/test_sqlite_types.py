@@ -91,10 +91,10 @@ def check(folder: Path, *times: Any) -> None:
         b"2020\xff",
     ],
 )
-@pytest.mark.parametrize("beside", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "beside"])
-def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, beside: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("others", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "mixed"])
+def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, others: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidArgument, match=r"^ms.time.column = 'at': contains .*, not times"):
-        check(tmp_path, *beside, other)
+        check(tmp_path, *others, other)
 
 
 @pytest.mark.parametrize(

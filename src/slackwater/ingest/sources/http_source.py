@@ -28,9 +28,9 @@ from slackwater.ingest.sources.http.http_errors import (
 from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
 from slackwater.ingest.sources.http.record_types import Seen, join, type_of
 
-_KEPT: Final = "low long, high long, record string, told string"
+_KEPT: Final = "low long, high long, record string, summary string"
 _KEPT_SCHEMA: Final = pa.schema(
-    [("low", pa.int64()), ("high", pa.int64()), ("record", pa.string()), ("told", pa.string())]
+    [("low", pa.int64()), ("high", pa.int64()), ("record", pa.string()), ("summary", pa.string())]
 )
 _FAILURES: Final[dict[str, Callable[[str], HttpError]]] = {
     kind.__name__: kind for kind in (RequestFailed, InvalidResponse, InvalidPagination)
@@ -65,8 +65,8 @@ def _answers(reading: HttpReading, part: RangeRequest) -> Iterator[pa.RecordBatc
         yield _kept(part, [None], {"rows": rows, "seen": {name: sorted(seen[name]) for name in seen}})
 
 
-def _kept(part: RangeRequest, records: list[str | None], told: Any = None) -> pa.RecordBatch:
-    texts = [None if told is None else json.dumps(told)] * len(records)
+def _kept(part: RangeRequest, records: list[str | None], summary: Any = None) -> pa.RecordBatch:
+    texts = [None if summary is None else json.dumps(summary)] * len(records)
     columns = [[part.low] * len(records), [part.high] * len(records), records, texts]
     arrays = [pa.array(each, kind) for each, kind in zip(columns, _KEPT_SCHEMA.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_KEPT_SCHEMA)
@@ -96,19 +96,21 @@ def read_http(
     asked = spark.range(0, count, 1, count).mapInArrow(_asking(reading), _KEPT)
     staged = asked.persist(StorageLevel.DISK_ONLY)
     afterwards.callback(staged.unpersist)
-    told = [json.loads(row.told) for row in staged.where("record IS NULL").select("told").collect()]
-    for one in told:
+    summaries = [
+        json.loads(row.summary) for row in staged.where("record IS NULL").select("summary").collect()
+    ]
+    for one in summaries:
         if "failure" in one:
             raise _FAILURES.get(one["failure"], HttpError)(one["message"])
-    if not sum(one["rows"] for one in told):
+    if not sum(one["rows"] for one in summaries):
         return None
     seen: Seen = {}
-    for one in told:
+    for one in summaries:
         seen = join(seen, one["seen"])
     schema = _inferred(seen) if columns is None else _given(columns)
     # If an executor is lost, its requests are sent again, and may fail this time.
-    broken = F.get_json_object("told", "$.failure").isNotNull()
-    whole = F.when(broken, F.raise_error(F.col("told"))).otherwise(F.col("record").isNotNull())
+    broken = F.get_json_object("summary", "$.failure").isNotNull()
+    whole = F.when(broken, F.raise_error(F.col("summary"))).otherwise(F.col("record").isNotNull())
     parsed = F.from_json("record", schema, {"mode": "FAILFAST"}).alias("record")
     frame = staged.where(whole.cast("boolean")).select("low", "high", parsed)
     if len(reading.parts) > 1 and time_column in schema.names:

@@ -54,13 +54,13 @@ class Request:
         port = "" if url.port is None else f":{url.port}"
         return f"{self.method} {url.scheme}://{url.host}{port}{url.path}"
 
-    def with_parameters(self, place: str, values: Mapping[str, str | int]) -> Request:
+    def with_parameters(self, location: str, values: Mapping[str, str | int]) -> Request:
         """A copy of the request with parameters set, in its query or in its JSON body.
 
         >>> Request("GET", "http://h/?page=1&a=b").with_parameters("query", {"page": 2}).url
         'http://h/?a=b&page=2'
         """
-        if place == "query":
+        if location == "query":
             return replace(
                 self, url=_merged(self.url, [(name, str(value)) for name, value in values.items()])
             )
