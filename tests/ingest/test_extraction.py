@@ -1,4 +1,4 @@
-"""Runs on Spark, from real databases and files into real ones: the target is what the source says."""
+"""Runs on Spark between databases and files: the target equals the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as a source on Spark, through whatever file system Hadoop has for their path."""
+"""The file source on Spark, through the Hadoop file system of its path."""
 
 from __future__ import annotations
 

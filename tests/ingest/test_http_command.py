@@ -1,4 +1,4 @@
-"""The job of the guide, run by the command against a real server: incremental, and silent about its token."""
+"""The job of the HTTP guide, run by the command against a server: incremental, its token in no output."""
 
 from __future__ import annotations
 

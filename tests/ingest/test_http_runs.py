@@ -1,4 +1,4 @@
-"""Runs on Spark from a real HTTP server: the target is what the server has, and what it refuses is told."""
+"""Runs on Spark from an HTTP server: the target equals the server, and its errors are reported."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_nothing_empties_the_slice_and_a_failure_leaves_it(
     assert list((tmp_path / "copied/rows").glob("*.parquet")) == []
 
 
-def test_wrong_credentials_are_told_without_them(spark: SparkSession, tmp_path: Path, api: Api) -> None:
+def test_wrong_credentials_are_reported_without_them(spark: SparkSession, tmp_path: Path, api: Api) -> None:
     (tmp_path / "token.json").write_text('{"token": "s3cret-token"}', encoding="utf-8")
     api.allowed = lambda asked: asked.headers.get("authorization") == "Bearer other"
     given = keys(api, tmp_path, "all")
@@ -215,7 +215,7 @@ def test_wrong_credentials_are_told_without_them(spark: SparkSession, tmp_path: 
         ([{}], "the records have no fields"),
     ],
 )
-def test_records_that_are_no_rows_are_told(
+def test_records_that_are_not_rows_are_reported(
     spark: SparkSession, tmp_path: Path, api: Api, rows: list[dict[str, Any]], problem: str
 ) -> None:
     api.faults.append(status(200, rows))

@@ -1,4 +1,4 @@
-"""Reading by JDBC: from Derby, which comes with Spark, and from PostgreSQL with its own driver."""
+"""The JDBC source: Derby, which comes with Spark, and PostgreSQL with its own driver."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_units_with_hostile_values_are_units(spark: SparkSession, tmp_path: Path
     assert copied(tmp_path, "SELECT ID, shop FROM copied") == [(n, shop) for n, _, shop in ROWS[:8]]
 
 
-def test_what_the_database_says_is_told_without_the_address(spark: SparkSession, tmp_path: Path) -> None:
+def test_database_errors_are_reported_without_the_address(spark: SparkSession, tmp_path: Path) -> None:
     keys = {
         "ms.source.url": f"jdbc:derby:{tmp_path}/nothing;user=me;password=s3cret",
         "ms.source.table": "orders", "ms.watermark": [axis("2020-03-01", "2020-03-03")],

@@ -1,4 +1,4 @@
-"""What a run is told besides its job: fewer units, only failed ones, slowly, in another timezone."""
+"""Options of a run: fewer units, only failed units, pacing, and another timezone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL streams by COPY, without parameters, is what the same statement gives with them."""
+"""PostgreSQL source: COPY without parameters gives the same rows as the statement with parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sixty days of runs with failures and with kills: every target is its source, and the state says so."""
+"""Sixty days of runs with failures and kills: every target equals its source, and so does the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark.postgres import running_server
 @pytest.mark.postgres
 @pytest.mark.chaos
 @pytest.mark.proof
-def test_sixty_days_with_thirty_kills_leave_the_truth(tmp_path: Path) -> None:
+def test_sixty_days_with_thirty_kills_end_with_equal_tables(tmp_path: Path) -> None:
     with running_server() as server:
         lived = live(tmp_path, server, days=60, seed=20_240_101)
     assert lived.kills.total() >= 30

@@ -1,4 +1,4 @@
-"""A run that is stopped by Ctrl-C: a real process gets a real SIGINT, while units run or Spark starts."""
+"""A run that is stopped by Ctrl-C: a process receives SIGINT while units run or Spark starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner against its model, and its promises over any history of runs."""
+"""The planner against its reference model, and its guarantees over any history of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that append and die anywhere: what the target has is what counts as read, unit by unit."""
+"""Runs that append and die anywhere: each unit is read exactly as far as the target has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads times and units as cases of `partitions` and `plans` write them."""
+"""Parsers for the times and units in cases of the suites `partitions` and `plans`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an axis is cut into partitions, through the keys of a job and by the partitioner itself."""
+"""Suite `partitions`: the partitions of an axis, through job keys and by the partitioner itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run would extract, after a given history or after runs before it, some of whose units failed."""
+"""Suite `plans`: the units of a run after a given history, or after earlier runs with failed units."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_days_are_of_the_calendar_and_hours_elapse(text: str, now: str, expected
         "--",
     ],
 )
-def test_what_is_no_bound(text: str) -> None:
+def test_invalid_bounds_are_rejected(text: str) -> None:
     with pytest.raises(InvalidArgument):
         read_bound(text, open_end=True)
 

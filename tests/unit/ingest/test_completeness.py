@@ -1,4 +1,4 @@
-"""The time that is complete while units run in any order: nothing before it is still to come."""
+"""Completeness: no unread data before the complete time, in whatever order units succeed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = {
 
 
 @given(st.data())
-def test_the_time_is_the_lowest_that_any_unit_is_still_to_be_read_from(data: st.DataObject) -> None:
+def test_the_complete_time_is_the_lowest_from_which_a_unit_is_still_to_be_read(data: st.DataObject) -> None:
     places = [(START + day * DAY, unit_of({"site": name})) for day in range(4) for name in UNITS]
     read = [each for each in places if data.draw(st.booleans())]
     keys = {

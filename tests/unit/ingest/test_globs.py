@@ -1,4 +1,4 @@
-"""Patterns of paths: which files they mean, on any file system."""
+"""Glob patterns: which files they match, on any file system."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from slackwater.ingest.sources.globs import escaped, expression_of, inside, root
         ("/in/a:/*.csv", "/in/a:/b.csv", True),
     ],
 )
-def test_a_pattern_means(pattern: str, path: str, matches: bool) -> None:
+def test_patterns_match_the_expected_paths(pattern: str, path: str, matches: bool) -> None:
     assert bool(expression_of(pattern).fullmatch(path)) is matches
 
 
 @given(st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1))
-def test_an_escaped_name_means_itself_alone(name: str) -> None:
+def test_an_escaped_name_matches_only_itself(name: str) -> None:
     if name not in (".", ".."):
         assert expression_of(f"/in/{escaped(name)}/x").fullmatch(f"/in/{name}/x")
         assert not expression_of(f"/in/{escaped(name)}/x").fullmatch(f"/in/{name}y/x")
@@ -58,7 +58,7 @@ def test_an_escaped_name_means_itself_alone(name: str) -> None:
         ("file:///a/**", "file:///a"),
     ],
 )
-def test_what_a_file_system_is_asked_for(pattern: str, root: str) -> None:
+def test_the_root_that_the_file_system_lists(pattern: str, root: str) -> None:
     assert root_of(pattern) == root
 
 

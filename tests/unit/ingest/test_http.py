@@ -112,7 +112,7 @@ def test_parameters_of_pages_may_be_in_the_body(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["page", "offset", "cursor", "link", "ndjson", "csv", "all"])
-def test_nothing_is_fine(api: Api, path: str) -> None:
+def test_an_empty_response_gives_no_records(api: Api, path: str) -> None:
     api.rows = []
     form = ResponseFormat(
         {"ndjson": "ndjson", "csv": "csv"}.get(path, "json"), "data.items" if path == "cursor" else None
@@ -136,20 +136,20 @@ def test_an_empty_page_with_a_cursor_is_not_the_end(api: Api) -> None:
     )
 
 
-def test_a_first_page_smaller_than_asked_for_is_not_taken_for_the_last(api: Api) -> None:
+def test_a_small_first_page_is_not_the_last_page(api: Api) -> None:
     rule = {"type": "page", "size_parameter": "limit", "size": 100, "end": "short"}
     with pytest.raises(InvalidPagination, match="has 3 records, fewer than 'size' = 100"):
         read(f"{api.url}/page", rule)
 
 
 @pytest.mark.parametrize("rule", [{"type": "page", "parameter": "p"}, {"type": "offset", "parameter": "o"}])
-def test_a_server_that_ignores_the_page_does_not_give_it_for_ever(api: Api, rule: dict[str, Any]) -> None:
+def test_a_server_that_ignores_the_page_parameter_is_an_error(api: Api, rule: dict[str, Any]) -> None:
     with pytest.raises(InvalidPagination, match="the same page"):
         read(f"{api.url}/page", rule)
     assert len(api.requests) == 2
 
 
-def test_a_cursor_or_a_link_that_comes_again_is_an_error(api: Api) -> None:
+def test_a_repeated_cursor_or_link_is_an_error(api: Api) -> None:
     api.faults.extend([status(200, {"items": [1], "next": "x"})] * 9)
     with pytest.raises(InvalidPagination, match="the same cursor twice"):
         read(f"{api.url}/a", {"type": "cursor", "cursor": "next"}, form=ResponseFormat(path="items"))
@@ -163,7 +163,7 @@ def test_a_cursor_or_a_link_that_comes_again_is_an_error(api: Api) -> None:
 
 
 @pytest.mark.parametrize("link", ["http://elsewhere.example/a", "//127.0.0.1:1/a", "https://127.0.0.1/a"])
-def test_a_next_link_to_another_server_is_refused(api: Api, link: str) -> None:
+def test_a_next_link_to_another_server_is_rejected(api: Api, link: str) -> None:
     api.faults.append(status(200, [1], Link=f'<{link}>; rel="next"'))
     with pytest.raises(
         InvalidPagination, match="next link to another server, to which credentials are not sent"
@@ -203,7 +203,7 @@ def test_a_key_in_the_query_goes_along_with_next_links(api: Api) -> None:
         (broken('["Ä"]'.encode(), Content_Type="application/json; charset=utf-16"), 1.0),
     ],
 )
-def test_what_can_pass_is_tried_again_after_a_wait(api: Api, fault: Fault, wait: float) -> None:
+def test_temporary_errors_are_retried_after_a_wait(api: Api, fault: Fault, wait: float) -> None:
     api.faults.append(fault)
     time = Virtual()
     assert read(f"{api.url}/all", time=time) == ROWS
@@ -212,7 +212,7 @@ def test_what_can_pass_is_tried_again_after_a_wait(api: Api, fault: Fault, wait:
 
 
 @pytest.mark.parametrize("fault", [stuck, dripping])
-def test_an_answer_that_takes_too_long_is_asked_for_again(api: Api, fault: Fault) -> None:
+def test_a_response_that_takes_too_long_is_retried(api: Api, fault: Fault) -> None:
     api.faults.append(fault)
     sleeps: list[float] = []
 
@@ -227,13 +227,13 @@ def test_an_answer_that_takes_too_long_is_asked_for_again(api: Api, fault: Fault
     assert len(api.requests) == 2
 
 
-def test_a_page_in_the_middle_is_tried_again_alone(api: Api) -> None:
+def test_a_failed_page_is_retried_alone(api: Api) -> None:
     api.faults.extend([None, status(502), status(502), None])
     assert read(f"{api.url}/page", {"type": "page"}) == ROWS
     assert [asked.query["page"] for asked in api.requests] == ["1", "2", "2", "2", "3", "4"]
 
 
-def test_waits_double_up_to_the_longest_and_attempts_end(api: Api) -> None:
+def test_waits_double_up_to_the_longest_until_attempts_run_out(api: Api) -> None:
     api.faults.extend([status(500, "out of order")] * 9)
     time = Virtual()
     with pytest.raises(
@@ -244,7 +244,7 @@ def test_waits_double_up_to_the_longest_and_attempts_end(api: Api) -> None:
     assert time.sleeps == [1, 2, 4, 6, 6]
 
 
-def test_chance_takes_away_at_most_half_of_a_wait(api: Api) -> None:
+def test_jitter_removes_at_most_half_of_a_wait(api: Api) -> None:
     api.faults.append(status(500))
     sleeps: list[float] = []
     with Client(Policy(), sleep=sleeps.append, chance=lambda: 0.0) as client:
@@ -252,7 +252,7 @@ def test_chance_takes_away_at_most_half_of_a_wait(api: Api) -> None:
     assert sleeps == [0.5]
 
 
-def test_a_server_that_asks_for_hours_fails_the_unit_at_once(api: Api) -> None:
+def test_a_retry_after_of_hours_fails_the_unit_at_once(api: Api) -> None:
     api.faults.append(status(429, retry_after="7200"))
     time = Virtual()
     with pytest.raises(RequestFailed, match="asks for a wait of 7200 seconds; lower"):
@@ -260,7 +260,7 @@ def test_a_server_that_asks_for_hours_fails_the_unit_at_once(api: Api) -> None:
     assert time.sleeps == []
 
 
-def test_nobody_listening_is_tried_again_and_told(api: Api) -> None:
+def test_a_refused_connection_is_retried_and_reported(api: Api) -> None:
     time = Virtual()
     with pytest.raises(RequestFailed, match=r"GET http://127.0.0.1:1/all failed: .* \(3 attempts\)"):
         read("http://127.0.0.1:1/all", policy=Policy(attempts=3), time=time)
@@ -268,7 +268,7 @@ def test_nobody_listening_is_tried_again_and_told(api: Api) -> None:
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422])
-def test_a_refusal_fails_at_once_with_the_start_of_the_body(api: Api, code: int) -> None:
+def test_a_client_error_fails_at_once_with_the_start_of_the_body(api: Api, code: int) -> None:
     api.faults.append(status(code, "no\n such \x1b thing " + "x" * 999))
     with pytest.raises(RequestFailed) as failed:
         read(f"{api.url}/all?key=s3cret")
@@ -290,7 +290,7 @@ def test_a_refusal_fails_at_once_with_the_start_of_the_body(api: Api, code: int)
         ({"method": "header", "name": "X-Key", "value": "{{token}}"}, ("x-key", "s3cret-token")),
     ],
 )
-def test_credentials_are_sent_and_an_answer_that_repeats_them_is_masked(
+def test_credentials_are_redacted_in_a_response_that_repeats_them(
     api: Api, who: dict[str, str], header: tuple[str, str]
 ) -> None:
     template = Template("get", f"{api.url}/all", authentication=Authentication.model_validate(who))
@@ -313,7 +313,7 @@ def test_an_account_in_the_url_is_sent_as_a_header_and_never_shown(api: Api) -> 
     assert api.requests[0].headers["authorization"] == "Basic bWU6czNjcmV0"
 
 
-def test_requests_keep_their_distance(api: Api) -> None:
+def test_requests_respect_the_rate_limit(api: Api) -> None:
     time = Virtual()
     assert read(f"{api.url}/page", {"type": "page"}, policy=Policy(interval_seconds=2), time=time) == ROWS
     assert time.sleeps == [2, 2, 2]
@@ -339,7 +339,7 @@ def test_redirects_are_followed_on_the_same_server_only(api: Api) -> None:
         read(f"{api.url}/old")
 
 
-def test_an_answer_that_is_too_large_is_not_kept(api: Api) -> None:
+def test_a_response_that_is_too_large_is_rejected(api: Api) -> None:
     api.faults.append(broken(gzip.compress(b"[" + b" " * 3_000_000 + b"1]"), Content_Encoding="gzip"))
     with pytest.raises(InvalidResponse, match="larger than 2 megabytes; request smaller pages"):
         read(f"{api.url}/all", policy=Policy(largest_megabytes=2))
@@ -390,7 +390,7 @@ def test_a_column_has_the_narrowest_type_that_loses_nothing(api: Api, values: li
         (None, None, "is null"),
     ],
 )
-def test_an_answer_of_another_shape_fails_at_once_and_says_what_is_there(
+def test_a_response_of_another_shape_fails_at_once_and_lists_its_fields(
     api: Api, body: Any, path: str | None, problem: str
 ) -> None:
     api.faults.append(status(200, body))
@@ -410,7 +410,7 @@ def test_one_object_may_be_the_record(api: Api) -> None:
     assert read(f"{api.url}/4", form=ResponseFormat(path="order?")) == []
 
 
-def test_numbers_that_no_type_holds_and_half_characters_arrive_as_text(api: Api) -> None:
+def test_huge_numbers_and_lone_surrogates_arrive_as_text(api: Api) -> None:
     digits = "9" * 5000
     api.faults.append(status(200, f'[{{"a": 1e999, "b": {digits}, "c": "\\ud800"}}]'))
     assert read(f"{api.url}/all") == [{"a": "1e999", "b": digits, "c": "�"}]

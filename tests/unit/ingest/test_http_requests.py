@@ -1,4 +1,4 @@
-"""Requests are what the job says, whatever the values of a unit are; mistakes are found before a run."""
+"""HTTP requests: built from the job with any unit values; problems are reported before a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(texts.filter(lambda text: text not in (".", "..")))
-def test_no_value_leaves_its_place_in_a_url(value: str) -> None:
+def test_no_value_changes_the_structure_of_a_url(value: str) -> None:
     template = Template("get", f"{URL}/{{{{v}}}}/x?a={{{{v}}}}&b=1", query={"c": ("{{v}}", "2")})
     found = urlsplit(template.filled({"v": value}).url)
     assert (found.scheme, found.netloc) == ("https", "api.example.com")
@@ -36,7 +36,7 @@ def test_no_value_leaves_its_place_in_a_url(value: str) -> None:
 
 
 @given(texts)
-def test_no_value_leaves_its_place_in_a_body(value: str) -> None:
+def test_no_value_changes_the_structure_of_a_body(value: str) -> None:
     body = '{"{{v}}": ["x {{v}}", "\\"{{ v }}"], "n": {{n}}}'
     made = Template("post", URL, body=body).filled({"v": value, "n": "-1.5e3"})
     assert json.loads(str(made.body)) == {value: [f"x {value}", f'"{value}'], "n": -1500.0}
@@ -47,7 +47,7 @@ def test_no_value_leaves_its_place_in_a_body(value: str) -> None:
 
 
 @given(texts)
-def test_a_value_ends_no_header(value: str) -> None:
+def test_no_value_terminates_a_header(value: str) -> None:
     template = Template("get", URL, headers={"X-Shop": "{{v}}"})
     if value.isascii() and value.replace("\t", "").isprintable():
         assert template.filled({"v": value}).headers == (("X-Shop", value),)
@@ -66,7 +66,9 @@ def test_a_value_ends_no_header(value: str) -> None:
         (Template("post", URL, body='{"n": {{v}}}'), "01", "is neither quoted nor a number"),
     ],
 )
-def test_a_value_that_leads_elsewhere_is_refused(template: Template, values: str, problem: str) -> None:
+def test_a_value_that_would_change_the_request_is_rejected(
+    template: Template, values: str, problem: str
+) -> None:
     with pytest.raises(InvalidArgument, match=problem):
         template.filled({"v": values})
 
@@ -109,7 +111,7 @@ def problems(keys: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_said_before_a_run(keys: dict[str, Any], problem: str) -> None:
+def test_keys_that_do_not_fit_together_are_reported_before_a_run(keys: dict[str, Any], problem: str) -> None:
     (only,) = problems(keys)
     assert only.startswith(problem)
 
@@ -147,14 +149,14 @@ def test_what_does_not_fit_together_is_said_before_a_run(keys: dict[str, Any], p
         ("format", "xml", "is not a valid value; use one of json, ndjson, csv"),
     ],
 )
-def test_a_bad_value_is_named_and_no_secret_with_it(key: str, value: object, problem: str) -> None:
+def test_an_invalid_value_is_reported_without_secrets(key: str, value: object, problem: str) -> None:
     with pytest.raises(InvalidJob, match=problem) as raised:
         parse_job({f"ms.source.http.{key}": value})
     assert f"ms.source.http.{key}" in str(raised.value)
     assert "s3cret" not in str(raised.value)
 
 
-def test_a_unit_is_asked_for_in_parts_of_its_range() -> None:
+def test_a_unit_is_requested_in_parts_of_its_range() -> None:
     job = parse_job(
         {
             "ms.source.url": f"{URL}/{{{{shop}}}}", "ms.watermark": UNITS, "ms.source.partitions": 2,
@@ -182,15 +184,13 @@ def test_a_unit_is_asked_for_in_parts_of_its_range() -> None:
         ({"ms.source.partitions": 3}, 6.0),
     ],
 )
-def test_the_pace_of_a_job_is_divided_by_what_runs_side_by_side(
-    keys: dict[str, Any], interval: float
-) -> None:
+def test_the_rate_limit_is_divided_among_concurrent_readers(keys: dict[str, Any], interval: float) -> None:
     job = parse_job({"ms.source.url": URL, "ms.source.http.requests.per.minute": 30, **keys})
     policy = reading_of(job, WorkUnit(0, 9, job.units[0], 0), 0).policy
     assert policy.interval_seconds == interval
 
 
-def test_an_authentication_record_that_nothing_uses_is_said(tmp_path: Any) -> None:
+def test_an_unused_authentication_record_is_a_problem(tmp_path: Any) -> None:
     (tmp_path / "token.json").write_text('{"token": "s3cret", "user": "me"}', encoding="utf-8")
     record = [{"path": f"{tmp_path}/token.json", "category": "authentication"}]
     (only,) = problems({"ms.secondary.input": record})

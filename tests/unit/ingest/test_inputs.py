@@ -1,4 +1,4 @@
-"""Secondary inputs: real files in every format, filters, and what cannot be used."""
+"""Secondary inputs: files in every format, filters, and inputs that cannot be used."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_units_are_the_same_in_every_format(tmp_path: Path, name: str) -> None:
     assert ids(job(tmp_path, {"path": name, "fields": ["id"], "filters": {"state": ".*done"}})) == ["1", "2"]
 
 
-def test_a_folder_is_all_its_files_in_order(tmp_path: Path) -> None:
+def test_a_folder_is_read_as_all_its_files_in_name_order(tmp_path: Path) -> None:
     folder = tmp_path / "ids" / "day=1"
     folder.mkdir(parents=True)
     (folder / "b.jsonl").write_text('{"id": "2"}\n{"id": "3"}', encoding="utf-8")
@@ -86,7 +86,7 @@ def test_without_fields_a_unit_is_the_whole_record(tmp_path: Path) -> None:
     assert job(tmp_path, {"path": "ids"}).units[1].as_dict() == {"id": "2", "state": "undone", "note": None}
 
 
-def test_no_record_is_no_unit(tmp_path: Path) -> None:
+def test_without_records_there_are_no_units(tmp_path: Path) -> None:
     (tmp_path / "ids").write_text("", encoding="utf-8")
     (tmp_path / "ids.csv").write_text("id\n", encoding="utf-8")
     for name in ("ids", "ids.csv"):
@@ -100,7 +100,7 @@ def test_all_filters_match_the_whole_text(tmp_path: Path) -> None:
     assert ids(job(tmp_path, {"path": "ids", "fields": ["id"], "filters": {"state": "don"}})) == []
 
 
-def test_the_authentication_record_is_no_part_of_a_unit(tmp_path: Path) -> None:
+def test_the_authentication_record_is_not_part_of_a_unit(tmp_path: Path) -> None:
     as_json_lines(tmp_path / "ids")
     (tmp_path / "token").write_text(
         '{"token": "hunter2", "for": "a"}\n{"token": "x", "for": "b"}', encoding="utf-8"
@@ -147,7 +147,7 @@ def test_exactly_one_record_authenticates(tmp_path: Path, text: str, item: dict[
         ("other", b"", {"path": "nowhere://x"}, "cannot be read"),
     ],
 )
-def test_what_cannot_be_used_says_why(
+def test_unusable_inputs_are_reported_with_the_reason(
     tmp_path: Path, name: str, content: bytes, item: dict[str, Any], said: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -156,7 +156,7 @@ def test_what_cannot_be_used_says_why(
     assert [problem.key for problem in caught.value.problems] == ["ms.secondary.input[0].path"]
 
 
-def test_fields_that_are_not_asked_for_may_hold_anything(tmp_path: Path) -> None:
+def test_fields_that_are_not_selected_may_have_any_value(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"id": 1, "tags": ["x"]}', encoding="utf-8")
     assert ids(job(tmp_path, {"path": "a", "fields": ["id"]})) == ["1"]
 
@@ -167,7 +167,7 @@ def test_a_line_ends_where_json_lines_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[[a]", "[a&&b]"])
-def test_an_expression_of_which_python_warns_is_taken(tmp_path: Path, pattern: str) -> None:
+def test_a_regular_expression_with_a_python_warning_is_accepted(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "a").write_text('{"id": "a"}', encoding="utf-8")
     assert ids(job(tmp_path, {"path": "a", "filters": {"id": pattern}})) == ["a"]
 
@@ -192,7 +192,7 @@ def test_one_mistake_does_not_hide_others(tmp_path: Path) -> None:
         parse_job({"ms.work.unit.partition": {"lovely": ["2020-01-01", "-"], "quarterly": []}})
 
 
-def test_units_come_from_one_place(tmp_path: Path) -> None:
+def test_units_come_from_either_the_job_file_or_an_input(tmp_path: Path) -> None:
     as_json_lines(tmp_path / "ids")
     listed = [{"name": "id", "type": "unit", "units": "a"}]
     with pytest.raises(InvalidJob, match="list them in one of the two"):
@@ -215,7 +215,7 @@ def test_units_come_from_one_place(tmp_path: Path) -> None:
         "a",
     ],
 )
-def test_what_is_no_input(tmp_path: Path, item: Any) -> None:
+def test_invalid_inputs_are_rejected(tmp_path: Path, item: Any) -> None:
     (tmp_path / "a").write_text('{"id": 1}', encoding="utf-8")
     with pytest.raises(InvalidJob, match=r"ms\.secondary\.input"):
         job(tmp_path, item)

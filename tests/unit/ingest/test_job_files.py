@@ -1,4 +1,4 @@
-"""Job files: both forms, references, secrets, and every mistake at once."""
+"""Job files: both formats, references, secrets, and all problems reported together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def problems(keys: dict[str, Any], **options: Any) -> list[str]:
         ("orders.yml", YAML),
     ],
 )
-def test_properties_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_properties_and_yaml_give_the_same_job(tmp_path: Path, name: str, text: str) -> None:
     read = load_job(write(tmp_path, name, text)).settings
     assert read.name == "orders"
     assert read.partition.kind == "daily"
@@ -61,7 +61,7 @@ def test_properties_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) 
     assert read.axis.range == parse_job({"ms.watermark": AXIS}).settings.axis.range
 
 
-def test_yaml_guesses_nothing(tmp_path: Path) -> None:
+def test_yaml_has_no_implicit_types_of_version_1_1(tmp_path: Path) -> None:
     text = "ms.watermark: [{name: id, type: unit, units: [NO, yes, on, 12:30, 2020-01-01, 0x10, 010]}]"
     units = load_job(write(tmp_path, "a.yaml", text)).units
     assert [unit.as_dict()["id"] for unit in units] == [
@@ -95,7 +95,9 @@ def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
         ("a.properties", "ms.grace.period.days=", "is empty"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_an_unreadable_file_is_reported_with_the_reason(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     with pytest.raises(InvalidJob, match=said):
         load_job(write(tmp_path, name, text))
 
@@ -142,7 +144,7 @@ def test_a_reference_may_stand_in_a_name() -> None:
     assert [str(unit) for unit in job.units] == ["site=a"]
 
 
-def test_what_comes_from_the_environment_is_not_read_for_references() -> None:
+def test_references_in_environment_values_are_not_replaced() -> None:
     assert parse_job({"ms.job.name": "${env:A}"}, environment={"A": "${b}"}).settings.name == "${b}"
 
 
@@ -164,7 +166,7 @@ def test_an_unknown_or_circular_reference_is_an_error(keys: dict[str, Any]) -> N
     assert problems(keys)
 
 
-def test_a_circle_is_shown() -> None:
+def test_a_circular_reference_shows_its_path() -> None:
     with pytest.raises(InvalidJob, match="a → b → c → a"):
         parse_job({"a": "${b}", "b": "${c}", "c": "${a}"}, environment={})
 
@@ -227,7 +229,7 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
 # ---- mistakes
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     found = problems(
         {
             "ms.watermark": [{"name": "s", "type": "datetime", "range": {"from": "2020-02-30", "to": "P1M"}}],
@@ -263,7 +265,7 @@ def test_an_unknown_key_names_the_nearest_one(key: str, meant: str) -> None:
         parse_job({key: "x"})
 
 
-def test_keys_of_others_are_left_alone() -> None:
+def test_keys_without_the_prefix_are_ignored() -> None:
     assert parse_job({"job.name": "x", "extract.table.name": "y", "msx": "z"}).settings.name == "job"
 
 
@@ -276,12 +278,12 @@ def test_a_period_has_one_form(period: str) -> None:
 @pytest.mark.parametrize(
     "text", ["P", "PT", "P1DT", "P1W", "P1M", "-P1D", "+P1D", "p1d", "1 day", "P1.5D", "3"]
 )
-def test_what_is_no_period(text: str) -> None:
+def test_invalid_periods_are_rejected(text: str) -> None:
     assert problems({"ms.grace.period": text}) == ["ms.grace.period"]
 
 
 @pytest.mark.parametrize("text", ["1.0", "0L", "٣", "1e3", "", " ", "--1", "9" * 30, True, 1.0, [1]])
-def test_what_is_no_whole_number(text: object) -> None:
+def test_invalid_integers_are_rejected(text: object) -> None:
     assert problems({"ms.work.unit.min.units": text}) == ["ms.work.unit.min.units"]
 
 
@@ -295,7 +297,7 @@ def test_words_in_any_case(text: object) -> None:
     ["", " ", ",", "a,,b", "a,", [], "[]", [""], ["a", 1], ["a", {"id": "b"}], [1, 2], [{}], [{"a": []}],
      {"a": "b"}, '{"a": "b"}', "[a", 5, None, True],
 )  # fmt: skip
-def test_what_lists_no_units(units: object) -> None:
+def test_invalid_lists_of_units_are_rejected(units: object) -> None:
     found = problems({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]})
     assert found == ["ms.watermark[0].units"]
 
@@ -331,5 +333,5 @@ def test_the_order_of_the_fields_of_a_unit_does_not_matter() -> None:
      {"daily": ["2020-01-01", "-"], "Daily": ["2020-02-01", "-"]},
      '{"daily": ["2020-01-01", "2020-02-01"], "daily": ["2020-02-01", "-"]}'],
 )  # fmt: skip
-def test_what_is_no_partition(partition: object) -> None:
+def test_invalid_partitions_are_rejected(partition: object) -> None:
     assert problems({"ms.work.unit.partition": partition}) == ["ms.work.unit.partition"]

@@ -1,4 +1,4 @@
-"""The page of keys is what the model says."""
+"""The reference page of keys equals the table that the model generates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values written into SQL: none of them changes what the query says, and none is changed itself."""
+"""SQL literals: no value changes the query, and no value is changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_hostile_value_is_a_value(value: str) -> None:
+def test_a_hostile_value_stays_a_value(value: str) -> None:
     query = render("SELECT {{a}}, {{ a }} -- of {it}\n, 'it''s /* text'", {"a": value}, UTC)
     with closing(sqlite3.connect(":memory:")) as database:
         assert database.execute(query).fetchone() == (value, value, "it's /* text")
@@ -44,7 +44,7 @@ def test_any_other_value_comes_back(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\\", "\\' OR 1 = 1 --", "a\0b", "a\nb", "\x1a", "\x7f", "\x85"])
-def test_a_value_that_databases_read_differently_is_refused(value: str) -> None:
+def test_a_value_without_a_portable_literal_is_rejected(value: str) -> None:
     with pytest.raises(InvalidArgument, match="backslash or a control character"):
         render("SELECT {{a}}", {"a": value}, UTC)
 
@@ -67,13 +67,13 @@ def test_a_value_that_databases_read_differently_is_refused(value: str) -> None:
         ("SELECT {{b}}", "unknown parameter"),
     ],
 )
-def test_a_query_in_which_a_value_would_not_be_one_is_refused(query: str, reason: str) -> None:
+def test_a_parameter_inside_quotes_or_comments_is_rejected(query: str, reason: str) -> None:
     with pytest.raises(InvalidArgument, match=reason):
         render(query, {"a": "7"}, UTC)
 
 
 @pytest.mark.parametrize("name", ["a b", 'a"', "a;", "a.b.c", "", "1a", "ä", "a\n"])
-def test_a_name_that_needs_quotes_is_refused(name: str) -> None:
+def test_a_name_that_needs_quotes_is_rejected(name: str) -> None:
     with pytest.raises(InvalidArgument, match="is not a plain SQL name"):
         plain_name(name, "ms.time.column")
 
@@ -83,7 +83,7 @@ def test_a_name_that_needs_quotes_is_refused(name: str) -> None:
     length=st.integers(1, 3 * DAY),
     count=st.integers(1, 7),
 )
-def test_parts_of_a_range_take_each_time_once(low: int, length: int, count: int) -> None:
+def test_parts_of_a_range_contain_each_time_once(low: int, length: int, count: int) -> None:
     tz = zone("Europe/Berlin")  # where an hour comes twice on the 25th
     conditions = [
         condition.replace("{ts ", "").replace("}", "")

@@ -1,4 +1,4 @@
-"""What `{{name}}` becomes."""
+"""Parameters: the values of `{{name}}`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_low_high_and_the_unit_are_always_there() -> None:
         {"name": "x", "value": "a", "vlaue": "b"},
     ],
 )
-def test_what_is_no_parameter(parameter: dict[str, Any]) -> None:
+def test_invalid_parameters_are_rejected(parameter: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match=r"ms\.parameters"):
         values(parameter)
 
@@ -102,7 +102,7 @@ def test_a_name_is_given_once() -> None:
         ([{"id": "a", "idd": "b"}, {"id": "c"}], "use one of id"),
     ],
 )
-def test_a_field_that_some_unit_has_not_is_told_with_all_other_problems(
+def test_a_field_missing_in_some_unit_is_reported_with_all_other_problems(
     units: list[dict[str, str]], fix: str
 ) -> None:
     watermark = [{"name": "id", "type": "unit", "units": units}] if units else []

@@ -45,7 +45,7 @@ def ranges(shown: Plan) -> list[tuple[str, str]]:
 A, B = unit_of({"id": "a"}).key, unit_of({"id": "b"}).key
 
 
-def test_each_unit_that_does_not_run_says_why() -> None:
+def test_each_skipped_unit_has_a_reason() -> None:
     shown = made(
         "2020-01-20",
         units="a,b",
@@ -90,7 +90,7 @@ def test_a_bound_beyond_the_calendar_is_named() -> None:
     ("mode", "to", "expected"),
     [("reduce", "P0D", "left-out"), ("reduce", "2020-02-01", "left-out"), ("wait", "2020-02-01", None)],
 )
-def test_what_the_abstinent_period_leaves_out_for_ever_waits_for_nothing(
+def test_a_range_that_the_abstinent_period_leaves_out_is_never_waited_for(
     mode: str, to: str, expected: str | None
 ) -> None:
     axis = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": to}}
@@ -106,7 +106,7 @@ def test_what_the_abstinent_period_leaves_out_for_ever_waits_for_nothing(
     assert left_out == ([] if expected is None else [(at("2020-01-31"), at("2020-02-01"), "left out")])
 
 
-def test_a_unit_behind_the_overall_cut_off_says_so() -> None:
+def test_a_unit_behind_the_overall_cut_off_has_that_reason() -> None:
     history = [("2020-01-01", "{}", "2020-02-01"), ("2020-02-01", "{}", "2020-02-20")]
     shown = made("2020-02-21", work_unit_partition="monthly", grace_period_days=5, history=history)
     assert [(unit.reason, unit.unread) for unit in shown.skipped] == [("cut-off", None)]

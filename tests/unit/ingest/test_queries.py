@@ -1,4 +1,4 @@
-"""Queries with parameters: what is one, what is none, and where a query ends."""
+"""Queries with bound parameters: what is a parameter, what is not, and where a query ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that a target cannot take are refused before anything runs, with everything at once."""
+"""Jobs that cannot be run are rejected before anything runs, with all problems at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of SQLite hold what was put into them: nothing of it is lost or bent, wherever it stands."""
+"""Column types of SQLite: no value is lost or changed, whatever row it is in."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def check(folder: Path, *times: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("others", [(), ("2020-01-01", None, "2020-01-03 00:00:00")], ids=["alone", "mixed"])
-def test_times_that_no_range_has_are_refused(tmp_path: Path, other: Any, others: tuple[Any, ...]) -> None:
+def test_times_that_no_range_contains_are_rejected(
+    tmp_path: Path, other: Any, others: tuple[Any, ...]
+) -> None:
     with pytest.raises(InvalidArgument, match=r"^ms.time.column = 'at': contains .*, not times"):
         check(tmp_path, *others, other)
 
