@@ -29,7 +29,7 @@ _LONGEST_PAUSE: Final = 1.0
 _BUSY_SECONDS: Final = 30
 _CONFLICTS: Final = {"40001", "40P01", "55P03"}
 """PostgreSQL error codes of a transaction that was rolled back because of another one."""
-_REFUSED: Final = {"42501", "3F000"}
+_FORBIDDEN: Final = {"42501", "3F000"}
 """PostgreSQL error codes of a user without the privilege, or without a schema to create tables in."""
 _SQLITE_BUSY: Final = {5, 6}
 
@@ -55,7 +55,7 @@ class MetadataStore:
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run read-only work in a transaction and return its result."""
-        return self._repeated(self._reading, work, repeat_lost=True)
+        return self._run(self._reading, work, repeat_lost=True)
 
     def write(self, work: Callable[[Connection], Result], *, repeatable: bool = False) -> Result:
         """Run work in a transaction, commit it, and return its result; an exception rolls it back.
@@ -69,9 +69,9 @@ class MetadataStore:
             StoreUnavailable: The database cannot be reached, or the connection was lost and the work is not
                 repeatable.
         """
-        return self._repeated(self._engine, work, repeat_lost=repeatable)
+        return self._run(self._engine, work, repeat_lost=repeatable)
 
-    def _repeated(self, engine: Engine, work: Callable[[Connection], Result], *, repeat_lost: bool) -> Result:
+    def _run(self, engine: Engine, work: Callable[[Connection], Result], *, repeat_lost: bool) -> Result:
         pause = _FIRST_PAUSE
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -81,7 +81,7 @@ class MetadataStore:
                 again = _is_conflict(error) or (repeat_lost and _is_lost(error))
                 if not again or attempt == _ATTEMPTS:
                     # a file that is not a database raises a plain DatabaseError
-                    if again or _is_refused(error) or type(error) in {OperationalError, DatabaseError}:
+                    if again or _is_forbidden(error) or type(error) in {OperationalError, DatabaseError}:
                         raise StoreUnavailable(redacted_url(self.url), _reason(error)) from None
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only spreads the attempts
@@ -186,8 +186,8 @@ def _is_conflict(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
 
-def _is_refused(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) in _REFUSED
+def _is_forbidden(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) in _FORBIDDEN
 
 
 def _is_lost(error: DBAPIError) -> bool:

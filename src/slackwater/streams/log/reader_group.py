@@ -54,13 +54,12 @@ class ReaderGroup:
     Raises:
         InvalidArgument: The name is not valid, or ``start`` is not a cut of the stream.
 
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> from slackwater.streams.log.writer import Writer
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     with Writer(bids, "w") as writer:
+    ...     with sw.Writer(bids, "w") as writer:
     ...         last = writer.write_many([b"a", b"b"])
-    ...     group = ReaderGroup(bids, "totals")
+    ...     group = sw.ReaderGroup(bids, "totals")
     ...     with group.reader("r1") as reader:
     ...         values = [value for batch in reader for value in batch.events.column("value").to_pylist()]
     ...     values, group.position()

@@ -61,10 +61,10 @@ class TransactionalWriter(SessionWriter):
         InvalidArgument: The id or the duration is not valid.
         UnknownStream: The stream was deleted.
 
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids", segments=4)
-    ...     with TransactionalWriter(bids, "loader") as writer:
+    ...     with sw.TransactionalWriter(bids, "loader") as writer:
     ...         transaction = writer.begin()
     ...         transaction.write_many([b"1", b"2"], keys=["a", "b"])
     ...         before = sum(dict(bids.tail().items()).values())

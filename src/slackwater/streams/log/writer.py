@@ -144,10 +144,10 @@ class Writer(SessionWriter):
         InvalidArgument: The id or the interval is not valid.
         UnknownStream: The stream was deleted.
 
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     with Writer(bids, "bidder-7") as writer:
+    ...     with sw.Writer(bids, "bidder-7") as writer:
     ...         number = writer.write(b"100", key="auction 5")
     ...         writer.note_time("2024-01-01T00:00:00Z"), writer.acknowledged, writer.position
     (<NoteResult.OK: 'ok'>, 1, Position({0: 1}))

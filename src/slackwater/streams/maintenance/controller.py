@@ -61,13 +61,13 @@ class Controller:
     Raises:
         InvalidArgument: The name or a duration is not valid.
 
-    >>> from slackwater.streams.log.writer import Writer
-    >>> from slackwater.streams.settings import MarkSettings, StreamSettings
+    >>> import slackwater as sw
     >>> now = 0
-    >>> with Streams.temporary(clock=lambda: now) as streams:
-    ...     bids = streams.create("shop/bids", settings=StreamSettings(marks=MarkSettings(period=10)))
-    ...     controller = Controller(streams)
-    ...     with Writer(bids, "gateway-1") as writer:
+    >>> with sw.Streams.temporary(clock=lambda: now) as streams:
+    ...     settings = sw.StreamSettings(marks=sw.MarkSettings(period=10))
+    ...     bids = streams.create("shop/bids", settings=settings)
+    ...     controller = sw.Controller(streams)
+    ...     with sw.Writer(bids, "gateway-1") as writer:
     ...         noted = writer.note_time(7)
     ...     now = 10  # one period after the first noted time
     ...     made = controller.step().cycles[bids.id].mark

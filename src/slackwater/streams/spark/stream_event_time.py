@@ -26,8 +26,21 @@ def stream_headers(name: str = "stream") -> Headers:
     Returns:
         The headers to pass to `sw.stream`.
 
-    >>> stream_headers().sequence
-    'slackwater_sequence'
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> register(spark)
+    >>> with TemporaryDirectory() as folder:
+    ...     store = f"sqlite:///{folder}/store.db"
+    ...     with sw.Streams.open(store) as streams:
+    ...         columns = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
+    ...         made = streams.create("shop/clicks", columns=columns)
+    ...     source = spark.readStream.format("slackwater").options(store=store, headers="true")
+    ...     rows = source.option("stream", "shop/clicks").load()
+    ...     clicks = sw.stream(rows, event_time="at", headers=sw.stream_headers("shop/clicks"))
+    ...     clicks.key_by("user").key
+    ('user',)
     """
     return headers(origin=sql.lit(name), sequence=SEQUENCE, watermark=WATERMARK, empty=EMPTY)
 
@@ -63,17 +76,16 @@ def read_stream(
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow as pa
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> with TemporaryDirectory() as folder:
     ...     store = f"sqlite:///{folder}/store.db"
-    ...     with Streams.open(store) as streams:
+    ...     with sw.Streams.open(store) as streams:
     ...         columns = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
     ...         made = streams.create("shop/clicks", columns=columns)
-    ...     clicks = read_stream(spark, "shop/clicks", store=store, event_time="at").key_by("user")
-    ...     clicks.key
-    ('user',)
+    ...     clicks = sw.read_stream(spark, "shop/clicks", store=store, event_time="at").key_by("user")
+    ...     clicks.window(sw.fixed("10 seconds")).agg(clicks=sw.count()).to_df().columns
+    ['user', 'window', 'clicks', 'pane']
     """
     register(spark)
     reader = spark.readStream.format(FORMAT).options(store=store, stream=name, headers="true")
