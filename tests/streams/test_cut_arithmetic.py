@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,16 +16,35 @@ from slackwater.streams.log.group_segments import (
 )
 from slackwater.streams.segments.cut_arithmetic import advance_cut, readable_cut, spans_between
 from slackwater.streams.segments.cuts import Standing, check_cut, compare, stream_cut
+from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position
 from tests.strategies.streams import histories, positions
 
 
+@st.composite
+def filled_histories(draw: st.DrawFn) -> tuple[Epochs, dict[int, int]]:
+    """The segments of a stream, and the length of each."""
+    epochs = draw(histories())
+    return epochs, {identity: draw(st.integers(0, 5)) for identity in epochs.segments}
+
+
+@st.composite
+def cuts(draw: st.DrawFn, epochs: Epochs, lengths: Mapping[int, int]) -> Position:
+    """A cut as marks have them, which may be on both sides of a segment; not beyond the end of the stream."""
+    cut = stream_cut(epochs, draw(st.lists(positions(epochs), max_size=3)))
+    return Position.of({identity: min(offset, lengths[identity]) for identity, offset in cut.items()})
+
+
+def tail_of(epochs: Epochs, lengths: Mapping[int, int]) -> Position:
+    """The cut at which the stream ends."""
+    return Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+
+
 @given(st.data())
 def test_advancing_in_any_steps_reads_every_event_once_and_ends_at_the_tail(data: st.DataObject) -> None:
-    epochs = data.draw(histories())
-    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
+    epochs, lengths = data.draw(filled_histories())
     head = Position.of({segment.id: 0 for segment in epochs[0]})
-    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    tail = tail_of(epochs, lengths)
     limit = data.draw(st.integers(1, 7))
     read: Counter[tuple[int, int]] = Counter()
     cut = head
@@ -41,11 +61,9 @@ def test_advancing_in_any_steps_reads_every_event_once_and_ends_at_the_tail(data
 
 @given(st.data())
 def test_a_readable_cut_misses_no_event_after_any_cut(data: st.DataObject) -> None:
-    epochs = data.draw(histories())
-    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
-    given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
-    cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
-    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    epochs, lengths = data.draw(filled_histories())
+    cut = data.draw(cuts(epochs, lengths))
+    tail = tail_of(epochs, lengths)
     start = readable_cut(epochs, cut, lengths)
     check_cut(epochs, start)
     assert advance_cut(epochs, start, lengths) == tail
@@ -58,11 +76,9 @@ def test_a_readable_cut_misses_no_event_after_any_cut(data: st.DataObject) -> No
 
 @given(st.data())
 def test_a_group_started_at_any_cut_reads_all_later_events_in_order(data: st.DataObject) -> None:
-    epochs = data.draw(histories())
-    lengths = {identity: data.draw(st.integers(0, 5)) for identity in epochs.segments}
-    given_cut = stream_cut(epochs, data.draw(st.lists(positions(epochs), max_size=3)))
-    cut = Position.of({identity: min(offset, lengths[identity]) for identity, offset in given_cut.items()})
-    tail = Position.of({segment.id: lengths[segment.id] for segment in epochs.active})
+    epochs, lengths = data.draw(filled_histories())
+    cut = data.draw(cuts(epochs, lengths))
+    tail = tail_of(epochs, lengths)
     entries = finish_segments(
         {identity: GroupSegment(offset) for identity, offset in cut.items()}, lengths, epochs
     )
