@@ -193,9 +193,9 @@ def test_after_a_commit_of_unknown_outcome_no_other_commit_uses_its_number(
 def test_numbered_commits_of_staged_files_are_stored_once(bids: Stream, clock: Clock) -> None:
     batch = pa.record_batch([EVENTS], schema=bids.columns)
     for _ in range(2):  # the second time as after a restart: the same batch, other files
-        parts = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
+        staged = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
         with TransactionalWriter(bids, "query") as writer:
-            assert writer.commit_staged(parts, time=7, number=1) is NoteResult.OK
+            assert writer.commit_staged(staged, time=7, number=1) is NoteResult.OK
             assert writer.last_event_number == 1
     assert sorted(values(bids)) == sorted(EVENTS)
     with TransactionalWriter(bids, "query") as writer:
@@ -208,6 +208,13 @@ def test_numbered_commits_of_staged_files_are_stored_once(bids: Stream, clock: C
         with pytest.raises(StreamError, match="may have been collected; write them again"):
             writer.commit_staged(old, number=3)
     assert sorted(values(bids)) == sorted(EVENTS)
+
+
+def test_the_old_name_of_commit_staged_is_deprecated(bids: Stream) -> None:
+    with TransactionalWriter(bids, "t") as writer:
+        with pytest.deprecated_call(match="commit_staged"):
+            assert writer.commit_parts([], number=1) is NoteResult.OK
+        assert writer.last_event_number == 1
 
 
 def test_a_replaced_writer_cannot_commit(bids: Stream) -> None:
