@@ -68,7 +68,7 @@ def test_a_batch_touches_only_its_own_windows(mode: Mode) -> None:
         state, batch(*((key, at) for key in "abc" for at in range(0, 500, 10) for _ in range(3))), {}
     )
     others = dict(store.blobs)
-    mine = {state.windows[0, 10].rows, state.windows[0, 10].standing}
+    mine = {state.windows[0, 10].rows, state.windows[0, 10].last_panes}
     mine |= {blob.name for blob in state.slices[0, 10].blobs} if (0, 10) in state.slices else set()
     store.take_calls()
     state, output = fixed.step(state, batch(("a", 1), ("a", 2), ("a", 3)), {})

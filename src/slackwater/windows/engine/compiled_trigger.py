@@ -13,9 +13,10 @@ So "ready", "fire" and "merge" become expressions over a frame with one row per 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import count
 from operator import and_, or_
 
 import polars as pl
@@ -76,7 +77,7 @@ class _Changes:
 
 
 @dataclass(frozen=True)
-class _Pending:
+class _Counted:
     """The columns with the count and the first arrival: those of the window row, or of an ``until``."""
 
     count: str
@@ -86,34 +87,33 @@ class _Pending:
 class _Node:
     """A node of the trigger tree, with its state columns."""
 
-    def __init__(self, trigger: Trigger, number: list[int], pending: _Pending) -> None:
+    def __init__(self, trigger: Trigger, numbers: Iterator[int], counted: _Counted) -> None:
         self.trigger = trigger
-        self.pending = pending
+        self.counted = counted
         self.columns: tuple[_StateColumn, ...] = ()
-        name = f"trigger:{number[0]}"
-        number[0] += 1
-        inner: list[tuple[Trigger, _Pending]] = []
+        name = f"trigger:{next(numbers)}"
+        inner: list[tuple[Trigger, _Counted]] = []
         match trigger:
             case AfterWatermark(early, late):
                 self.columns = (_StateColumn(f"{name}:past", pl.Boolean(), initial=False),)
-                inner = [(part, pending) for part in (early, late) if part is not None]
-            case AfterEach(triggers=parts):
+                inner = [(each, counted) for each in (early, late) if each is not None]
+            case AfterEach(triggers=triggers):
                 self.columns = (_StateColumn(f"{name}:place", pl.Int16(), 0),)
-                inner = [(part, pending) for part in parts]
-            case AfterAny(triggers=parts) | AfterAll(triggers=parts):
-                inner = [(part, pending) for part in parts]
-            case Repeatedly(part):
-                inner = [(part, pending)]
+                inner = [(each, counted) for each in triggers]
+            case AfterAny(triggers=triggers) | AfterAll(triggers=triggers):
+                inner = [(each, counted) for each in triggers]
+            case Repeatedly(repeated):
+                inner = [(repeated, counted)]
             case OrFinally(main, until):
-                seen = (
-                    _StateColumn(f"{name}:count", pl.Int64(), 0),
-                    _StateColumn(f"{name}:first", pl.Int64(), None),
+                own = _Counted(f"{name}:count", f"{name}:first")
+                self.columns = (
+                    _StateColumn(own.count, pl.Int64(), 0),
+                    _StateColumn(own.first, pl.Int64(), None),
                 )
-                self.columns = seen
-                inner = [(main, pending), (until, _Pending(seen[0].name, seen[1].name))]
+                inner = [(main, counted), (until, own)]
             case _:
                 pass
-        self.children = tuple(_Node(part, number, counted) for part, counted in inner)
+        self.children = tuple(_Node(child, numbers, columns) for child, columns in inner)
 
     @property
     def early(self) -> _Node | None:
@@ -135,10 +135,10 @@ class _Node:
     def ready(self, moment: Moment) -> pl.Expr:
         match self.trigger:
             case AfterCount(count):
-                return pl.col(self.pending.count) >= count
+                return pl.col(self.counted.count) >= count
             case AfterProcessingTime(delay):
                 arrived_before = max(moment.clock - delay, BEGINNING_OF_TIME)
-                return (pl.col(self.pending.first) < arrived_before).fill_null(value=False)
+                return (pl.col(self.counted.first) < arrived_before).fill_null(value=False)
             case AfterWatermark():
                 early = self.early.ready(moment) if self.early else _FALSE
                 late = self.late.ready(moment) if self.late else _FALSE
@@ -159,7 +159,7 @@ class _Node:
         nothing = pl.lit(None, pl.Int64())
         match self.trigger:
             case AfterProcessingTime(delay):
-                first, latest = pl.col(self.pending.first), END_OF_TIME - delay
+                first, latest = pl.col(self.counted.first), END_OF_TIME - delay
                 at = pl.when(first < latest).then(first + delay).when(first.is_not_null()).then(END_OF_TIME)
                 return pl.when(at >= clock).then(at)
             case AfterWatermark():
@@ -280,7 +280,7 @@ class CompiledTrigger:
     """
 
     def __init__(self, trigger: Trigger) -> None:
-        self.root = _Node(trigger, [0], _Pending(NEW, FIRST))
+        self.root = _Node(trigger, count(), _Counted(NEW, FIRST))
         nodes = self.root.descendants()
         self._columns = [column for node in nodes for column in node.columns]
         self._watermarks = [node for node in nodes if isinstance(node.trigger, AfterWatermark)]

@@ -71,7 +71,7 @@ class SessionWindows:
 
     def advance(self, state: WindowState, before: int, watermark: int, out: StepResults) -> None:
         """Evaluate the sessions that the new watermark completes or purges."""
-        groups = state.dues.take(watermark)
+        groups = state.due_windows.take(watermark)
         if not groups:
             return
         completes = (pl.col(END) > before) & (pl.col(END) <= watermark)
@@ -154,14 +154,16 @@ class SessionWindows:
     def _overlapping(self, state: WindowState, start: int, end: int) -> list[WindowBounds]:
         """The groups with sessions that may overlap a time range."""
         return sorted(
-            bounds for bounds, entry in state.windows.items() if entry.end > start and entry.reach < end
+            bounds
+            for bounds, entry in state.windows.items()
+            if entry.end > start and entry.earliest_start < end
         )
 
     def _read_rows(self, state: WindowState, groups: Iterable[WindowBounds]) -> pl.DataFrame | None:
         return state.read_all(state.windows[bounds].rows for bounds in groups)
 
     def _read_last_panes(self, state: WindowState, groups: Iterable[WindowBounds]) -> pl.DataFrame | None:
-        return state.read_all(state.windows[bounds].standing for bounds in groups)
+        return state.read_all(state.windows[bounds].last_panes for bounds in groups)
 
     def _reassigned(self, last_panes: pl.DataFrame | None, owners: pl.DataFrame) -> pl.DataFrame | None:
         """The last panes, assigned to the sessions into which their own were merged."""
@@ -218,18 +220,18 @@ class SessionWindows:
         end = pl.col(END)
         due = pl.when(end > evaluation.watermark).then(end).otherwise(compiled.lateness.purge_times(end))
         entry = state.windows.get(bounds) or WindowEntry(*bounds)
-        entry.due, entry.hold, entry.target, entry.reach = rows.select(
+        entry.due, entry.hold, entry.target, entry.earliest_start = rows.select(
             due.min().alias("due"),
             compiled.hold().min().alias("hold"),
             compiled.clock_target(evaluation.clock).min().alias("target"),
-            pl.col(START).min().alias("reach"),
+            pl.col(START).min().alias("earliest_start"),
         ).row(0)
         entry.rows = state.write(rows, replaces=entry.rows)
         if last_panes is None:
-            state.delete(entry.standing)
-            entry.standing = None
+            state.delete(entry.last_panes)
+            entry.last_panes = None
         else:
-            entry.standing = state.write(last_panes, replaces=entry.standing)
+            entry.last_panes = state.write(last_panes, replaces=entry.last_panes)
         state.note(entry)
 
     def _group(self) -> pl.Expr:

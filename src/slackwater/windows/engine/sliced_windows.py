@@ -105,7 +105,7 @@ class SlicedWindows:
 
     def advance(self, state: WindowState, before: int, watermark: int, out: StepResults) -> None:
         """Evaluate the windows that the new watermark completes, and purge those it has passed for good."""
-        due = state.dues.take(watermark)
+        due = state.due_windows.take(watermark)
         purge_time = self.compiled.lateness.purge_time
         for windows in self.partials.portions(state, due):
             without_rows = [window for window in windows if state.windows[window].rows is None]
@@ -332,7 +332,7 @@ class SlicedWindows:
             emitting = match(emitting, values, compiled.row_columns, "left")
         last_panes = None
         if compiled.keeps_panes:
-            last_panes = state.read_all(state.windows[window].standing for window in windows)
+            last_panes = state.read_all(state.windows[window].last_panes for window in windows)
         emission = emit(emitting, compiled, last_panes)
         if emission.panes.height:
             out.panes.append(emission.panes)
@@ -376,7 +376,9 @@ class SlicedWindows:
         by_window = last_panes.partition_by(START, END, as_dict=True)
         for window in windows:
             entry = state.windows[window]
-            entry.standing = state.write(by_window.get(window, last_panes.clear()), replaces=entry.standing)
+            entry.last_panes = state.write(
+                by_window.get(window, last_panes.clear()), replaces=entry.last_panes
+            )
 
     def _purge(self, state: WindowState, window: WindowBounds, watermark: int) -> None:
         """Delete a window, and the slices that no window needs any more."""

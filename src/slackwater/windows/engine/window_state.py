@@ -48,7 +48,7 @@ class WindowEntry(Saved):
     end: int
     rows: str | None = None
     """The blob with one window row per key; None while the window only waits for its end."""
-    standing: str | None = None
+    last_panes: str | None = None
     """The blob with the last pane of each key, if it may be retracted or compared with the next."""
     target: int | None = None
     """The earliest processing time at which the trigger must be evaluated."""
@@ -58,7 +58,7 @@ class WindowEntry(Saved):
     """The next watermark at which it must be evaluated: its end, then its purge time."""
     fired: int = 0
     """The last step in which one of its rows fired."""
-    reach: int = 0
+    earliest_start: int = 0
     """The earliest start in the group; only for sessions."""
 
 
@@ -153,7 +153,7 @@ class WindowState:
         """A frame without rows that has the columns and types of partials; None before the first batch."""
         self.kinds: dict[str, str] = {}
         """The kind of values in each key and input column, which must be the same in all batches."""
-        self.dues: Agenda[WindowBounds] = Agenda()
+        self.due_windows: Agenda[WindowBounds] = Agenda()
         self.targets: Agenda[WindowBounds] = Agenda()
         self.holds: Agenda[WindowBounds] = Agenda()
         self._next_blob = 0
@@ -178,17 +178,17 @@ class WindowState:
         """Add a window to the index, or update its due times."""
         bounds = entry.start, entry.end
         self.windows[bounds] = entry
-        self.dues.set(bounds, entry.due)
+        self.due_windows.set(bounds, entry.due)
         self.targets.set(bounds, entry.target)
         self.holds.set(bounds, entry.hold)
 
     def forget(self, bounds: WindowBounds) -> None:
         """Remove a window from the index, and its blobs."""
         entry = self.windows.pop(bounds)
-        for agenda in (self.dues, self.targets, self.holds):
+        for agenda in (self.due_windows, self.targets, self.holds):
             agenda.set(bounds, None)
         self.delete(entry.rows)
-        self.delete(entry.standing)
+        self.delete(entry.last_panes)
 
     def forget_slice(self, bounds: WindowBounds) -> None:
         """Remove a slice from the index, and its blobs; does nothing if there is none."""
