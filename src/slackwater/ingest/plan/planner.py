@@ -10,6 +10,8 @@ since its last success, G the grace period and A the abstinent period:
     own     = H − G + A
     run p   iff  p is new,  or  D exists,  or  end > own  and  (end > overall  or  H < end)
     low     = start if p is new, else max(start, min(own, D));   high = end
+
+The rules are section Selection of ``docs/spec/ingest.md``.
 """
 
 from __future__ import annotations
