@@ -11,8 +11,9 @@ from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
 from slackwater.ingest import WHOLE, WorkUnit
+from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history, record_failed_read, record_success
-from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run
+from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import open_store
 
 AXIS = "ms.watermark: [{name: system, type: datetime, range: {from: 2020-01-01, to: P0D}}]"

@@ -12,9 +12,9 @@ import sqlalchemy as sql
 
 from slackwater.ingest import WHOLE, History, WorkUnit
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
-    JobLease,
     Outcome,
     Run,
     list_runs,
@@ -29,7 +29,8 @@ GOOD = Outcome(0, 0, WHOLE.key, 0, 10, "succeeded", 3, 120, 5, 7)
 BAD = Outcome(0, 0, WHOLE.key, 0, 10, "failed", 0, 0, 5, 7, "no answer")
 HOLD = """
 import sys, time
-from slackwater.ingest.ledger.run_ledger import JobLease, Run
+from slackwater.ingest.ledger.job_lease import JobLease
+from slackwater.ingest.ledger.run_ledger import Run
 from slackwater.metadata.store import open_store
 store = open_store(sys.argv[1])
 Run(store, JobLease(store, "orders"), "system")

@@ -29,16 +29,15 @@ from slackwater.cli.run_progress import ProgressBars, ProgressLines, unit_text
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import WHOLE, History, Job, Plan, load_job, unit_of
 from slackwater.ingest import plan as make_plan
+from slackwater.ingest.ledger.existing_stores import existing_store, store_exists
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
     Outcome,
-    existing_store,
     find_run,
     list_runs,
     outcomes_of,
     prune_runs,
     reset_history,
-    store_exists,
 )
 from slackwater.ingest.plan.plan_report import plan_as_json, warnings_of
 from slackwater.ingest.plan.planner import RUN_REASONS

@@ -21,8 +21,9 @@ from slackwater.ingest.job_errors import RunReplaced, TooFewRecords
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.job_secrets import redact
 from slackwater.ingest.ledger.intents import settle
+from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
-from slackwater.ingest.ledger.run_ledger import JobLease, Outcome, Run
+from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.ingest.plan.planner import Plan, WorkUnit, plan
 from slackwater.ingest.tracebacks import innermost_cause
 from slackwater.metadata.store import MetadataStore

@@ -1,40 +1,28 @@
-"""Runs of a job in the metadata store: the lease of a job, the outcomes of a run, and the run history.
+"""Runs of a job in the metadata store: the outcomes of each run, and the history of runs.
 
-A run holds a lease. A lease can expire while its holder is suspended, so everything a run records is recorded
-in a transaction that checks the lease: a run that was replaced cannot change a high watermark.
+Everything a run records is recorded in a transaction that checks the lease of the job: a run that was
+replaced cannot change a high watermark.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal
+from typing import Literal
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from slackwater.errors import InvalidArgument
-from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.ledger.intents import forget, intend
+from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import record_failed_read, record_success
 from slackwater.ingest.plan.planner import WorkUnit
-from slackwater.metadata.leases import Lease, Leases
-from slackwater.metadata.store import MetadataStore, open_store, schema_version
-from slackwater.metadata.store_schema import high_watermarks, leases, outcomes, runs
-from slackwater.sql.database import database_url, redacted_url
-from slackwater.time import SECOND
+from slackwater.metadata.store import MetadataStore
+from slackwater.metadata.store_schema import high_watermarks, outcomes, runs
 from slackwater.time import now as wall_clock
 
 RunState = Literal["running", "succeeded", "failed", "interrupted"]
-
-_LASTING: Final = 30 * SECOND
-_BEAT: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,69 +64,6 @@ class RunRecord:
     started_at: int
     ended_at: int | None
     state: RunState
-
-
-class JobLease:
-    """The exclusive right to run a job or to change its history.
-
-    Raises `AlreadyRunning` while another process holds the lease. The lease of a dead process on this machine
-    is taken over at once, any other when it has expired.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
-    ...     with JobLease(store, "orders"):
-    ...         try:
-    ...             JobLease(store, "orders")
-    ...         except AlreadyRunning as error:
-    ...             print(error.job)
-    orders
-    """
-
-    def __init__(self, store: MetadataStore, job: str, *, clock: Callable[[], int] = wall_clock) -> None:
-        self.job = job
-        self._leases = Leases(store, clock=clock)
-        self._name = f"ingest {job}"
-        self._owner = f"{_host()} process {os.getpid()} run {uuid.uuid4().hex}"
-        self._lease = self._acquired()
-        self._stop = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name=self._name, daemon=True)
-        self._beating.start()
-
-    def _acquired(self) -> Lease:
-        found = self._leases.acquire(self._name, self._owner, lasting=_LASTING)
-        if found is None:
-            holders = [lease for lease in self._leases.held(self._name) if lease.name == self._name]
-            for holder in holders:
-                if _is_dead(holder.owner):
-                    self._leases.release(holder)
-            found = self._leases.acquire(self._name, self._owner, lasting=_LASTING)
-            if found is None:
-                raise AlreadyRunning(self.job, holders[0].owner if holders else "another process")
-        return found
-
-    def _beat(self) -> None:
-        while not self._stop.wait(_BEAT):
-            renewed = self._leases.renew(self._lease, lasting=_LASTING)
-            if renewed is None:
-                return
-            self._lease = renewed
-
-    def check(self, connection: Connection) -> None:
-        """Raise `RunReplaced` if another process holds the lease; locks it until the transaction ends."""
-        holder = sql.select(leases.c.owner).where(leases.c.name == self._name).with_for_update()
-        if connection.execute(holder).scalar() != self._owner:
-            raise RunReplaced(self.job)
-
-    def __enter__(self) -> JobLease:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._beating.join()
-        self._leases.release(self._lease)
 
 
 class Run:
@@ -332,66 +257,3 @@ def reset_history(
 
     with JobLease(store, job) as lease:
         return store.write(work)
-
-
-# ---- stores that are only read
-
-
-def store_exists(url: str) -> bool:
-    """Whether a store exists at an address; a SQLite file in a missing folder is an error.
-
-    >>> store_exists("sqlite:////no-such-store.db")
-    False
-    """
-    address = database_url(url)
-    if address.get_backend_name() != "sqlite":
-        return True
-    file = Path(str(address.database))
-    if not file.parent.is_dir():
-        reason, fix = "its folder does not exist", "correct it, or create the folder"
-        raise InvalidArgument("state", redacted_url(address), reason, fix=fix)
-    return file.exists()
-
-
-def existing_store(url: str) -> MetadataStore:
-    """Open a store that must exist; unlike `open_store` it never creates one.
-
-    >>> existing_store("sqlite:////no-such-store.db")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: state = 'sqlite:////no-such-store.db': does not exist; correct it, \
-or run the job first
-    """
-    fix = "correct it, or run the job first"
-    if not store_exists(url):
-        raise InvalidArgument("state", redacted_url(database_url(url)), "does not exist", fix=fix)
-    with open_store(url, upgrade=False) as store:
-        if store.read(schema_version) is None:
-            raise InvalidArgument("state", redacted_url(store.url), "is not a metadata store", fix=fix)
-    return open_store(url)
-
-
-# ---- dead processes
-
-
-def _host() -> str:
-    """The host, with its boot id and PID namespace where available."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = Path("/proc/self/ns/pid").readlink().name
-    except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()} {boot} {space}"
-
-
-def _is_dead(owner: str) -> bool:
-    """Whether the owner was a process on this host that no longer runs."""
-    host, _, rest = owner.partition(" process ")
-    if host != _host() or " " not in host:
-        return False
-    try:
-        os.kill(int(rest.split(" ")[0]), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, ValueError):
-        return False
-    return False
