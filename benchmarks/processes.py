@@ -95,8 +95,8 @@ class _Process:
 
     def cpu(self) -> float:
         """The seconds of a processor that it has taken so far."""
-        told = _text(self.number, "stat").rpartition(")")[2].split()
-        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK") if told else 0.0
+        fields = _text(self.number, "stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def forget_peak(self) -> None:
         """Begin again with what it holds now, where the system lets us."""

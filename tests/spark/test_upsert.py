@@ -151,7 +151,7 @@ def panes(spark: SparkSession, tmp_path: Path) -> DataFrame:
         ({"key": ["who"]}, "column not found in the panes; available: key, count, sum, collect"),
         ({"key": "key"}, r'write key=\["key"\]'),
         ({"key": ["collect"]}, "is a nested column"),
-        ({"key": [], "windows": False}, "rows cannot be told apart"),
+        ({"key": [], "windows": False}, "rows cannot be distinguished"),
         ({"table": "a b"}, "is not a plain identifier"),
         ({"url": "mysql://a:secret@b/c"}, "is neither PostgreSQL nor SQLite"),
     ],

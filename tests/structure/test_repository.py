@@ -160,6 +160,22 @@ def test_every_relative_link_has_a_target(document: Path) -> None:
     assert [link for link in relative if not (document.parent / link).exists()] == []
 
 
+def test_the_index_of_decisions_lists_every_decision_with_its_title() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(
+        r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+?) \|", (folder / "index.md").read_text("utf-8"), re.M
+    )
+    titles = [
+        (
+            path.name[:4],
+            path.name,
+            path.read_text("utf-8").splitlines()[0].removeprefix(f"# {path.name[:4]} "),
+        )
+        for path in sorted(folder.glob("[0-9]*.md"))
+    ]
+    assert listed == titles
+
+
 def test_make_help_lists_every_target_in_one_line() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S607
     listed = dict(re.findall(r"^  make ([a-z]+) +(\S.*)$", shown, re.MULTILINE))

@@ -162,7 +162,7 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
             raise InvalidArgument("column", twice[0], "occurs twice", fix="rename the key or the value")
         if not self.identity:
             raise InvalidArgument(
-                "key", (), "is empty and windows=False, so rows cannot be told apart",
+                "key", (), "is empty and windows=False, so rows cannot be distinguished",
                 fix="name the key columns",
             )  # fmt: skip
         for column in self.key:

@@ -1,0 +1,73 @@
+"""Phrases that make prose hard to read do not occur in the sources and documents.
+
+The list covers what a pattern can find; CONTRIBUTING.md describes the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "docs", "benchmarks", "scripts")
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkdocs.yml", "pyproject.toml")
+SUFFIXES = {".py", ".md", ".sh", ".yml", ".toml"}
+
+BANNED = {
+    "whoever": r"\bwho(?:so)?ever\b",
+    "nobody, somebody, anybody, everybody": r"\b(?:no|some|any|every)body\b",
+    "for ever": r"\bfor ever\b",
+    "beside": r"\bbesides?\b",
+    "told": r"\btold\b",
+    "whom": r"\bwhom\b",
+    "in silence": r"\bin silence\b",
+    "put in place": r"\bput in place\b",
+    "called so": r"\bcalled so\b",
+    "is no X": r"(?<!there )\bis no (?!longer\b|more\b|less\b|\w+er than\b)\w",
+    "taken for": r"\btaken for\b",
+    "without a word": r"\bwithout a word\b",
+}
+"""A phrase with the pattern that finds it. A blank in a pattern also matches a line break in a comment."""
+
+
+def pattern(phrase: str) -> re.Pattern[str]:
+    blank = r"(?:\s+(?:#\s*)?)"
+    return re.compile(re.sub(r"(?<!there) (?!\?)", lambda _: blank, BANNED[phrase]), re.IGNORECASE)
+
+
+def texts() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from (path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES)
+    yield from (ROOT / name for name in FILES)
+
+
+def found(phrase: str, text: str) -> list[int]:
+    """The lines in which the phrase begins."""
+    return [text.count("\n", 0, match.start()) + 1 for match in pattern(phrase).finditer(text)]
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_the_phrase_does_not_occur(phrase: str) -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in texts()
+        for line in found(phrase, path.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text", "lines"),
+    [
+        ("whoever", "Whoever waits\nfor it", [1]),
+        ("for ever", "a = 1  # it waits for\n# ever", [1]),
+        ("is no X", "x = 1\n'foo' is no column", [2]),
+        ("is no X", "there is no column; it is no longer here; it is no larger than that", []),
+        ("told", "unless it\nis told", [2]),
+        ("nobody, somebody, anybody, everybody", "def nobody_home(): ...", []),
+    ],
+)
+def test_phrases_are_found(phrase: str, text: str, lines: list[int]) -> None:
+    assert found(phrase, text) == lines
