@@ -19,8 +19,8 @@ from slackwater.ingest.jobfile.key_values import (
     KeyModel,
     Secret,
     Text,
-    whole,
-    word,
+    integer,
+    one_of,
 )
 
 
@@ -52,7 +52,7 @@ class EndpointKeys(HttpKeys):
         alias="ms.schema",
         description=('the schema of the source, a JSON list of `{"name","type"}`; inferred by default'),
     )
-    schema_drift: Annotated[Literal["fail", "add", "ignore"], word("fail", "add", "ignore")] = Field(
+    schema_drift: Annotated[Literal["fail", "add", "ignore"], one_of("fail", "add", "ignore")] = Field(
         "fail",
         alias="ms.schema.drift",
         description=(
@@ -61,7 +61,7 @@ class EndpointKeys(HttpKeys):
         ),
     )
 
-    source_type: Annotated[Literal["sql", "files", "http"] | None, word("sql", "files", "http")] = Field(
+    source_type: Annotated[Literal["sql", "files", "http"] | None, one_of("sql", "files", "http")] = Field(
         None, alias="ms.source.type", description="the type of the source: `sql`, `files` or `http`"
     )
     source_url: Secret | None = Field(
@@ -96,7 +96,7 @@ class EndpointKeys(HttpKeys):
         alias="ms.source.query",
         description="a query to read instead of a table; may contain `{{name}}`",
     )
-    source_partitions: Annotated[int, whole(1, 1000)] = Field(
+    source_partitions: Annotated[int, integer(1, 1000)] = Field(
         1,
         alias="ms.source.partitions",
         description="the number of parts of a unit's range that are read in parallel",
@@ -104,7 +104,7 @@ class EndpointKeys(HttpKeys):
     source_path: Text | None = Field(
         None, alias="ms.source.path", description="the path of the files; may contain `{{name}}` and `*`"
     )
-    source_format: Annotated[Literal["parquet", "csv", "json"] | None, word("parquet", "csv", "json")] = (
+    source_format: Annotated[Literal["parquet", "csv", "json"] | None, one_of("parquet", "csv", "json")] = (
         Field(
             None, alias="ms.source.format", description="the format of the files: `parquet`, `csv` or `json`"
         )
@@ -114,7 +114,7 @@ class EndpointKeys(HttpKeys):
         alias="ms.source.options",
         description="a JSON object of options for the Spark reader",
     )
-    source_files_by: Annotated[Literal["path", "modified"], word("path", "modified")] = Field(
+    source_files_by: Annotated[Literal["path", "modified"], one_of("path", "modified")] = Field(
         "path",
         alias="ms.source.files.by",
         description="how files are assigned to a range: by the date in their `path`, or when `modified`",
@@ -127,7 +127,7 @@ class EndpointKeys(HttpKeys):
 
     target_type: Annotated[
         Literal["parquet", "json", "csv", "sql", "stream", "delta"] | None,
-        word("parquet", "json", "csv", "sql", "stream", "delta"),
+        one_of("parquet", "json", "csv", "sql", "stream", "delta"),
     ] = Field(
         None,
         alias="ms.target.type",
@@ -149,7 +149,7 @@ class EndpointKeys(HttpKeys):
     target_stream: Text | None = Field(
         None, alias="ms.target.stream", description="the stream of a `stream` target, as scope/stream"
     )
-    target_mode: Annotated[Literal["replace", "merge"], word("replace", "merge")] = Field(
+    target_mode: Annotated[Literal["replace", "merge"], one_of("replace", "merge")] = Field(
         "replace",
         alias="ms.target.mode",
         description="`replace` the rows of the range, or `merge` rows by `ms.target.key` (`sql` only)",
@@ -162,7 +162,7 @@ class EndpointKeys(HttpKeys):
             "events of a stream"
         ),
     )
-    run_concurrency: Annotated[int, whole(1, 1000)] = Field(
+    run_concurrency: Annotated[int, integer(1, 1000)] = Field(
         4, alias="ms.run.concurrency", description="the number of units that run in parallel"
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from slackwater.ingest.jobfile.key_values import AsObject, KeyModel, Text, whole, word, wrong
+from slackwater.ingest.jobfile.key_values import AsObject, KeyModel, Text, integer, invalid, one_of
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _NEEDED: Final = {
@@ -22,38 +22,38 @@ _NEEDED: Final = {
 class Pagination(KeyModel):
     """The pagination of an HTTP API: by page number, by offset, by a cursor in the response, or by a link."""
 
-    type: Annotated[Literal["page", "offset", "cursor", "link"], word("page", "offset", "cursor", "link")]
+    type: Annotated[Literal["page", "offset", "cursor", "link"], one_of("page", "offset", "cursor", "link")]
     parameter: Text | None = None
     """The name of the page, offset or cursor parameter; by default the type."""
-    place: Annotated[Literal["query", "body"], word("query", "body")] = "query"
+    place: Annotated[Literal["query", "body"], one_of("query", "body")] = "query"
     """Where the parameters go: into the query, or into a JSON body."""
     size_parameter: Text | None = None
-    size: Annotated[int | None, whole(1)] = None
-    first: Annotated[int | None, whole(0)] = None
+    size: Annotated[int | None, integer(1)] = None
+    first: Annotated[int | None, integer(0)] = None
     """The number of the first page (1), or the first offset (0)."""
     cursor: Text | None = None
     """The dotted path of the next cursor or link in the response."""
-    end: Annotated[Literal["empty", "short", "missing"], word("empty", "short", "missing")] = "empty"
+    end: Annotated[Literal["empty", "short", "missing"], one_of("empty", "short", "missing")] = "empty"
     """The last page precedes an empty page, has fewer records than ``size``, or precedes a 404."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
         numbered = self.type in ("page", "offset")
         if self.type == "cursor" and self.cursor is None:
-            raise wrong(
+            raise invalid(
                 "has no 'cursor'", "add the path of the next cursor in the response, such as meta.next"
             )
         if numbered and self.cursor is not None:
-            raise wrong(f"'cursor' does not apply to {self.type}", 'remove it, or write "type": "cursor"')
+            raise invalid(f"'cursor' does not apply to {self.type}", 'remove it, or write "type": "cursor"')
         if not numbered and (self.first is not None or self.end != "empty"):
-            raise wrong(f"'first' and 'end' do not apply to {self.type}", "remove them")
+            raise invalid(f"'first' and 'end' do not apply to {self.type}", "remove them")
         given = {"parameter", "size", "size_parameter", "place"} & self.model_fields_set
         if self.type == "link" and given:
-            raise wrong(f"{min(given)!r} does not apply to link", "remove it: a link is followed as it is")
+            raise invalid(f"{min(given)!r} does not apply to link", "remove it: a link is followed as it is")
         if self.size_parameter is not None and self.size is None:
-            raise wrong("has no 'size'", "add the number of records of a page, or remove 'size_parameter'")
+            raise invalid("has no 'size'", "add the number of records of a page, or remove 'size_parameter'")
         if self.end == "short" and self.size is None:
-            raise wrong("has no 'size'", "add the number of records of a full page")
+            raise invalid("has no 'size'", "add the number of records of a full page")
         return self
 
     @property
@@ -65,17 +65,17 @@ class Pagination(KeyModel):
 class Retry(KeyModel):
     """Attempts of a request, and the waits between them, which double each time."""
 
-    attempts: Annotated[int, whole(1, 100)] = 5
-    wait_seconds: Annotated[int, whole(0, 3600)] = 1
-    longest_seconds: Annotated[int, whole(1, 86_400)] = 300
+    attempts: Annotated[int, integer(1, 100)] = 5
+    wait_seconds: Annotated[int, integer(0, 3600)] = 1
+    longest_seconds: Annotated[int, integer(1, 86_400)] = 300
     """The longest wait; a unit fails at once if the server asks for a longer one."""
-    statuses: tuple[Annotated[int, whole(400, 599)], ...] = (408, 429, 500, 502, 503, 504)
+    statuses: tuple[Annotated[int, integer(400, 599)], ...] = (408, 429, 500, 502, 503, 504)
 
 
 class Authentication(KeyModel):
     """The credentials of a request; ``{{name}}`` is a field of the authentication record."""
 
-    method: Annotated[Literal["bearer", "basic", "header", "query"], word(*_NEEDED)]
+    method: Annotated[Literal["bearer", "basic", "header", "query"], one_of(*_NEEDED)]
     token: Text | None = Field(None, repr=False)
     user: Text | None = Field(None, repr=False)
     password: str | None = Field(None, repr=False)
@@ -88,9 +88,9 @@ class Authentication(KeyModel):
         given = [name for name in ("token", "user", "password", "name", "value") if getattr(self, name)]
         missing = [name for name in needed if getattr(self, name) is None]
         if missing:
-            raise wrong(f"has no {missing[0]!r}", f"{self.method} needs {' and '.join(needed)}")
+            raise invalid(f"has no {missing[0]!r}", f"{self.method} needs {' and '.join(needed)}")
         if other := [name for name in given if name not in needed]:
-            raise wrong(f"{other[0]!r} does not apply to {self.method}", f"use only {' and '.join(needed)}")
+            raise invalid(f"{other[0]!r} does not apply to {self.method}", f"use only {' and '.join(needed)}")
         if self.method == "header":
             _header_name(str(self.name))
         return self
@@ -103,7 +103,7 @@ class Authentication(KeyModel):
 
 def _header_name(name: str) -> str:
     if not _TOKEN.fullmatch(name):
-        raise wrong(f"{name!r} is not a valid header name", "use letters, digits and -")
+        raise invalid(f"{name!r} is not a valid header name", "use letters, digits and -")
     return name
 
 
@@ -114,13 +114,13 @@ def _query(value: object) -> dict[str, tuple[str, ...]]:
         if isinstance(item, str):
             return item
         if item is None or isinstance(item, (dict, list)):
-            raise wrong(
+            raise invalid(
                 "has a value that is not text, a number or a boolean", "write text, or a list of texts"
             )
         return json.dumps(item)
 
     if not isinstance(value, dict):
-        raise wrong("is not an object", 'write an object, such as {"since": "{{low}}"}')
+        raise invalid("is not an object", 'write an object, such as {"since": "{{low}}"}')
     return {
         str(name): tuple(text(each) for each in (item if isinstance(item, list) else [item]))
         for name, item in value.items()
@@ -140,7 +140,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 class HttpKeys(KeyModel):
     """``ms.source.http.*``."""
 
-    http_method: Annotated[Literal["get", "post", "put"], word("get", "post", "put")] = Field(
+    http_method: Annotated[Literal["get", "post", "put"], one_of("get", "post", "put")] = Field(
         "get", alias="ms.source.http.method", description="the HTTP method: `get`, `post` or `put`"
     )
     http_headers: Annotated[dict[str, str], AfterValidator(_check_headers), AsObject] = Field(
@@ -172,7 +172,7 @@ class HttpKeys(KeyModel):
             "`{{name}}` for fields of the authentication record; never shown"
         ),
     )
-    http_format: Annotated[Literal["json", "ndjson", "csv"], word("json", "ndjson", "csv")] = Field(
+    http_format: Annotated[Literal["json", "ndjson", "csv"], one_of("json", "ndjson", "csv")] = Field(
         "json",
         alias="ms.source.http.format",
         description="the response format: `json`, `ndjson` (an object per line) or `csv` (with a header)",
@@ -195,15 +195,15 @@ class HttpKeys(KeyModel):
         alias="ms.source.http.retry",
         description='retries, a JSON object `{"attempts", "wait_seconds", "longest_seconds", "statuses"}`',
     )
-    http_rate: Annotated[int | None, whole(1)] = Field(
+    http_rate: Annotated[int | None, integer(1)] = Field(
         None,
         alias="ms.source.http.requests.per.minute",
         description="the most requests per minute, of all units together",
     )
-    http_timeout: Annotated[int, whole(1, 3600)] = Field(
+    http_timeout: Annotated[int, integer(1, 3600)] = Field(
         30, alias="ms.source.http.timeout.seconds", description="the timeout of a request"
     )
-    http_largest: Annotated[int, whole(1, 1024)] = Field(
+    http_largest: Annotated[int, integer(1, 1024)] = Field(
         64,
         alias="ms.source.http.answer.megabytes",
         description="the largest response; a unit with a larger one fails",

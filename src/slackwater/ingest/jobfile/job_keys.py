@@ -27,11 +27,11 @@ from slackwater.ingest.jobfile.key_values import (
     Period,
     Text,
     Truth,
+    integer,
+    invalid,
+    one_of,
     read_json,
-    reading,
-    whole,
-    word,
-    wrong,
+    text_parser,
 )  # fmt: skip
 from slackwater.ingest.jobfile.parameters import Parameter
 from slackwater.ingest.jobfile.watermark_items import DEFAULT_AXIS, DatetimeWatermark, Watermark
@@ -54,10 +54,10 @@ def _read_partitioning(value: object, tz: tzinfo) -> Partitioning:
         if text.lower() in KINDS:
             return Partitioning(text.lower())  # type: ignore[arg-type]  # it is one of the words
         if not text.startswith("{"):
-            raise wrong("is not a valid partition type", _PARTITION_FIX)
+            raise invalid("is not a valid partition type", _PARTITION_FIX)
         value = read_json(text, "an object")
     if not isinstance(value, Mapping) or not value:
-        raise wrong("is neither a partition type nor an object of sub-ranges", _PARTITION_FIX)
+        raise invalid("is neither a partition type nor an object of sub-ranges", _PARTITION_FIX)
     parts = _read_sub_ranges(value)
     _reject_overlaps(parts, tz)
     return Partitioning(None, parts)
@@ -72,21 +72,21 @@ def _read_sub_ranges(value: Mapping[object, object]) -> tuple[SubRange, ...]:
             problems.append(error.context or {})
     if problems:
         fixes = dict.fromkeys(each["fix"] for each in problems)
-        raise wrong("; ".join(each["reason"] for each in problems), "; ".join(fixes))
+        raise invalid("; ".join(each["reason"] for each in problems), "; ".join(fixes))
     return tuple(parts)
 
 
 def _read_sub_range(word: str, bounds: object) -> SubRange:
     kind = word.strip().lower()
     if kind not in KINDS:
-        raise wrong(f"{word!r} is not a valid partition type", _PARTITION_FIX)
+        raise invalid(f"{word!r} is not a valid partition type", _PARTITION_FIX)
     if not isinstance(bounds, list) or len(bounds) != 2 or not all(isinstance(text, str) for text in bounds):
-        raise wrong(f"{word!r} does not have exactly two dates", _PARTITION_FIX)
+        raise invalid(f"{word!r} does not have exactly two dates", _PARTITION_FIX)
     start, end = (text.strip() for text in bounds)
     try:
         return SubRange(kind, read_fixed(start), NOW if end == "-" else read_fixed(end))  # type: ignore[arg-type]  # it is one of the words
     except InvalidArgument as error:
-        raise wrong(f"{word!r}: {error.value!r} {error.reason}", error.fix or _PARTITION_FIX) from None
+        raise invalid(f"{word!r}: {error.value!r} {error.reason}", error.fix or _PARTITION_FIX) from None
 
 
 def _reject_overlaps(parts: tuple[SubRange, ...], tz: tzinfo) -> None:
@@ -101,7 +101,7 @@ def _reject_overlaps(parts: tuple[SubRange, ...], tz: tzinfo) -> None:
     ]
     for start, end, kind in sorted(span for span in spans if span[0] < span[1]):
         if reached is not None and start < reached:
-            raise wrong(f"the sub-ranges {last} and {kind} overlap", "end one where the other starts")
+            raise invalid(f"the sub-ranges {last} and {kind} overlap", "end one where the other starts")
         reached, last = end, kind
 
 
@@ -110,7 +110,7 @@ def _reject_overlaps(parts: tuple[SubRange, ...], tz: tzinfo) -> None:
 
 def _read_filters(value: object) -> dict[str, re.Pattern[str]]:
     if not isinstance(value, Mapping):
-        raise wrong(
+        raise invalid(
             "is not an object",
             'write an object of fields and regular expressions, like {"state": "done|failed"}',
         )
@@ -121,7 +121,9 @@ def _read_filters(value: object) -> dict[str, re.Pattern[str]]:
                 warnings.simplefilter("ignore")  # about syntax that may change in a later Python
                 filters[str(name)] = re.compile(expression)
         except (re.error, TypeError, OverflowError, RecursionError):
-            raise wrong(f"{expression!r} is not a valid regular expression", "correct or escape it") from None
+            raise invalid(
+                f"{expression!r} is not a valid regular expression", "correct or escape it"
+            ) from None
     return filters
 
 
@@ -133,7 +135,7 @@ class SecondaryInput(KeyModel):
     filters: Annotated[dict[str, re.Pattern[str]], PlainValidator(_read_filters)] = Field(
         default_factory=dict
     )
-    category: Annotated[Literal["activation", "authentication"], word("activation", "authentication")] = (
+    category: Annotated[Literal["activation", "authentication"], one_of("activation", "authentication")] = (
         "activation"
     )
 
@@ -155,7 +157,7 @@ class Settings(EndpointKeys):
         alias="ms.job.name",
         description="the name under which the history is kept",
     )
-    timezone: Annotated[tzinfo, PlainValidator(reading(zone))] = Field(
+    timezone: Annotated[tzinfo, PlainValidator(text_parser(zone))] = Field(
         _UTC, alias="ms.timezone", description="the timezone of dates, days and partitions"
     )
     watermark: Annotated[tuple[Watermark, ...], AsList] = Field(
@@ -184,7 +186,7 @@ class Settings(EndpointKeys):
     abstinent_period: Period | None = Field(
         None, alias="ms.abstinent.period", description="the same as an ISO duration in days and time"
     )
-    abstinent_mode: Annotated[Literal["reduce", "wait"], word("reduce", "wait")] = Field(
+    abstinent_mode: Annotated[Literal["reduce", "wait"], one_of("reduce", "wait")] = Field(
         "reduce",
         alias="ms.abstinent.mode",
         description=(
@@ -192,7 +194,7 @@ class Settings(EndpointKeys):
             "the unit waits, then reads everything since its high watermark"
         ),
     )
-    rounding: Annotated[Literal["form", "partition"], word("form", "partition")] = Field(
+    rounding: Annotated[Literal["form", "partition"], one_of("form", "partition")] = Field(
         "form",
         alias="ms.watermark.rounding",
         description=(
@@ -218,18 +220,18 @@ class Settings(EndpointKeys):
             "(`activation`), or the one record that authenticates (`authentication`)"
         ),
     )
-    parallelism: Annotated[int, whole(-1, 5000)] = Field(
+    parallelism: Annotated[int, integer(-1, 5000)] = Field(
         -1,
         alias="ms.work.unit.parallelism.max",
         description="most units planned in one run, oldest first; 0 is 500, −1 is unlimited",
     )
-    min_units: Annotated[int, whole(0)] = Field(
+    min_units: Annotated[int, integer(0)] = Field(
         0, alias="ms.work.unit.min.units", description="the job fails if fewer units are planned"
     )
-    min_records: Annotated[int, whole(0)] = Field(
+    min_records: Annotated[int, integer(0)] = Field(
         0, alias="ms.work.unit.min.records", description="a unit fails if it has fewer records"
     )
-    pacing_seconds: Annotated[int, whole(0, 31_536_000)] = Field(
+    pacing_seconds: Annotated[int, integer(0, 31_536_000)] = Field(
         0,
         alias="ms.work.unit.pacing.seconds",
         description="unit i starts no earlier than i times this after the plan",
@@ -254,7 +256,7 @@ class Settings(EndpointKeys):
         days = f"{info.field_name}".replace("period", "days")
         if info.data.get(days) is not None:
             key = cls.model_fields[days].alias
-            raise wrong(f"{key} is set as well", "set only one of them")
+            raise invalid(f"{key} is set as well", "set only one of them")
         return value
 
     @field_validator("parameters")
@@ -269,10 +271,10 @@ class Settings(EndpointKeys):
                 and parameter.watermark not in names
                 and "watermark" in info.data
             ):
-                raise wrong(f"unknown datetime watermark {parameter.watermark!r}", f"use {names[0]}")
+                raise invalid(f"unknown datetime watermark {parameter.watermark!r}", f"use {names[0]}")
         twice = [one.name for one in value if sum(each.name == one.name for each in value) > 1]
         if twice:
-            raise wrong(f"has two parameters named {twice[0]!r}", "remove or rename one of them")
+            raise invalid(f"has two parameters named {twice[0]!r}", "remove or rename one of them")
         return value
 
     @property

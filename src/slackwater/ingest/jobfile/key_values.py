@@ -33,10 +33,10 @@ class KeyModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-def wrong(reason: str, fix: str) -> PydanticCustomError:
+def invalid(reason: str, fix: str) -> PydanticCustomError:
     """The error of a validator: the reason and the fix.
 
-    >>> wrong("is negative", "write 0 or more").context
+    >>> invalid("is negative", "write 0 or more").context
     {'reason': 'is negative', 'fix': 'write 0 or more'}
     """
     return PydanticCustomError("job", "{reason}", {"reason": reason, "fix": fix})
@@ -59,20 +59,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return max(known, key=likeness)
 
 
-def reading(read: Callable[[str], Value]) -> Callable[[object], Value]:
+def text_parser(read: Callable[[str], Value]) -> Callable[[object], Value]:
     """A validator that accepts text only and parses it with ``read``; its errors name the key.
 
-    >>> reading(len)("abc")
+    >>> text_parser(len)("abc")
     3
     """
 
     def validate(value: object) -> Value:
         if not isinstance(value, str):
-            raise wrong(f"is {_kind(value)}, not text", "write it as text, in quotes")
+            raise invalid(f"is {_kind(value)}, not text", "write it as text, in quotes")
         try:
             return read(value.strip())
         except InvalidArgument as error:
-            raise wrong(error.reason, error.fix or "correct it") from None
+            raise invalid(error.reason, error.fix or "correct it") from None
 
     return validate
 
@@ -82,10 +82,10 @@ def _kind(value: object) -> str:
     return "empty" if value is None else kinds.get(type(value), f"of type {type(value).__name__}")
 
 
-def whole(lowest: int, highest: int | None = None) -> PlainValidator:
+def integer(lowest: int, highest: int | None = None) -> PlainValidator:
     """A validator for an integer, given as a number or as text.
 
-    >>> whole(0).func("5")
+    >>> integer(0).func("5")
     5
     """
     bounds = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
@@ -95,25 +95,25 @@ def whole(lowest: int, highest: int | None = None) -> PlainValidator:
         if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) and len(value.strip()) < 20:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise wrong("is not a whole number", fix)
+            raise invalid("is not a whole number", fix)
         if value < lowest or (highest is not None and value > highest):
-            raise wrong("is out of range", fix)
+            raise invalid("is out of range", fix)
         return value
 
     return PlainValidator(validate)
 
 
-def word(*words: str) -> BeforeValidator:
+def one_of(*words: str) -> BeforeValidator:
     """A validator for one of a set of words, in any case.
 
-    >>> word("form", "partition").func("FORM")
+    >>> one_of("form", "partition").func("FORM")
     'form'
     """
 
     def validate(value: object) -> str:
         if isinstance(value, str) and value.strip().lower() in words:
             return value.strip().lower()
-        raise wrong("is not a valid value", f"use one of {', '.join(words)}")
+        raise invalid("is not a valid value", f"use one of {', '.join(words)}")
 
     return BeforeValidator(validate)
 
@@ -123,7 +123,7 @@ def _truth(value: object) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
         return value.strip().lower() == "true"
-    raise wrong("is not a boolean", "write true or false")
+    raise invalid("is not a boolean", "write true or false")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -148,10 +148,10 @@ def read_json(text: str, what: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
     except InvalidArgument as error:
-        raise wrong(error.reason, error.fix or "correct it") from None
+        raise invalid(error.reason, error.fix or "correct it") from None
     except (ValueError, RecursionError) as error:
         detail = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
-        raise wrong(f"is not JSON: {detail}", f"write {what} in JSON") from None
+        raise invalid(f"is not JSON: {detail}", f"write {what} in JSON") from None
 
 
 def json_list(value: object) -> list[Any]:
@@ -162,7 +162,7 @@ def json_list(value: object) -> list[Any]:
     """
     found = read_json(value, "a list") if isinstance(value, str) else value
     if not isinstance(found, list):
-        raise wrong("is not a list", "write a list, such as [{…}]")
+        raise invalid("is not a list", "write a list, such as [{…}]")
     return found
 
 
@@ -174,44 +174,46 @@ def json_object(value: object) -> object:
     """
     found = read_json(value, "an object") if isinstance(value, str) else value
     if not isinstance(found, dict):
-        raise wrong("is not an object", 'write an object, such as {"name": "value"}')
+        raise invalid("is not an object", 'write an object, such as {"name": "value"}')
     return found
 
 
 def _period(text: str) -> int:
     fix = "write days and time like P3D, P3DT12H or PT90M"
     if not _PERIOD.fullmatch(text) or text[-1] in "PT":
-        raise wrong("is not an ISO duration in days and time", fix)
+        raise invalid("is not an ISO duration in days and time", fix)
     microseconds = duration(text)
     if microseconds > _LONGEST_PERIOD * DAY:
-        raise wrong("is longer than 100,000 years", fix)
+        raise invalid("is longer than 100,000 years", fix)
     return microseconds
 
 
 def _secret(value: object) -> SecretStr:
     if not isinstance(value, str) or not value.strip():
-        raise wrong("is not text", "write it as text")
+        raise invalid("is not text", "write it as text")
     return SecretStr(value.strip())
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise wrong("is empty", "write a value, or remove it")
+        raise invalid("is empty", "write a value, or remove it")
     return text
 
 
 def _identifier(text: str) -> str:
     parts = text.split(".")
     if len(parts) > 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
-        raise wrong("is not a valid table name", 'use letters, digits and _, like "orders" or "sales.orders"')
+        raise invalid(
+            "is not a valid table name", 'use letters, digits and _, like "orders" or "sales.orders"'
+        )
     return text
 
 
 Truth = Annotated[bool, PlainValidator(_truth)]
-Period = Annotated[int, PlainValidator(reading(_period))]
+Period = Annotated[int, PlainValidator(text_parser(_period))]
 Text = Annotated[str, AfterValidator(_not_blank)]
 Identifier = Annotated[Text, AfterValidator(_identifier)]
 Secret = Annotated[SecretStr, PlainValidator(_secret)]
-Days = Annotated[int, whole(0, _LONGEST_PERIOD)]
+Days = Annotated[int, integer(0, _LONGEST_PERIOD)]
 AsList = BeforeValidator(json_list)
 AsObject = BeforeValidator(json_object)

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, fie
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
-from slackwater.ingest.jobfile.key_values import KeyModel, Text, reading, word, wrong
+from slackwater.ingest.jobfile.key_values import KeyModel, Text, invalid, one_of, text_parser
 from slackwater.ingest.units import Unit, value_text
 from slackwater.time import MILLISECOND, SECOND, format_instant, to_datetime
 
@@ -57,10 +57,12 @@ class Parameter(KeyModel):
     value: Any = Field(default=None, validate_default=True)
     watermark: Text | None = None
     format: Annotated[
-        Literal["datetime", "epoch-second", "epoch-millisecond"], word(*_FORMATS), BeforeValidator(_spelling)
+        Literal["datetime", "epoch-second", "epoch-millisecond"],
+        one_of(*_FORMATS),
+        BeforeValidator(_spelling),
     ] = "epoch-millisecond"
     pattern: Text | None = None
-    timezone: Annotated[tzinfo | None, PlainValidator(reading(zone))] = None
+    timezone: Annotated[tzinfo | None, PlainValidator(text_parser(zone))] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -74,9 +76,9 @@ class Parameter(KeyModel):
     def _known_type(cls, value: object) -> object:
         text = value.strip().lower() if isinstance(value, str) else value
         if isinstance(text, str) and text in _PAGES:
-            raise wrong("is a pagination type", "set ms.source.http.pagination instead")
+            raise invalid("is a pagination type", "set ms.source.http.pagination instead")
         if not isinstance(text, str) or text not in {"watermark", "unit", "list", "primitive"}:
-            raise wrong("is not a valid parameter type", "use watermark, unit or list")
+            raise invalid("is not a valid parameter type", "use watermark, unit or list")
         return "list" if text == "primitive" else text
 
     @field_validator("value")
@@ -85,15 +87,15 @@ class Parameter(KeyModel):
         match info.data.get("type"):
             case "watermark":
                 if not isinstance(value, str) or value.strip().lower() not in {"low", "high"}:
-                    raise wrong("is neither low nor high", "use low or high")
+                    raise invalid("is neither low nor high", "use low or high")
                 return value.strip().lower()
             case "unit":
                 if value is not None and not isinstance(value, str):
-                    raise wrong("is not the name of a unit field", "write the name of a field")
+                    raise invalid("is not the name of a unit field", "write the name of a field")
                 return value or info.data.get("name")
             case "list":
                 if value is None or isinstance(value, (list, dict)):
-                    raise wrong("is not text, a number or a boolean", "write the value of {{name}}")
+                    raise invalid("is not text, a number or a boolean", "write the value of {{name}}")
         return value
 
     @field_validator("pattern")
@@ -103,7 +105,7 @@ class Parameter(KeyModel):
             try:
                 format_pattern(pattern, to_datetime(0))
             except InvalidArgument as error:
-                raise wrong(error.reason, error.fix or "correct it") from None
+                raise invalid(error.reason, error.fix or "correct it") from None
         return pattern
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.bounds import Bound, read_bound
-from slackwater.ingest.jobfile.key_values import KeyModel, Text, read_json, reading, wrong
+from slackwater.ingest.jobfile.key_values import KeyModel, Text, invalid, read_json, text_parser
 from slackwater.ingest.units import Unit, distinct, unit_of
 
 _UNITS_FIX: Final = 'write "a,b", ["a", "b"] or [{"id": "a"}, {"id": "b"}]'
@@ -17,8 +17,8 @@ _UNITS_FIX: Final = 'write "a,b", ["a", "b"] or [{"id": "a"}, {"id": "b"}]'
 class AxisRange(KeyModel):
     """The bounds of the time axis."""
 
-    start: Annotated[Bound, PlainValidator(reading(read_bound))] = Field(alias="from")
-    end: Annotated[Bound, PlainValidator(reading(lambda text: read_bound(text, open_end=True)))] = Field(
+    start: Annotated[Bound, PlainValidator(text_parser(read_bound))] = Field(alias="from")
+    end: Annotated[Bound, PlainValidator(text_parser(lambda text: read_bound(text, open_end=True)))] = Field(
         alias="to"
     )
 
@@ -68,19 +68,19 @@ def read_units(value: object, name: str) -> tuple[Unit, ...]:
             else [item.strip() for item in text.split(",")]
         )
     if not isinstance(value, list):
-        raise wrong("is not a list of units", _UNITS_FIX)
+        raise invalid("is not a list of units", _UNITS_FIX)
     if not value:
-        raise wrong("is an empty list of units", _UNITS_FIX)
+        raise invalid("is an empty list of units", _UNITS_FIX)
     if all(isinstance(item, str) for item in value):
         if not all(item.strip() for item in value):
-            raise wrong("has a unit without a name", _UNITS_FIX)
+            raise invalid("has a unit without a name", _UNITS_FIX)
         return distinct(unit_of({name: item}) for item in value)
     if not all(isinstance(item, dict) and item for item in value):
-        raise wrong("mixes texts, objects or other values", _UNITS_FIX)
+        raise invalid("mixes texts, objects or other values", _UNITS_FIX)
     try:
         return distinct(unit_of(item) for item in value)
     except InvalidArgument as error:
-        raise wrong(f"has a unit with a value that {error.reason}", error.fix or _UNITS_FIX) from None
+        raise invalid(f"has a unit with a value that {error.reason}", error.fix or _UNITS_FIX) from None
 
 
 Watermark = Annotated[DatetimeWatermark | UnitWatermark, Field(discriminator="type")]
