@@ -63,7 +63,6 @@ class Strikes:
 
 @pytest.mark.spark
 @pytest.mark.postgres
-@pytest.mark.chaos
 @pytest.mark.proof
 def test_a_driver_killed_twenty_times_gives_the_result_of_the_model(tmp_path: Path) -> None:
     source = random.Random(SEED)

@@ -20,7 +20,7 @@ SEED: Final = 5
 
 @pytest.mark.spark
 @pytest.mark.postgres
-@pytest.mark.chaos
+@pytest.mark.proof
 def test_a_stream_survives_a_killed_executor(tmp_path: Path) -> None:
     load = workload(BATCHES, seed=SEED)
     load.write(tmp_path / "in")

@@ -25,7 +25,7 @@ from tests.ingest.copying import ROWS, execute, orders
 from tests.ingest.killed import POINTS, TARGETS, job_of
 from tests.spark.postgres import Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.chaos]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.proof]
 ROOT = Path(__file__).parents[2]
 STAGED = "SELECT relname FROM pg_class WHERE relname LIKE 'slackwater_ingest_%'"
 

@@ -12,7 +12,6 @@ from tests.spark.postgres import running_server
 
 @pytest.mark.spark
 @pytest.mark.postgres
-@pytest.mark.chaos
 @pytest.mark.proof
 def test_sixty_days_with_thirty_kills_end_with_equal_tables(tmp_path: Path) -> None:
     with running_server() as server:

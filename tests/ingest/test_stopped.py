@@ -18,7 +18,7 @@ from slackwater.ingest.ledger.run_ledger import list_runs, outcomes_of
 from slackwater.metadata.store import MetadataStore, open_store
 from tests.support.http_server import Api, serving
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 ROWS = [{"id": day, "at": f"2020-01-0{day}T12:00:00Z"} for day in (1, 2, 3)]
 JOB = {

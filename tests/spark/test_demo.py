@@ -26,7 +26,7 @@ def run(folder: Path, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
 
 
-@pytest.mark.spark
+@pytest.mark.proof
 def test_the_demo_runs_and_accounts_for_every_bid(tmp_path: Path) -> None:
     ran = run(tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr

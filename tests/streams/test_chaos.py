@@ -34,7 +34,7 @@ CONTROLLERS = ("controller-a", "controller-b")
 ROOT = Path(__file__).parents[2]
 
 
-pytestmark = pytest.mark.chaos
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture

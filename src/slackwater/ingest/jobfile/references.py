@@ -36,7 +36,7 @@ def resolve(
     >>> resolve({"a": "${b}/x", "b": "${c}"}, {"c": "1"}, {}).values
     {'a': '1/x', 'b': '1', 'c': '1'}
     >>> print(resolve({"a": "${b}", "b": "${a}"}, {}, {}).problems[0])
-    a = '${b}': refers to itself (a → b → a); remove one of the references
+    a = '${b}': is a circular reference (a → b → a); remove one of the references
     """
     return _Resolution({**keys, **settings}, environment).run()
 
@@ -106,7 +106,7 @@ class _Resolution:
                 Problem(
                     path[0],
                     repr(self._given[path[0]]),
-                    f"refers to itself ({circle})",
+                    f"is a circular reference ({circle})",
                     "remove one of the references",
                 )
             )
