@@ -1,6 +1,6 @@
 """Reads a folder of case files into cases to run, and into problems that must fail.
 
-Nothing in the folder is passed over in silence: what cannot be read, names no known suite or uses an
+Nothing in the folder is skipped silently: what cannot be read, names no known suite or uses an
 id twice becomes a problem with the file in its name, and each problem becomes a failing test.
 """
 
@@ -59,7 +59,7 @@ _TIME = "tag:yaml.org,2002:timestamp"
 
 
 class _Strict(yaml.constructor.SafeConstructor):
-    """YAML in which a key written twice is an error; PyYAML would keep the last one in silence."""
+    """YAML in which a key written twice is an error; PyYAML would silently keep the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = Counter(self.construct_object(key, deep=True) for key, _ in node.value)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the conventional alias
 
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.targets.parquet_writer import write_parquet

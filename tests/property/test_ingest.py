@@ -226,7 +226,7 @@ def _row(work: WorkUnit) -> tuple[datetime, datetime, datetime, str]:
 
 
 def finish(world: World, last: Run) -> None:
-    """Runs without failures and limits until nothing is left, days apart, so that nobody waits any more."""
+    """Runs without failures and limits until nothing is left, days apart, so that no unit waits any more."""
     for days in range(1, 5):
         later = Run(
             **{**last.__dict__, "hours": 24 * (20 + 4 * days), "end": 24 * 20, "units": UNITS, "cap": None,

@@ -225,8 +225,8 @@ def test_headers_bypass_the_function_and_results_are_numbered() -> None:
         {TIME: [1, 2, 3], EMPTY: [True, False, False], ROW: [1, 2, 3], column_alias(0): [None, 5, 6]}
     )
     (answers,) = AsyncMapper(async_call(twice, VALUE), ("value",), output)([batch])
-    told = [(row[TIME], row[WITNESS], row["value"]) for row in answers.to_pylist()]
-    assert told == [(1, True, None), (2, False, 5), (2, False, -5), (3, False, 6), (3, False, -6)]
+    result_rows = [(row[TIME], row[WITNESS], row["value"]) for row in answers.to_pylist()]
+    assert result_rows == [(1, True, None), (2, False, 5), (2, False, -5), (3, False, 6), (3, False, -6)]
     assert len({row[ROW] for row in answers.to_pylist()}) == 5
 
 

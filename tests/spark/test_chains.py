@@ -125,7 +125,7 @@ def test_a_chain_in_micro_batches(spark: SparkSession, tmp_path: Path, restart_a
 class Union(Scenario):
     """The rows of a folder, united with those of a second folder that have another lag.
 
-    The folder beside grows as time goes on, so that a restart finds only what had come by then.
+    The second folder grows over time, so that a restart finds only what had arrived by then.
     """
 
     spark: SparkSession | None = None
@@ -135,16 +135,16 @@ class Union(Scenario):
     def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
         assert self.spark is not None
         assert self.folder is not None
-        beside = self.folder / "beside"
+        second_folder = self.folder / "second"
         come = len(times) if df.isStreaming else len(self.there)
         for number, rows in enumerate(self.there[:come]):
-            if not (beside / f"{number:05}.parquet").exists():
-                write(beside, number, Batch(rows, 0, None))
+            if not (second_folder / f"{number:05}.parquet").exists():
+                write(second_folder, number, Batch(rows, 0, None))
         if df.isStreaming:
             reader = self.spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1)
-            other = reader.parquet(str(beside))
+            other = reader.parquet(str(second_folder))
         else:
-            other = self.spark.read.parquet(str(beside))
+            other = self.spark.read.parquet(str(second_folder))
         clock = Ticks(tuple(times))
         one = stream(df, event_time="at", watermark=self.policy, clock=clock)
         two = stream(other, event_time="at", watermark=lag("2 seconds"), clock=clock, **self.stream_options)

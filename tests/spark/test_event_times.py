@@ -98,7 +98,7 @@ def test_every_key_is_reported_and_the_driving_one_is_passed_on(spark: SparkSess
     report = reported(query.recentProgress[-1])
     assert report is not None
     last, first = report.operators
-    assert {key: told.watermark for key, told in first.keys.items()} == {
+    assert {key: report.watermark for key, report in first.keys.items()} == {
         "at": -4 * SECOND,
         "shipped": 10 * SECOND,
     }
@@ -140,7 +140,7 @@ def test_invalid_event_times_raise(spark: SparkSession) -> None:
     for build, message in refused:
         with pytest.raises(InvalidArgument, match=message):
             build()
-    assert several.watermark_key == "at", "the first drives unless told otherwise"
+    assert several.watermark_key == "at", "the first drives unless another is chosen"
 
 
 def keys(*names: str, **options: Any) -> TimesRules:
@@ -202,8 +202,8 @@ def test_a_report_shows_the_slowest_bucket_of_each_key() -> None:
     from slackwater.spark.monitor.reports import BucketReport, KeyReport
 
     def bucket(number: int, at: int | None) -> BucketReport:
-        told = (KeyReport("paid", at, f"paid is at {at}", None, None, "slowest"),)
-        return BucketReport(number, 0, 5, "five", None, None, "slowest", 0, False, {}, told)
+        key_reports = (KeyReport("paid", at, f"paid is at {at}", None, None, "slowest"),)
+        return BucketReport(number, 0, 5, "five", None, None, "slowest", 0, False, {}, key_reports)
 
     report = OperatorReport((bucket(0, 9), bucket(1, 7), bucket(2, 8)))
     assert report.keys["paid"].watermark == 7

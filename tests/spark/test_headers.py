@@ -208,8 +208,8 @@ def test_every_row_may_be_a_buffer(spark: SparkSession) -> None:
     df = spark.createDataFrame(
         [("a", 1), ("b", 1), ("a", 2), ("a", 1), ("b", 1)], "device string, number bigint"
     ).withColumn("at", sql.timestamp_seconds(sql.col("number")))
-    told = headers(origin="device", sequence="number", watermark="at", row=sql.lit(1))
-    counted = stream(df, event_time="at", headers=told).window(windows.global_window())
+    chosen_headers = headers(origin="device", sequence="number", watermark="at", row=sql.lit(1))
+    counted = stream(df, event_time="at", headers=chosen_headers).window(windows.global_window())
     (row,) = counted.agg(n=windows.count()).to_df().collect()
     assert row["n"] == 3
 

@@ -111,8 +111,8 @@ def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(spark: SparkSess
     shop.write(20, 20, noted=15)
     shop.run(df)
     rows = spark.read.parquet(str(shop.folder / "out")).collect()
-    told = {row[SEQUENCE]: row[WATERMARK].timestamp() for row in rows}
-    assert told == {1: 5, 2: 5, 3: 15}
+    noted_watermarks = {row[SEQUENCE]: row[WATERMARK].timestamp() for row in rows}
+    assert noted_watermarks == {1: 5, 2: 5, 3: 15}
     assert Counter(row[SEQUENCE] for row in rows if row[EMPTY]) == {1: 1, 2: 1, 3: 1}
     assert sorted(row.number for row in rows if not row[EMPTY]) == list(range(20))
     # nothing new: no batch

@@ -160,9 +160,9 @@ def test_invalid_arguments_are_rejected_before_the_query_starts(
     panes: DataFrame, tmp_path: Path, options: Any, message: str
 ) -> None:
     given = {"url": f"sqlite:///{tmp_path}/a.db", "table": "totals", "key": ["key"], **options}
-    with pytest.raises(InvalidArgument, match=message) as told:
+    with pytest.raises(InvalidArgument, match=message) as raised:
         upsert_to(panes, create=True, **given)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
     assert not (tmp_path / "a.db").exists()
 
 
@@ -198,14 +198,14 @@ def test_query_plans_do_not_contain_the_password(spark: SparkSession, server: Se
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     )
     query.awaitTermination()
-    told = (
+    printed = (
         str(query.lastProgress)
         + str(query.status)
         + (query._jsq.explainInternal(True) if hasattr(query, "_jsq") else "")
     )
-    told += "".join(
+    printed += "".join(
         path.read_text(errors="replace") for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()
     )
-    assert "totals" in told or query.lastProgress
-    assert PASSWORD not in told
-    assert PASSWORD.replace(" ", "%20") not in told
+    assert "totals" in printed or query.lastProgress
+    assert PASSWORD not in printed
+    assert PASSWORD.replace(" ", "%20") not in printed

@@ -120,7 +120,7 @@ def test_every_event_is_read_once_across_limits_and_scaling(shop: Shop) -> None:
 def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(shop: Shop) -> None:
     source = shop.source(headers=True)
     offset = logged(source.initialOffset())
-    told = []
+    received_headers = []
     for first, last, noted in ((0, 10, 5), (10, 20, None), (20, 20, 15)):
         shop.write(first, last, noted)
         [(start, end)] = batches(source, offset)
@@ -128,9 +128,9 @@ def test_a_batch_has_the_watermark_of_the_newest_mark_it_passed(shop: Shop) -> N
         assert sorted(row["number"] for row in found if not row[EMPTY]) == list(range(first, last))
         assert sum(row[EMPTY] for row in found) == 1
         [header] = {(row[SEQUENCE], row[WATERMARK].timestamp()) for row in found}
-        told.append(header)
+        received_headers.append(header)
         offset = end
-    assert told == [(1, 5), (2, 5), (3, 15)]
+    assert received_headers == [(1, 5), (2, 5), (3, 15)]
     assert list(batches(source, offset)) == []
 
 

@@ -106,7 +106,7 @@ def test_other_users_install_with_sudo_except_with_brew(tmp_path: Path, name: st
     if name == "brew":
         assert asked == []
     else:
-        # without a terminal nobody could type a password, so sudo must not ask for one
+        # without a terminal no password can be entered, so sudo must not ask for one
         quiet = "env DEBIAN_FRONTEND=noninteractive " if name == "apt-get" else ""
         assert asked[-1] == f"sudo -n {quiet}{INSTALLS[name]}"
 

@@ -189,7 +189,7 @@ def stuck(handler: Handler) -> None:
 
 
 def dripping(handler: Handler) -> None:
-    """An answer that comes a byte at a time, for ever."""
+    """An endless response, one byte at a time."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000000")
     handler.end_headers()

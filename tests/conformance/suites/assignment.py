@@ -22,7 +22,7 @@ WINDOWS: Final[Mapping[str, Callable[..., windows.Window]]] = {
     "global_": windows.Global,
 }
 SHUFFLES: Final = 8
-"""So many random orders of arrival are tried for sessions, besides the given, the reverse and the sorted."""
+"""The number of random arrival orders tried for sessions, after the given, reversed and sorted orders."""
 
 
 def run_model(case: Case) -> None:

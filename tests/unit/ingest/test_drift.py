@@ -37,10 +37,10 @@ def test_a_type_holds_another_if_no_value_is_lost(known: pa.DataType, found: pa.
 def test_each_policy_and_each_kind_of_difference() -> None:
     known = {"id": pa.int64(), "gone": pa.string(), "changed": pa.int64()}
     found = {"changed": pa.string(), "id": pa.int32(), "new": pa.bool_()}
-    with pytest.raises(SchemaDrift) as told:
+    with pytest.raises(SchemaDrift) as raised:
         fit(found, known, "fail")
-    assert (told.value.new, told.value.missing) == (["new"], ["gone"])
-    assert told.value.changed == ["changed from int64 to string"]
+    assert (raised.value.new, raised.value.missing) == (["new"], ["gone"])
+    assert raised.value.changed == ["changed from int64 to string"]
     with pytest.raises(SchemaDrift):
         fit(found, known, "add")  # nothing that was kept so far is made something else
     del found["changed"]

@@ -103,7 +103,7 @@ def test_any_order_and_any_copies_equal_the_model(seed: int, mode: str, rows_are
     for number in range(12):
         new, waiting = waiting[:6], waiting[6:]
         again = random.sample(sent, min(len(sent), 3))
-        # Only numbered rows let anybody tell a copy in the batch in which the buffer came first.
+        # Only with numbered rows can a copy be recognized in the batch in which the buffer arrived first.
         again += random.sample(new, min(len(new), 2)) if rows_are_numbered else []
         sent += new
         batch = [*new, *again]
@@ -123,37 +123,37 @@ def test_any_order_and_any_copies_equal_the_model(seed: int, mode: str, rows_are
     assert copies > 0
 
 
-def told(origin: str, sequence: int, watermark: int | None) -> Chunk:
+def numbered_chunk(origin: str, sequence: int, watermark: int | None) -> Chunk:
     return Chunk(origin, sequence, 1, True, watermark, 0)
 
 
 def test_all_origins_of_a_batch_count_before_the_watermark_advances() -> None:
     progress = NumberedProgress(NumberedRules(), now=0)
-    progress.advance([told("a", 1, 90), told("b", 1, 7)], now=0)
+    progress.advance([numbered_chunk("a", 1, 90), numbered_chunk("b", 1, 7)], now=0)
     assert progress.watermark == 7
 
 
 def test_an_origin_is_idle_after_exactly_idle_after_and_a_copy_does_not_count() -> None:
     progress = NumberedProgress(NumberedRules(idle_after=10), now=0)
-    progress.advance([told("a", 1, 10), told("b", 1, 5)], now=0)
+    progress.advance([numbered_chunk("a", 1, 10), numbered_chunk("b", 1, 5)], now=0)
     for now in (4, 8, 9):
-        progress.advance([told("a", now, 10 + now), told("b", 1, 5)], now=now)
-        progress.advance([told("a", number, None) for number in range(2, now + 1)], now=now)
+        progress.advance([numbered_chunk("a", now, 10 + now), numbered_chunk("b", 1, 5)], now=now)
+        progress.advance([numbered_chunk("a", number, None) for number in range(2, now + 1)], now=now)
         assert progress.watermark == 5
-    progress.advance([told("a", 10, 30)], now=10)
+    progress.advance([numbered_chunk("a", 10, 30)], now=10)
     assert progress.watermark == 30
     assert not progress.idle
-    progress.advance([told("a", 11, 60), told("b", 2, 40)], now=12)
+    progress.advance([numbered_chunk("a", 11, 60), numbered_chunk("b", 2, 40)], now=12)
     assert progress.watermark == 40
 
 
 def test_a_slow_batch_and_a_restart_make_no_origin_idle() -> None:
     rules = NumberedRules(idle_after=10)
     progress = NumberedProgress(rules, now=0)
-    progress.advance([told("a", 1, 10), told("b", 1, 5)], now=0)
-    progress.advance([told("a", 2, 20)], now=500)
+    progress.advance([numbered_chunk("a", 1, 10), numbered_chunk("b", 1, 5)], now=0)
+    progress.advance([numbered_chunk("a", 2, 20)], now=500)
     progress = NumberedProgress(rules, 500, progress.save())
-    progress.advance([told("a", 3, 30)], now=9_000, restarted=True)
+    progress.advance([numbered_chunk("a", 3, 30)], now=9_000, restarted=True)
     assert progress.watermark == 5
     progress.advance([], now=9_005)
     assert progress.watermark == 30, "silent for 5 before and 5 after the restart"
@@ -163,13 +163,13 @@ def test_a_slow_batch_and_a_restart_make_no_origin_idle() -> None:
 
 def test_an_origin_that_is_declared_later_is_waited_for() -> None:
     progress = NumberedProgress(NumberedRules(origins=("a",)), now=0)
-    progress.advance([told("a", 1, 10)], now=0)
+    progress.advance([numbered_chunk("a", 1, 10)], now=0)
     with pytest.raises(UnknownSource, match="'b'"):
-        progress.advance([told("b", 1, 10)], now=1)
+        progress.advance([numbered_chunk("b", 1, 10)], now=1)
     more = NumberedProgress(NumberedRules(origins=("a", "b")), 1, progress.save())
-    more.advance([told("a", 2, 20)], now=2)
+    more.advance([numbered_chunk("a", 2, 20)], now=2)
     assert more.watermark == 10
-    more.advance([told("b", 1, 15)], now=3)
+    more.advance([numbered_chunk("b", 1, 15)], now=3)
     assert more.watermark == 15
 
 
