@@ -28,8 +28,8 @@ from slackwater.ingest.sources.http.http_errors import (
 from slackwater.ingest.sources.http.record_reader import HttpReading, RangeRequest
 from slackwater.ingest.sources.http.record_types import Seen, join, type_of
 
-_KEPT: Final = "low long, high long, record string, summary string"
-_KEPT_SCHEMA: Final = pa.schema(
+_STAGED: Final = "low long, high long, record string, summary string"
+_STAGED_SCHEMA: Final = pa.schema(
     [("low", pa.int64()), ("high", pa.int64()), ("record", pa.string()), ("summary", pa.string())]
 )
 _FAILURES: Final[dict[str, Callable[[str], HttpError]]] = {
@@ -38,7 +38,7 @@ _FAILURES: Final[dict[str, Callable[[str], HttpError]]] = {
 _NESTED: Final = (types.ArrayType, types.MapType, types.StructType)
 
 
-def _asking(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task_function(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of a task: from indexes of requests to their records and a summary row."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -46,30 +46,30 @@ def _asking(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterat
             logging.getLogger(name).setLevel(logging.WARNING)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _answers(reading, reading.parts[number])
+                yield from _records_of(reading, reading.parts[number])
 
     return work
 
 
-def _answers(reading: HttpReading, part: RangeRequest) -> Iterator[pa.RecordBatch]:
+def _records_of(reading: HttpReading, part: RangeRequest) -> Iterator[pa.RecordBatch]:
     seen: Seen = {}
     rows = 0
     try:
         for page in reading.read(part, seen):
             rows += len(page)
-            yield _kept(part, [*page])
+            yield _record_batch(part, [*page])
     except HttpError as failure:
         message = reading.secrets.mask(failure.message)
-        yield _kept(part, [None], {"failure": type(failure).__name__, "message": message})
+        yield _record_batch(part, [None], {"failure": type(failure).__name__, "message": message})
     else:
-        yield _kept(part, [None], {"rows": rows, "seen": {name: sorted(seen[name]) for name in seen}})
+        yield _record_batch(part, [None], {"rows": rows, "seen": {name: sorted(seen[name]) for name in seen}})
 
 
-def _kept(part: RangeRequest, records: list[str | None], summary: Any = None) -> pa.RecordBatch:
+def _record_batch(part: RangeRequest, records: list[str | None], summary: Any = None) -> pa.RecordBatch:
     texts = [None if summary is None else json.dumps(summary)] * len(records)
     columns = [[part.low] * len(records), [part.high] * len(records), records, texts]
-    arrays = [pa.array(each, kind) for each, kind in zip(columns, _KEPT_SCHEMA.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_KEPT_SCHEMA)
+    arrays = [pa.array(each, kind) for each, kind in zip(columns, _STAGED_SCHEMA.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_STAGED_SCHEMA)
 
 
 def read_http(
@@ -93,8 +93,8 @@ def read_http(
     if not reading.parts:
         return None
     count = len(reading.parts)
-    asked = spark.range(0, count, 1, count).mapInArrow(_asking(reading), _KEPT)
-    staged = asked.persist(StorageLevel.DISK_ONLY)
+    records = spark.range(0, count, 1, count).mapInArrow(_task_function(reading), _STAGED)
+    staged = records.persist(StorageLevel.DISK_ONLY)
     afterwards.callback(staged.unpersist)
     summaries = [
         json.loads(row.summary) for row in staged.where("record IS NULL").select("summary").collect()

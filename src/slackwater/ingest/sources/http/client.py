@@ -89,7 +89,7 @@ class Client:
     >>> with HTTPServer(("127.0.0.1", 0), Handler) as server, Client(Policy()) as client:
     ...     Thread(target=server.handle_request).start()
     ...     request = Request("GET", f"http://127.0.0.1:{server.server_port}/")
-    ...     client.send(request, lambda answer: answer.body)
+    ...     client.send(request, lambda response: response.body)
     b'[7]'
     """
 
@@ -126,15 +126,15 @@ class Client:
             asked_for = 0.0
             status = None
             try:
-                answer = self._exchange(request, secrets)
-                if answer.status < 300:
-                    return read(answer)
-                status = answer.status
-                trouble = f"returned {_status_text(answer, secrets)}"
+                response = self._exchange(request, secrets)
+                if response.status < 300:
+                    return read(response)
+                status = response.status
+                trouble = f"returned {_status_text(response, secrets)}"
                 if status not in self._policy.statuses:
                     fix = _FIXES.get(status, "correct the request")
                     raise RequestFailed(secrets.mask(f"{request.shown} {trouble}; {fix}"), status)
-                asked_for = self._asked_for(answer)
+                asked_for = self._asked_for(response)
             except InvalidResponse as error:
                 raise InvalidResponse(secrets.mask(f"{request.shown}: {error.message}")) from None
             except UnreadableResponse as error:
@@ -157,10 +157,10 @@ class Client:
 
     def _exchange(self, request: Request, secrets: Secrets) -> Response:
         for _ in range(_MOST_REDIRECTS):
-            answer = self._once(request)
-            if answer.status not in _REDIRECTS:
-                return answer
-            request = self._redirected(request, answer, secrets)
+            response = self._once(request)
+            if response.status not in _REDIRECTS:
+                return response
+            request = self._redirected(request, response, secrets)
         reason = f"was redirected {_MOST_REDIRECTS} times; check ms.source.url"
         raise RequestFailed(secrets.mask(f"{request.shown} {reason}"))
 
@@ -196,8 +196,8 @@ class Client:
         unpacked.end()
         return bytes(body)
 
-    def _redirected(self, request: Request, answer: Response, secrets: Secrets) -> Request:
-        link = answer.headers.get("location", "")
+    def _redirected(self, request: Request, response: Response, secrets: Secrets) -> Request:
+        link = response.headers.get("location", "")
         try:
             near = bool(link) and request.is_near(link)
         except httpx.InvalidURL:
@@ -209,13 +209,13 @@ class Client:
                     f"if that server is the right one, set ms.source.url to its address"
                 )
             )
-        if request.method != "GET" and answer.status not in (307, 308):
+        if request.method != "GET" and response.status not in (307, 308):
             raise RequestFailed(
                 secrets.mask(
-                    f"{request.shown} is redirected with {answer.status}, which would turn it into a GET; "
+                    f"{request.shown} is redirected with {response.status}, which would turn it into a GET; "
                     f"set ms.source.url to the address it is redirected to"
                 ),
-                answer.status,
+                response.status,
             )
         return request.at(link)
 
@@ -224,9 +224,9 @@ class Client:
         wait = min(self._policy.wait_seconds * 2.0 ** (attempt - 1), self._policy.longest_seconds)
         return wait * (0.5 + self._chance() / 2)
 
-    def _asked_for(self, answer: Response) -> float:
+    def _asked_for(self, response: Response) -> float:
         """The wait that the Retry-After header asks for, given in seconds or as a date; 0 without it."""
-        text = answer.headers.get("retry-after", "").strip()
+        text = response.headers.get("retry-after", "").strip()
         if text.isdecimal():
             return float(text)
         try:
@@ -266,13 +266,13 @@ class _Unpacking:
             raise UnreadableResponse("a truncated response")
 
 
-def _status_text(answer: Response, secrets: Secrets) -> str:
+def _status_text(response: Response, secrets: Secrets) -> str:
     """The status and the start of the body, redacted before it is cut so that no part of a secret is left."""
-    phrase = httpx.codes.get_reason_phrase(answer.status)
-    start = secrets.mask(answer.body[:_LOOKED_AT].decode(errors="replace"))
+    phrase = httpx.codes.get_reason_phrase(response.status)
+    start = secrets.mask(response.body[:_LOOKED_AT].decode(errors="replace"))
     text = " ".join("".join(each if each.isprintable() else " " for each in start).split())
     shown = f": {text[:_SHOWN_OF_BODY]}" if text else ""
-    return f"{answer.status} {phrase}".strip() + shown
+    return f"{response.status} {phrase}".strip() + shown
 
 
 def _error_text(error: httpx.HTTPError, policy: Policy) -> str:

@@ -92,9 +92,9 @@ def _by_link(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
     seen = _Seen(request)
     seen.add(request.url, "link")
     while True:
-        answer, page = send(request)
+        response, page = send(request)
         yield page
-        link = _next(page, rule) if rule.cursor is not None else _in_header(answer)
+        link = _next(page, rule) if rule.cursor is not None else _in_header(response)
         if link is None:
             return
         try:
@@ -124,8 +124,8 @@ def _next(page: Page, rule: Pagination) -> str | int | None:
     return value if isinstance(value, (str, int)) else str(value)
 
 
-def _in_header(answer: Response) -> str | None:
-    links = httpx.Response(answer.status, headers={"link": answer.headers.get("link", "")}).links
+def _in_header(response: Response) -> str | None:
+    links = httpx.Response(response.status, headers={"link": response.headers.get("link", "")}).links
     following = [link for link in links.values() if "next" in link.get("rel", "").lower().split()]
     return following[0].get("url") if following else None
 

@@ -41,10 +41,10 @@ class HttpReading:
         """The records of a request as lines of JSON, one list per page; ``seen`` collects their kinds."""
         with client(self.policy, self.secrets) as http:
 
-            def both(answer: Response) -> tuple[Response, Page]:
-                if answer.status == _NO_CONTENT:
-                    return answer, Page([])
-                return answer, self.form.parse(answer.body, answer.charset)
+            def both(response: Response) -> tuple[Response, Page]:
+                if response.status == _NO_CONTENT:
+                    return response, Page([])
+                return response, self.form.parse(response.body, response.charset)
 
             for page in pages(lambda request: http.send(request, both), part.request, self.pagination):
                 look_at(seen, page.records)
