@@ -133,15 +133,15 @@ def test_the_command_tells_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Path
     command = [sys.executable, "-m", "slackwater.cli", "ingest", str(tmp_path / "orders.yaml")]
     command += ["--state", f"sqlite:///{tmp_path}/store.db", "--now", "2020-01-04T01:00:00Z"]
 
-    def told(*options: str) -> tuple[int, str]:
+    def run_options(*options: str) -> tuple[int, str]:
         ran = subprocess.run(
             [*command, *options], env=environment, capture_output=True, check=False, timeout=300, text=True
         )
         return ran.returncode, ran.stdout
 
-    code, shown = told("--dry-run", "--max-units", "2")
+    code, shown = run_options("--dry-run", "--max-units", "2")
     assert (code, shown.splitlines()[-1]) == (0, "2 units would run")
-    code, shown = told("--max-units", "2")
+    code, shown = run_options("--max-units", "2")
     assert code == 1
     assert "succeeded: 2020-01-01T00:00:00Z to 2020-01-02T00:00:00Z, 5 rows" in shown
     assert "failed: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z, 0 rows" in shown
