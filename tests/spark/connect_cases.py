@@ -1,4 +1,4 @@
-"""The API over Spark Connect. `test_connect` runs these tests in a process of their own.
+"""Tests of the API over Spark Connect, which `test_connect` runs in a separate process.
 
 A process that has a session of the other kind cannot have one of this, so pytest does not collect them by
 itself. What runs on the server cannot reach a list here: results are read from files, tables and answers.
@@ -49,7 +49,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def streamed(spark: SparkSession, scenario: Scenario, folder: Path, until: int) -> Panes:
-    """The panes of the first files, a micro-batch each, and of the end if there are no more."""
+    """The panes of the first files, one micro-batch each, and of the end after the last file."""
     for number in range(until):
         if not (folder / "in" / f"{number:05}.parquet").exists():
             write(folder / "in", number, scenario.batches[number])

@@ -1,4 +1,4 @@
-"""What must stand in a table when everything has been said: from the model's panes, one after the other."""
+"""The expected content of an upserted table, computed from the panes of the model."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ Truth = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def truth_of(observed: Iterable[Observed]) -> Truth:
-    """The last result of every key and window that was not taken back."""
+    """The last result of every key and window that was not retracted."""
     truth: Truth = {}
     for step in observed:
         for pane in step.panes:
-            place = (*pane.key, pane.start, pane.end)
+            group = (*pane.key, pane.start, pane.end)
             if pane.retraction:
-                assert truth.pop(place) == pane.values, "the model takes back what does not stand"
+                assert truth.pop(group) == pane.values, "the model retracts a pane that is not the last one"
             else:
-                truth[place] = pane.values
+                truth[group] = pane.values
     return truth
 
 
 def table_of(url: str, name: str, key: tuple[str, ...] = ("key",)) -> Truth:
-    """What a table shows; two rows of one key and window are an AssertionError."""
+    """The content of a table; asserts that it has one row per key and window."""
     with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
         table = sql.Table(name, sql.MetaData(), autoload_with=connection)
         rows = [dict(row) for row in connection.execute(sql.select(table)).mappings()]
     truth: Truth = {}
     for row in rows:
-        place = (*(row.pop(column) for column in key), *(micros(row.pop(bound)) for bound in WINDOW_COLUMNS))
-        assert place not in truth, f"{place} stands twice in {name}"
-        truth[place] = {column: _plain(value) for column, value in row.items()}
+        group = (*(row.pop(column) for column in key), *(micros(row.pop(bound)) for bound in WINDOW_COLUMNS))
+        assert group not in truth, f"{name} has two rows for {group}"
+        truth[group] = {column: _plain(value) for column, value in row.items()}
     return truth
 
 
 def _plain(value: Any) -> Any:
-    """Collected values, whose order is nobody's business."""
+    """Collected values in a fixed order."""
     return (
         sorted(json.loads(value) if isinstance(value, str) else value)
         if isinstance(value, (list, str))
@@ -54,5 +54,5 @@ def _plain(value: Any) -> Any:
 
 
 def micros(moment: datetime) -> int:
-    """Both a table of SQLite and a file of Spark give times in UTC without saying so."""
+    """Microseconds of a timestamp; SQLite tables and Spark files return UTC without a time zone."""
     return instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

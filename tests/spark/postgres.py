@@ -1,4 +1,4 @@
-"""A real PostgreSQL for a test run: in a temporary folder, on a free port of loopback, gone at the end."""
+"""A PostgreSQL server for a test run: in a temporary folder, on a free loopback port, removed at the end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Final
 
 import psycopg
 
-PASSWORD: Final = "p4ss-phrase of the tests"  # noqa: S105 - of a server that lives as long as the test
-_PLACES: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+PASSWORD: Final = "p4ss-phrase of the tests"  # noqa: S105 - of a server that exists only during the tests
+_FOLDERS: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 _ENCODED: Final = PASSWORD.replace(" ", "%20")
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; every test makes a database of its own in it."""
+    """A running server, in which every test creates its own database."""
 
     folder: Path
     port: int
@@ -33,28 +33,28 @@ class Server:
         return f"postgresql://tester:{_ENCODED}@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, name: str) -> str:
-        """Creates a database and returns its address."""
+        """Create a database and return its URL."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
 
 def programs() -> Path:
-    """The folder of ``initdb`` and ``postgres``, the newest version if there are several."""
+    """The folder with ``initdb`` and ``postgres``; the newest version if there are several."""
     given = os.environ.get("POSTGRES_PROGRAMS")
     if given:
         return Path(given)
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
-    folders = [folder for place in _PLACES for folder in Path("/").glob(place.lstrip("/"))]
+    folders = [folder for pattern in _FOLDERS for folder in Path("/").glob(pattern.lstrip("/"))]
     usable = sorted(folder for folder in folders if (folder / "initdb").exists())
     assert usable, "no PostgreSQL server on this machine: install the package postgresql"
     return usable[-1]
 
 
 def account() -> str | None:
-    """Whom the server runs as; it refuses to be root."""
+    """The account for the server if this process is root, as which PostgreSQL does not start."""
     if os.geteuid() != 0:
         return None
     names = Path("/etc/passwd").read_text(encoding="utf-8")
@@ -63,9 +63,9 @@ def account() -> str | None:
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """A server that listens on loopback only and asks for a password."""
+    """Run a server that listens on loopback only and requires a password."""
     user, binaries = account(), programs()
-    # not below pytest's folder, into which another account may not look
+    # not below pytest's folder, which another account cannot read
     folder = Path(tempfile.mkdtemp(prefix="slackwater-postgres-"))
     try:
         secret = folder / "password"
@@ -98,7 +98,7 @@ def running_server() -> Iterator[Server]:
             )  # fmt: skip
         server = Server(folder, port, process)
         try:
-            _wait_until_it_answers(server)
+            _wait_until_ready(server)
             yield server
         finally:
             process.terminate()
@@ -111,15 +111,15 @@ def running_server() -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_until_it_answers(server: Server) -> None:
+def _wait_until_ready(server: Server) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
             psycopg.connect(server.url(), connect_timeout=5).close()
         except psycopg.OperationalError:
-            said = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
-            assert server.process.poll() is None, said
-            assert time.monotonic() < deadline, said
+            log = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
+            assert server.process.poll() is None, log
+            assert time.monotonic() < deadline, log
             time.sleep(0.1)
         else:
             return

@@ -1,4 +1,4 @@
-"""The API over Spark Connect, in a process of its own: one process has sessions of one kind only."""
+"""The API over Spark Connect, in a separate process: a process can have sessions of one kind only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Transcripts of triggers through Spark: each action is a micro-batch, watermarks come by headers.
+"""Trigger transcripts on Spark: each action is a micro-batch, and watermarks come from headers.
 
-A sample of the conformance cases, of every kind; how a pane is compared with what a case expects is the
-business of the conformance suite.
+A sample of the conformance cases of every kind; the conformance suite compares panes with the expected ones.
 """
 
 from __future__ import annotations
