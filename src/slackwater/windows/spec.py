@@ -12,6 +12,7 @@ what a pane contains (mode).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -564,6 +565,11 @@ not be negative
             f"{self.how} join on {self.on}, "
             f"{self.left_time} - {self.before} <= {self.right_time} <= {self.left_time} + {self.after}"
         )
+
+    def identity(self) -> str:
+        """The former name of `signature`."""
+        warnings.warn("JoinSpec.identity() is deprecated; use JoinSpec.signature", DeprecationWarning, 2)
+        return self.signature
 
 
 def time_bounded_join(

@@ -230,3 +230,8 @@ def test_signatures_keep_the_text_that_saved_state_contains() -> None:
 def test_the_former_name_of_join_spec_still_works_with_a_warning(module: Any) -> None:
     with pytest.warns(DeprecationWarning, match="TimeBoundedJoin is deprecated; use .*JoinSpec"):
         assert module.TimeBoundedJoin is JoinSpec
+
+
+def test_the_former_name_of_the_signature_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"JoinSpec\.identity\(\) is deprecated"):
+        assert join_spec().identity() == join_spec().signature
