@@ -50,6 +50,14 @@ _STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
 _SPARK_BASE: Final = {"internals", "session"}
 
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
+    "windows": {
+        "columns": set(),
+        "assigners": set(),
+        "triggers": set(),
+        "accumulations": {"columns"},
+        "spec": {"accumulations", "assigners", "triggers"},
+        "engine": {"columns", "assigners", "triggers", "accumulations", "spec"},
+    },
     "spark": {
         "internals": set(),
         "session": {"internals"},

@@ -45,3 +45,11 @@ def test_a_wrong_example_is_reported() -> None:
     failed, output = failures(examples("words\n```python\n>>> 1 + 1\n3\n```\nmore words\n", "page.md"))
     assert failed == 1
     assert 'File "page.md", line 3' in output
+
+
+def test_the_modules_that_the_architecture_page_names_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page)
+    assert len(named) > 30
+    bases = [ROOT, ROOT / "src" / "slackwater"]
+    assert [name for name in named if not any((base / name).is_file() for base in bases)] == []
