@@ -24,7 +24,7 @@ from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
-from slackwater.streams.segments.cut_arithmetic import spans_between
+from slackwater.streams.segments.cut_traversal import spans_between
 from slackwater.streams.segments.cuts import Standing, check_cut, compare
 from slackwater.streams.time.marks import Mark, NoteResult
 from slackwater.streams.time.notes import writer_marks

@@ -14,7 +14,7 @@ from slackwater.streams.log.group_segments import (
     group_position,
     unblocked_segments,
 )
-from slackwater.streams.segments.cut_arithmetic import advance_cut, readable_cut, spans_between
+from slackwater.streams.segments.cut_traversal import advance_cut, readable_cut, spans_between
 from slackwater.streams.segments.cuts import Standing, check_cut, compare, stream_cut
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position

@@ -95,7 +95,7 @@ def test_violations_are_reported(tmp_path: Path, file: str, text: str, problem: 
         ),
         ("progress/a.py", "from . import values\nfrom ..time import now\nimport asyncio, msgspec"),
         ("progress/a.py", "from slackwater import time"),
-        ("windows/a.py", "import polars as pl\nfrom slackwater.progress import Coalescer"),
+        ("windows/engine/a.py", "import polars as pl\nfrom slackwater.progress import Coalescer"),
         ("spark/api/a.py", "import pyspark\nfrom slackwater.windows import Fixed"),
         ("cli/a.py", "import slackwater as sw\nfrom slackwater import ingest"),
     ],

@@ -34,7 +34,7 @@ from slackwater.streams.log.stream_records import (
     truncate_segment,
     update_record,
 )
-from slackwater.streams.segments.cut_arithmetic import readable_cut
+from slackwater.streams.segments.cut_traversal import readable_cut
 from slackwater.streams.segments.cuts import Standing, check_cut, check_not_before, check_reached, compare
 from slackwater.streams.segments.epochs import Epochs, KeyRange, Segment, even_ranges
 from slackwater.streams.segments.positions import Position

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.segment_reader import EventBatch, read_events
 from slackwater.streams.log.stream_records import epochs_of
-from slackwater.streams.segments.cut_arithmetic import advance_cut, readable_cut, spans_between
+from slackwater.streams.segments.cut_traversal import advance_cut, readable_cut, spans_between
 from slackwater.streams.segments.cuts import check_cut, check_not_before, check_reached
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.stream_records import epochs_of
-from slackwater.streams.segments.cut_arithmetic import enter_successors
+from slackwater.streams.segments.cut_traversal import enter_successors
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import Retention

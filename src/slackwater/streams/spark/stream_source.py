@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.scan import Extent, parse_cut
 from slackwater.streams.log.segment_reader import read_events
-from slackwater.streams.segments.cut_arithmetic import Span, advance_cut, spans_between
+from slackwater.streams.segments.cut_traversal import Span, advance_cut, spans_between
 from slackwater.streams.segments.cuts import check_not_before
 from slackwater.streams.segments.positions import END_OF_SEGMENT, Position
 from slackwater.streams.spark.format_options import FormatOptions
