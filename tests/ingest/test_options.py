@@ -49,9 +49,7 @@ class Starts(Watcher):
         self.times.append(time.monotonic())
 
 
-def test_few_units_then_only_failed_ones_then_the_rest_at_a_pace(
-    spark: SparkSession, tmp_path: Path, source: str
-) -> None:
+def test_options_max_units_only_failed_and_pacing(spark: SparkSession, tmp_path: Path, source: str) -> None:
     keys = into_folder(source, tmp_path, work_unit_partition="daily", work_unit_min_records=5)
     now = "2020-01-04T01:00:00Z"
     execute(source, "DELETE FROM orders WHERE id = 7")  # the second day has four orders left
@@ -91,7 +89,9 @@ def test_a_watermark_from_the_data_goes_no_further_than_the_plan(
     assert copied(spark, tmp_path) == list(range(15))
 
 
-def test_days_are_those_of_the_jobs_timezone(spark: SparkSession, tmp_path: Path, source: str) -> None:
+def test_options_days_follow_the_timezone_of_the_job(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
     # the times of SQLite name no zone, so they are on the clocks of the job; in Kiritimati it is tomorrow
     keys = into_folder(source, tmp_path, timezone="Pacific/Kiritimati", work_unit_partition="daily")
     report = run(spark, tmp_path, "2020-01-02T10:00:00Z", keys)
@@ -123,7 +123,7 @@ def test_units_come_from_the_records_of_a_file(spark: SparkSession, tmp_path: Pa
     assert sorted((row.id, row.name) for row in rows) == [(number, f"o'{number}") for number in range(3)]
 
 
-def test_the_command_tells_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Path, source: str) -> None:
+def test_the_command_prints_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Path, source: str) -> None:
     keys = into_folder(source, tmp_path, work_unit_partition="daily", work_unit_min_records=5)
     execute(source, "DELETE FROM orders WHERE id = 7")
     (tmp_path / "orders.yaml").write_text(

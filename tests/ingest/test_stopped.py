@@ -62,12 +62,12 @@ def ingesting(folder: Path, api: Api, *options: str) -> Iterator[subprocess.Pope
             process.kill()
 
 
-def said_after_stopping(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it said after Spark had started, on standard output and on standard error."""
+def output_after_stopping(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Send SIGINT; return standard output, and standard error from the stop message on."""
     process.send_signal(signal.SIGINT)
-    said, complained = process.communicate(timeout=60)
-    assert (process.returncode, "Traceback" in complained) == (130, False), said + complained
-    return said, complained[complained.index("stopping: ") :]
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (130, False), output + errors
+    return output, errors[errors.index("stopping: ") :]
 
 
 def states(store: MetadataStore) -> list[tuple[str, list[str]]]:
@@ -75,36 +75,36 @@ def states(store: MetadataStore) -> list[tuple[str, list[str]]]:
     return [(run.state, [outcome.state for outcome in outcomes_of(store, run.id)]) for run in found]
 
 
-def test_units_that_run_are_cancelled_and_on_record_and_no_other_begins(tmp_path: Path, api: Api) -> None:
+def test_running_units_are_cancelled_and_recorded_and_no_new_unit_starts(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("succeeded: ")
         while api.requests[-1].query["since"] < "2020-01-02":
             time.sleep(0.01)
         asked = time.monotonic()
-        said, complained = said_after_stopping(process)
+        output, errors = output_after_stopping(process)
         assert time.monotonic() - asked < 15
-    assert complained.splitlines() == [
+    assert errors.splitlines() == [
         "stopping: cancelling running units, starting no new ones; press Ctrl-C again to exit at once"
     ]
-    assert "interrupted: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z: " in said
-    assert said.endswith("1 of 3 units succeeded, 1 row; 1 not started\n")
+    assert "interrupted: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z: " in output
+    assert output.endswith("1 of 3 units succeeded, 1 row; 1 not started\n")
     with open_store(f"sqlite:///{tmp_path}/slackwater.db") as store:
         assert states(store) == [("interrupted", ["succeeded", "interrupted"])]
 
 
-def test_units_that_wait_for_their_turn_do_not_begin(tmp_path: Path, api: Api) -> None:
+def test_units_that_wait_do_not_start(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api, "--set", "ms.work.unit.pacing.seconds=300") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("succeeded: ")
-        said, _ = said_after_stopping(process)
-    assert said.endswith("1 of 3 units succeeded, 1 row; 2 not started\n")
+        output, _ = output_after_stopping(process)
+    assert output.endswith("1 of 3 units succeeded, 1 row; 2 not started\n")
 
 
-def test_while_spark_starts_there_is_a_word_and_no_traceback(tmp_path: Path, api: Api) -> None:
+def test_a_stop_while_spark_starts_prints_a_message_and_no_traceback(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api) as process:
         while not (tmp_path / "slackwater.db").exists():
             time.sleep(0.01)
         time.sleep(1)
-        said_after_stopping(process)
+        output_after_stopping(process)
     assert api.requests == []
