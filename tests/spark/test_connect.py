@@ -22,7 +22,7 @@ def test_the_api_over_spark_connect(tmp_path: Path) -> None:
     environment = {
         name: value
         for name, value in os.environ.items()
-        # What a session in this process has told Spark, and what pytest has told itself.
+        # Settings that a session in this process has made for Spark, and those of pytest.
         if not name.startswith(("PYTEST_", "PYSPARK_", "SPARK_", "_PYSPARK"))
     }
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)

@@ -75,8 +75,8 @@ class Transcript(Scenario):
             "timestamp_micros(at) as at",
             "timestamp_micros(complete) as complete",
         )
-        told = headers(origin="origin", sequence="number", watermark="complete", empty="bare")
-        return stream(moments, event_time="at", headers=told, clock=Ticks(tuple(times)))
+        header_columns = headers(origin="origin", sequence="number", watermark="complete", empty="bare")
+        return stream(moments, event_time="at", headers=header_columns, clock=Ticks(tuple(times)))
 
 
 @dataclass
