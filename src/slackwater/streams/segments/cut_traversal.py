@@ -1,4 +1,4 @@
-"""Arithmetic on stream cuts: advance a cut by a number of events, and list the events between two cuts."""
+"""Traversal of stream cuts: advance a cut by a number of events, and list the events between two cuts."""
 
 from __future__ import annotations
 
