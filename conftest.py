@@ -22,7 +22,10 @@ def uses_spark(path: Path) -> bool:
     """Whether the examples of a module, or the tests of a folder, are about Spark."""
     if path.is_relative_to(SPARK_TESTS):
         return True
-    return path.is_relative_to(SOURCE) and "pyspark" in path.read_text(encoding="utf-8")
+    if not path.is_relative_to(SOURCE):
+        return False
+    text = path.read_text(encoding="utf-8")
+    return "pyspark" in text or ">>> spark = " in text
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
