@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes .venv exactly as requirements.lock says; does nothing when it already is.
+# Creates .venv from requirements.lock; does nothing if it is up to date.
 #
-# The stamp is written last and names the lock and the folder: an environment that was interrupted,
-# made from another lock, or moved, is made anew, never patched. The package itself is installed in
-# place again whenever its metadata changed, which takes a second.
+# The stamp is written last and identifies the lock and the folder: an environment that was interrupted,
+# created from another lock or moved is created again, never updated. The package itself is reinstalled
+# in editable mode whenever its metadata has changed, which takes a second.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -16,7 +16,7 @@ package_key() { cksum <pyproject.toml; }
 stamped() { [ "$(cat ".venv/.$1" 2>/dev/null)" = "$("$1_key")" ]; }
 up_to_date() { [ -x .venv/bin/python ] && stamped dependencies && stamped package; }
 
-# The first interpreter that is new enough; shims that lead nowhere do not run and are passed over.
+# Print the first interpreter that is new enough; broken shims do not run and are skipped.
 find_python() {
     for name in "${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3 python; do
         [ -n "$name" ] || continue
@@ -27,19 +27,19 @@ find_python() {
     done
 }
 
-# Debian and its kin ship Python without the module that puts pip into an environment.
-see_to_venv() {
+# Debian and its derivatives ship Python without the module that installs pip into an environment.
+ensure_venv() {
     if "$1" -c "import ensurepip, venv" >/dev/null 2>&1; then return; fi
     package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if [ "$(package_manager)" = apt-get ]; then
         install_first_of apt-get "$package" python3-venv || say "apt-get could not install it"
     fi
-    "$1" -c "import ensurepip, venv" >/dev/null 2>&1 || fail "$1 cannot make virtual environments" \
+    "$1" -c "import ensurepip, venv" >/dev/null 2>&1 || fail "$1 cannot create virtual environments" \
         "(it has no ensurepip). As root, install $package, or set PYTHON to another Python 3.11 or newer."
 }
 
-# Two makes at once: the second waits for the first. The lock is a link that names its holder, since
-# making one is atomic everywhere; a lock whose holder is gone is taken over.
+# If two run at once, the second waits for the first. The lock is a symbolic link to the process id of its
+# holder, because creating a link is atomic everywhere; the lock of a dead process is removed.
 take_lock() {
     until ln -s "$$" "$BUSY" 2>/dev/null; do
         holder=$(readlink "$BUSY" || true)
@@ -61,16 +61,16 @@ take_lock
 if ! { [ -x .venv/bin/python ] && stamped dependencies; }; then
     python=$(find_python)
     [ -n "$python" ] || fail "No Python 3.11 or newer on the PATH: install one, or set PYTHON to its path."
-    see_to_venv "$python"
-    say "making .venv from requirements.lock with $("$python" --version 2>&1)"
+    ensure_venv "$python"
+    say "creating .venv from requirements.lock with $("$python" --version 2>&1)"
     rm -rf .venv
     "$python" -m venv .venv
-    # The lock is complete, so nothing is resolved; each file must have a hash that stands in it.
+    # The lock is complete, so nothing is resolved; each file must match a hash in it.
     pip install -qq --no-deps --require-hashes -r requirements.lock
     dependencies_key >.venv/.dependencies
 fi
 if ! stamped package; then
-    # The build backend stands in the lock, so this needs no network.
+    # The build backend is in the lock, so this needs no network.
     pip install -qq --no-deps --no-index --no-build-isolation --editable .
     package_key >.venv/.package
 fi
