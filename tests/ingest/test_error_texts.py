@@ -65,6 +65,7 @@ def test_the_innermost_cause_is_recorded(
     assert str(outcome.error).startswith(said)
 
 
+@pytest.mark.proof
 def test_a_secret_that_a_server_repeats_is_redacted_everywhere(tmp_path: Path) -> None:
     with serving([{"id": SECRET, "at": "2020-01-01T12:00:00Z"}]) as api:
         keys = {

@@ -45,6 +45,7 @@ def ingest(folder: Path, api: Api, now: str) -> tuple[int, list[dict[str, Any]],
     return done.returncode, json.loads(done.stdout)["units"], said
 
 
+@pytest.mark.proof
 def test_the_job_of_the_guide_reads_what_is_missing_and_tells_no_secret(tmp_path: Path, api: Api) -> None:
     (job,) = re.findall(r"```yaml\n(# orders\.yaml\n.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "orders.yaml").write_text(job, encoding="utf-8")

@@ -123,6 +123,7 @@ def test_units_come_from_the_records_of_a_file(spark: SparkSession, tmp_path: Pa
     assert sorted((row.id, row.name) for row in rows) == [(number, f"o'{number}") for number in range(3)]
 
 
+@pytest.mark.proof
 def test_the_command_prints_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Path, source: str) -> None:
     keys = into_folder(source, tmp_path, work_unit_partition="daily", work_unit_min_records=5)
     execute(source, "DELETE FROM orders WHERE id = 7")

@@ -75,6 +75,7 @@ def states(store: MetadataStore) -> list[tuple[str, list[str]]]:
     return [(run.state, [outcome.state for outcome in outcomes_of(store, run.id)]) for run in found]
 
 
+@pytest.mark.proof
 def test_running_units_are_cancelled_and_recorded_and_no_new_unit_starts(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api) as process:
         assert process.stdout is not None
@@ -93,6 +94,7 @@ def test_running_units_are_cancelled_and_recorded_and_no_new_unit_starts(tmp_pat
         assert states(store) == [("interrupted", ["succeeded", "interrupted"])]
 
 
+@pytest.mark.proof
 def test_units_that_wait_do_not_start(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api, "--set", "ms.work.unit.pacing.seconds=300") as process:
         assert process.stdout is not None

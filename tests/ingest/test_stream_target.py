@@ -72,6 +72,7 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.proof
 def test_windows_fire_when_all_units_are_complete(spark: SparkSession, tmp_path: Path) -> None:
     source, store = f"sqlite:///{tmp_path}/source.db", f"sqlite:///{tmp_path}/streams.db"
     orders(source)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from slackwater.spark.session import session
 from tests.spark.postgres import Server
+from tests.support.sampling import sampled
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
     spark.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=sampled(["sqlite", "postgresql"], keep=["postgresql"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":

@@ -19,6 +19,7 @@ from slackwater.spark.api.stream import Panes, Windowed, stream
 from slackwater.time import Range
 from tests.spark.running import Scenario, as_batch, as_stream, expected
 from tests.spark.scenarios import SCENARIOS, check
+from tests.support.sampling import sampled
 from tests.support.windowed import Observed
 
 pytestmark = pytest.mark.spark
@@ -39,7 +40,12 @@ class Applying(Scenario):
         return self.windowed(df, times).apply(summary, schema, columns=["value"])
 
 
-@pytest.fixture(params=["early, on time, late, retracting", "sessions that merge and take back", "sliding"])
+@pytest.fixture(
+    params=sampled(
+        ["early, on time, late, retracting", "sessions that merge and take back", "sliding"],
+        keep=["sessions that merge and take back"],
+    )
+)
 def scenario(request: pytest.FixtureRequest) -> Applying:
     known = SCENARIOS[request.param]
     return Applying(known.options, known.batches, known.policy)

@@ -348,6 +348,7 @@ def test_the_environment_may_name_a_cluster(monkeypatch: pytest.MonkeyPatch, nam
     assert is_local_master("local[*]")
 
 
+@pytest.mark.proof
 def test_spark_starts_with_a_long_temporary_folder(tmp_path: Path) -> None:
     """The path of a Unix domain socket is at most 108 bytes, and java.io.tmpdir may be longer."""
     folder = tmp_path / ("x" * 100)

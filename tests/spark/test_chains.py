@@ -19,6 +19,7 @@ from slackwater.time import END_OF_TIME, SECOND
 from tests.model.windows import Row
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected, model_row, write
 from tests.spark.scenarios import EARLY_AND_LATE, check, following
+from tests.support.sampling import sampled
 from tests.support.windowed import ModelSubject, Observed, Options
 
 pytestmark = pytest.mark.spark
@@ -115,7 +116,7 @@ def test_a_chain_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     checked(as_batch(spark, CHAIN, tmp_path), expected_chain([CHAIN.batches], bounded=True))
 
 
-@pytest.mark.parametrize("restart_after", [None, 3])
+@pytest.mark.parametrize("restart_after", sampled([None, 3], keep=[3]))
 def test_a_chain_in_micro_batches(spark: SparkSession, tmp_path: Path, restart_after: int | None) -> None:
     portions = [[batch] for batch in CHAIN.batches]
     checked(as_stream(spark, CHAIN, tmp_path, portions, restart_after), expected_chain(portions))
@@ -181,8 +182,8 @@ IDLE_UNION: Steps = (
 @pytest.mark.parametrize(
     ("steps", "options", "restart_after"),
     [
-        (UNION, {}, None),
-        (UNION, {}, 1),
+        pytest.param(UNION, {}, None, marks=pytest.mark.proof),
+        pytest.param(UNION, {}, 1, marks=pytest.mark.proof),
         (UNION, {}, 2),
         (IDLE_UNION, {"idle_after": "10 seconds"}, 4),
     ],

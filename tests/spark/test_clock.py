@@ -49,6 +49,7 @@ def four_partitions(spark: SparkSession) -> SparkSession:
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 def test_a_restart_in_another_session_loses_nothing(
     spark: SparkSession, four_partitions: SparkSession, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.proof
 def test_the_api_over_spark_connect(tmp_path: Path) -> None:
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {

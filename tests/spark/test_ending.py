@@ -86,6 +86,7 @@ def test_a_limited_source_of_the_other_kind_raises_too(spark: SparkSession) -> N
         panes.agg(n=windows.count()).to_df(flush=True)
 
 
+@pytest.mark.proof
 def test_every_row_counts_in_batches_and_then_a_flush(spark: SparkSession, folder: Path) -> None:
     run(totals(rows_of(spark, folder, maxFilesPerTrigger=1)).to_df(), folder)
     assert found(spark, folder) == []
@@ -100,6 +101,7 @@ def test_every_row_counts_in_one_flush(spark: SparkSession, folder: Path) -> Non
     assert found(spark, folder) == TOTALS
 
 
+@pytest.mark.proof
 def test_rows_after_the_end_stop_the_query(spark: SparkSession, folder: Path) -> None:
     spark.dataSource.register(OneByOne)
     panes = totals(spark.readStream.format("one_by_one").load()).to_df(flush=True)

@@ -24,6 +24,7 @@ from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
 from tests.spark.scenarios import check, invalid
+from tests.support.sampling import sampled
 from tests.support.windowed import Options
 
 TWO_TIMES = pa.schema([*SCHEMA, ("shipped", pa.timestamp("us", "UTC"))])
@@ -64,7 +65,7 @@ def test_windows_by_one_of_several_times_as_a_batch(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("restart_after", [None, 2])
+@pytest.mark.parametrize("restart_after", sampled([None, 2], keep=[2]))
 def test_windows_by_one_of_several_times_in_micro_batches(
     spark: SparkSession, tmp_path: Path, restart_after: int | None
 ) -> None:

@@ -33,6 +33,7 @@ class Cost:
     remembered: int
 
 
+@pytest.mark.proof
 def test_a_batch_reads_only_the_window_it_touches(spark: SparkSession, tmp_path: Path) -> None:
     # with fewer keys the blobs of windows would be small enough to be stored with the small state
     little, much = (cost_of_a_touch(spark, tmp_path / str(keys), keys) for keys in (20_000, 100_000))

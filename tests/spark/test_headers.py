@@ -23,6 +23,7 @@ from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import SCHEMA, Batch, Scenario, as_batch, as_stream, expected, of_kind, write
 from tests.spark.scenarios import EARLY_AND_LATE, check, invalid
+from tests.support.sampling import sampled
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark
@@ -116,7 +117,7 @@ def test_numbered_buffers_as_a_batch(spark: SparkSession, tmp_path: Path) -> Non
     assert of_kind(rows[0], "invalid") == invalid(GAPS.batches)
 
 
-@pytest.mark.parametrize("restart_after", [None, 1, 3])
+@pytest.mark.parametrize("restart_after", sampled([None, 1, 3], keep=[3]))
 def test_numbered_buffers_in_micro_batches(
     spark: SparkSession, tmp_path: Path, restart_after: int | None
 ) -> None:

@@ -62,6 +62,7 @@ def test_every_batch_is_recorded_over_a_restart(spark: SparkSession, tmp_path: P
     assert heard.query(history.id) == history
 
 
+@pytest.mark.proof
 def test_a_failure_is_recorded_and_a_closed_listener_records_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

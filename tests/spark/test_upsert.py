@@ -191,6 +191,7 @@ def test_a_missing_table_and_one_of_other_types(panes: DataFrame, url: str) -> N
         upsert_to(panes, url, "totals", key=["key"], create=True)
 
 
+@pytest.mark.proof
 def test_query_plans_do_not_contain_the_password(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     url = server.create_database("secret")
     writer = upsert_to(streamed(spark, RETRACTING, tmp_path), url, "totals", key=["key"], create=True)

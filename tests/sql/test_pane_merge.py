@@ -292,6 +292,7 @@ for number in range(int(sys.argv[2]), 10**6):
 """
 
 
+@pytest.mark.proof
 def test_killed_anywhere_a_batch_is_whole_or_not_there(url: str) -> None:
     target, source = made(url, fold={"total": "sum"}), random.Random(11)
     reported = -1
