@@ -103,6 +103,7 @@ def test_units_that_wait_do_not_start(tmp_path: Path, api: Api) -> None:
     assert output.endswith("1 of 3 units succeeded, 1 row; 2 not started\n")
 
 
+@pytest.mark.proof
 def test_a_stop_while_spark_starts_prints_a_message_and_no_traceback(tmp_path: Path, api: Api) -> None:
     with ingesting(tmp_path, api) as process:
         while not (tmp_path / "slackwater.db").exists():

@@ -184,7 +184,7 @@ IDLE_UNION: Steps = (
     [
         pytest.param(UNION, {}, None, marks=pytest.mark.proof),
         pytest.param(UNION, {}, 1, marks=pytest.mark.proof),
-        (UNION, {}, 2),
+        pytest.param(UNION, {}, 2, marks=pytest.mark.proof),
         (IDLE_UNION, {"idle_after": "10 seconds"}, 4),
     ],
     ids=["slower side", "restart", "another restart", "idle side and restart"],

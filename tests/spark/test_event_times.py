@@ -75,6 +75,7 @@ def test_windows_by_one_of_several_times_in_micro_batches(
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 def test_windows_by_one_of_several_times_in_one_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
     portions = [SCENARIO.batches]
     check(as_stream(spark, SCENARIO, tmp_path, portions, None), expected(SCENARIO, portions), SCENARIO)

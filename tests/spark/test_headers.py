@@ -127,11 +127,13 @@ def test_numbered_buffers_in_micro_batches(
     assert of_kind([row for batch in rows for row in batch], "invalid") == invalid(GAPS.batches)
 
 
+@pytest.mark.proof
 def test_numbered_buffers_in_one_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
     portions = [GAPS.batches]
     check(as_stream(spark, GAPS, tmp_path, portions, None), expected(GAPS, portions), GAPS)
 
 
+@pytest.mark.proof
 def test_an_idle_origin_is_excluded_and_a_copy_does_not_reactivate_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -187,15 +189,16 @@ def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_pat
     ("rows", "options", "message"),
     [
         (chunk("north", 0, ("a", 1, 1), at=None), {}, "sequence and chunk numbers must be at least 1"),
-        (
+        pytest.param(
             [
                 *chunk("north", 2, ("a", 1, 1), part=(1, True), at=None),
                 *chunk("north", 2, part=(2, True), at=None),
             ],
             {},
             "is flagged as the last chunk, but chunk 1 was",
+            marks=pytest.mark.proof,
         ),
-        (NORTH_1, {"origins": ["south"]}, "unknown origin 'north'"),
+        pytest.param(NORTH_1, {"origins": ["south"]}, "unknown origin 'north'", marks=pytest.mark.proof),
     ],
 )
 def test_headers_that_violate_the_rules_stop_the_query(

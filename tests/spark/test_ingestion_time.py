@@ -20,7 +20,6 @@ from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_stream, expected, micros, run_available, write
 from tests.spark.scenarios import EARLY_AND_LATE, check
-from tests.support.sampling import sampled
 from tests.support.windowed import Options
 
 pytestmark = pytest.mark.spark
@@ -54,7 +53,8 @@ SCENARIO = Arriving(
 )
 
 
-@pytest.mark.parametrize("restart_after", sampled([None, 2], keep=[2]))
+@pytest.mark.proof
+@pytest.mark.parametrize("restart_after", [None, 2])
 def test_rows_have_the_time_of_their_batch(
     spark: SparkSession, tmp_path: Path, restart_after: int | None
 ) -> None:

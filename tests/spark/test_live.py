@@ -49,6 +49,7 @@ def test_an_idle_origin_is_excluded_until_it_sends_again(spark: SparkSession, tm
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
+@pytest.mark.proof
 def test_a_slow_batch_and_a_restart_make_no_origin_idle(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND)),
@@ -64,6 +65,7 @@ def test_a_slow_batch_and_a_restart_make_no_origin_idle(spark: SparkSession, tmp
     check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
 
 
+@pytest.mark.proof
 def test_one_row_from_the_future_does_not_advance_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND)),

@@ -14,8 +14,16 @@ from tests.support.sampling import sampled
 pytestmark = pytest.mark.spark
 
 
+QUICK = ("early, on time, late, retracting", "sessions that merge and take back")
+
+
 @pytest.fixture(params=list(SCENARIOS))
 def scenario(request: pytest.FixtureRequest) -> Scenario:
+    return SCENARIOS[request.param]
+
+
+@pytest.fixture(params=sampled(SCENARIOS, keep=QUICK))
+def sampled_scenario(request: pytest.FixtureRequest) -> Scenario:
     return SCENARIOS[request.param]
 
 
@@ -38,9 +46,12 @@ def test_many_micro_batches(spark: SparkSession, scenario: Scenario, tmp_path: P
     assert of_kind([row for batch in rows for row in batch], "invalid") == invalid(scenario.batches)
 
 
-def test_a_restart_between_two_micro_batches(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
-    portions = [[batch] for batch in scenario.batches]
-    check(as_stream(spark, scenario, tmp_path, portions, 2), expected(scenario, portions), scenario)
+def test_a_restart_between_two_micro_batches(
+    spark: SparkSession, sampled_scenario: Scenario, tmp_path: Path
+) -> None:
+    portions = [[batch] for batch in sampled_scenario.batches]
+    rows = as_stream(spark, sampled_scenario, tmp_path, portions, 2)
+    check(rows, expected(sampled_scenario, portions), sampled_scenario)
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,7 @@ def played(spark: SparkSession, case: Case, options: Options, folder: Path) -> P
 
 QUICK_SAMPLE = (
     "apex_session_extend_and_merge_retracting",
-    "java_late_element_flushed_at_gc",
     "java_processing_time_trigger_first_element_delay",
-    "rule_sliding_gaps",
 )
 
 

@@ -42,6 +42,7 @@ def run(panes: Panes, url: str, folder: Path, **options: Any) -> None:
     query.awaitTermination()
 
 
+@pytest.mark.proof
 def test_a_stream_with_retractions(spark: SparkSession, url: str, tmp_path: Path) -> None:
     run(streamed(spark, RETRACTING, tmp_path), url, tmp_path)
     truth = truth_of(expected(RETRACTING, [[batch] for batch in RETRACTING.batches]))
@@ -70,6 +71,7 @@ def rows_of(url: str, statement: str) -> list[Any]:
         return [tuple(row) for row in connection.exec_driver_sql(statement)]
 
 
+@pytest.mark.proof
 def test_a_global_window_has_no_window_columns(keyed: Any, url: str) -> None:
     panes = keyed.window(windows.global_window()).agg(total=windows.sum("value"))
     kept = panes.key_by("key").agg(total=windows.sum("total"))
