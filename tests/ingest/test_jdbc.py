@@ -126,6 +126,7 @@ def driver_of_postgresql() -> str:
 
 
 @pytest.mark.postgres
+@pytest.mark.proof
 def test_the_command_reads_by_a_driver_that_the_job_names(server: Server, tmp_path: Path) -> None:
     url = server.create_database("by_jdbc")
     execute(url, "CREATE TABLE orders (id BIGINT, sold TIMESTAMPTZ, shop TEXT, price NUMERIC(8, 2))")

@@ -262,6 +262,7 @@ def test_spark_reads_back_what_a_unit_is_called(spark: SparkSession, tmp_path: P
     assert {row.site: row["count"] for row in found} == dict.fromkeys(names, 5)
 
 
+@pytest.mark.proof
 def test_several_jobs_may_write_to_one_folder_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     orders(source)

@@ -33,9 +33,12 @@ def test_a_batch_fires_everything(spark: SparkSession, scenario: Scenario, tmp_p
     assert of_kind(rows[0], "invalid") == invalid(scenario.batches)
 
 
-def test_one_micro_batch_then_the_end(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
-    portions = [scenario.batches]
-    check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
+def test_one_micro_batch_then_the_end(
+    spark: SparkSession, sampled_scenario: Scenario, tmp_path: Path
+) -> None:
+    portions = [sampled_scenario.batches]
+    rows = as_stream(spark, sampled_scenario, tmp_path, portions, None)
+    check(rows, expected(sampled_scenario, portions), sampled_scenario)
 
 
 @pytest.mark.proof

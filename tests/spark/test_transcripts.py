@@ -118,10 +118,7 @@ def played(spark: SparkSession, case: Case, options: Options, folder: Path) -> P
     return Played(observed)
 
 
-QUICK_SAMPLE = (
-    "apex_session_extend_and_merge_retracting",
-    "java_processing_time_trigger_first_element_delay",
-)
+QUICK_SAMPLE = ("java_processing_time_trigger_first_element_delay",)
 
 
 @pytest.mark.parametrize("name", sampled(SAMPLE, keep=QUICK_SAMPLE))

@@ -92,6 +92,7 @@ def test_replayed_batches_are_merged_once(spark: SparkSession, url: str, tmp_pat
     assert table_of(url, "totals") == truth
 
 
+@pytest.mark.proof
 def test_a_restored_checkpoint_is_rejected(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     url = server.create_database("put_back")
     for number, batch in enumerate(RETRACTING.batches[:2]):
