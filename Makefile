@@ -6,6 +6,8 @@ PYTHON_OF_VENV := .venv/bin/python
 # One Polars thread: tests and benchmarks run on one core, like one Spark task.
 POLARS_MAX_THREADS ?= 1
 export POLARS_MAX_THREADS
+# Cached bytecode makes every test process start faster.
+unexport PYTHONDONTWRITEBYTECODE
 # How long `make soak` searches.
 MINUTES ?= 10
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&

@@ -19,7 +19,7 @@ from tests.stores import new_store
 settings.register_profile(
     "test", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=40
 )
-settings.register_profile("quick", settings.get_profile("test"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=10)
 settings.register_profile("deep", settings.get_profile("test"), max_examples=400)
 settings.register_profile("soak", settings.get_profile("test"), derandomize=False, max_examples=600)
 settings.load_profile("test")
