@@ -35,6 +35,7 @@ class MergeStep:
     blocks: list[tuple[list[MergeRow], list[MergeRow]]] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     forwarded: int | None = None
+    waiting: int | None = None
 
 
 class MergeModel:
@@ -54,6 +55,8 @@ class MergeModel:
         self.merges = isinstance(window, configuration.Sessions)
         self.emitted: list[tuple[Any, ...]] = []
         self.watermarks: dict[str, int] = {}
+        self.lower: int | None = None
+        """The operator's watermark, which never goes back."""
         # A pair is made of all elements so far, also where each is emitted only once.
         windows_mode = "accumulating" if self.once else mode
         self.windows = WindowedModel(window, trigger, by_side, mode=windows_mode, **options)
@@ -63,17 +66,28 @@ class MergeModel:
         elements: Mapping[str, Sequence[tuple[Key, int, Row]]],
         watermarks: Mapping[str, int],
         now: int,
+        idle: Sequence[str] = (),
     ) -> MergeStep:
-        """Process the elements of both sides; then the minimum of known watermarks; then the clock."""
+        """Process the elements of both sides; then the lower watermark; then the clock.
+
+        An idle side is left out; if both are idle, the higher watermark counts.
+        """
         self.watermarks |= watermarks
-        lower = min(self.watermarks.values()) if len(self.watermarks) == len(SIDES) else None
+        active = [self.watermarks.get(side) for side in SIDES if side not in idle]
+        level = max(self.watermarks.values(), default=None)
+        if active:
+            known = [at for at in active if at is not None]
+            level = min(known) if len(known) == len(active) else None
+        if level is not None:
+            self.lower = level if self.lower is None else max(self.lower, level)
+        lower = self.lower
         both = [
             (key, at, {"side": side, "key": key, "at": at, "row": row})
             for side in SIDES
             for key, at, row in elements.get(side, ())
         ]
-        output = self.windows.step(both, lower, now)
-        done = MergeStep(drops=output.drops, forwarded=output.forwarded)
+        output = self.windows.step(both, lower, now, idle=len(set(idle)) == len(SIDES))
+        done = MergeStep(drops=output.drops, forwarded=output.forwarded, waiting=output.waiting)
         for emission in output.emissions:
             taken_back = [row for old in emission.retractions for row in self._rows(old)]
             results = self._rows(emission.pane)

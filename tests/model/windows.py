@@ -64,6 +64,8 @@ class Output:
     emissions: list[Emission] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     forwarded: int | None = None
+    waiting: int | None = None
+    """The end of the earliest window that still owes a pane."""
 
     def dropped(self, reason: str) -> int:
         return sum(drop.reason == reason for drop in self.drops)
@@ -121,6 +123,7 @@ class WindowedModel:
         closing: str = "if_non_empty",
         timestamp: str = "end_of_window",
         drop_late: str = "by_window",
+        idle: str = "hold",
         only_updated: bool = False,
     ) -> None:
         if only_updated and mode == "discarding":
@@ -138,9 +141,12 @@ class WindowedModel:
         self.closing = closing
         self.timestamp = timestamp
         self.drop_late = drop_late
+        self.idle = idle
         self.only_updated = only_updated
         self.records: list[Record] = []
         self.watermark = BEGINNING_OF_TIME
+        self.received = BEGINNING_OF_TIME
+        """The watermark of the inputs; behind ``watermark`` if windows were closed because of idleness."""
         self.clock: int | None = None
         self.forwarded = BEGINNING_OF_TIME
         self.dropped_late = 0
@@ -148,17 +154,26 @@ class WindowedModel:
 
     # ---- the step
 
-    def step(self, rows: Iterable[tuple[Key, int, Row]], watermark: int | None, now: int) -> Output:
-        """Process the batch under the watermark before the step; then the watermark; then the clock."""
-        if watermark is not None and watermark < self.watermark:
-            raise WatermarkRegression("the model", "default", self.watermark, watermark)
+    def step(
+        self, rows: Iterable[tuple[Key, int, Row]], watermark: int | None, now: int, *, idle: bool = False
+    ) -> Output:
+        """Process the batch under the watermark before the step; then the watermark, idleness, the clock."""
+        if watermark is not None and watermark < self.received:
+            raise WatermarkRegression("the model", "default", self.received, watermark)
+        self.received = self.received if watermark is None else watermark
         output = Output()
         for record in self._take(list(rows), now, output):
             self._ask(record, output)
         if watermark is not None and watermark > self.watermark:
             self._advance(watermark, output)
+        if idle and self.idle == "close":
+            horizons = [self._horizon(record.end) for record in self.records]
+            closing = max((at for at in horizons if at < END_OF_TIME), default=self.watermark)
+            if closing > self.watermark:
+                self._advance(closing, output)
         self._tick(now, output)
         self._forward(output)
+        output.waiting = self._waiting()
         self.dropped_late += output.dropped("late")
         self.dropped_closed += output.dropped("closed")
         return output
@@ -322,6 +337,16 @@ class WindowedModel:
                 held = min(held, self._timestamp(record, record.new))
         if held > self.forwarded:
             self.forwarded = output.forwarded = held
+
+    def _waiting(self) -> int | None:
+        """The end of the earliest window that still owes a pane, unless the pane is at the end of time."""
+        ends: list[int] = []
+        for record in self.records:
+            on_time = self.on_time == "always" and self.watermark < record.end
+            owes = not record.closed and (record.new or on_time or self.closing == "always")
+            if owes and self._timestamp(record, record.new) < END_OF_TIME - 1:
+                ends.append(record.end)
+        return min(ends, default=None)
 
     # ---- small things
 

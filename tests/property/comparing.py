@@ -16,10 +16,10 @@ def compare(scenario: Scenario) -> None:
     folded = FoldedSubject(scenario.options, scenario.schema)
     asked = {operator: None, folded: "drops"} if folded.can_run else {operator: None}
     for number, step in enumerate(scenario.steps, 1):
-        expected = canonical(model.step(step.rows, step.watermark, step.now))
+        expected = canonical(model.step(step.rows, step.watermark, step.now, idle=step.idle))
         try:
             for subject, untold in asked.items():
-                got = canonical(subject.step(step.rows, step.watermark, step.now))
+                got = canonical(subject.step(step.rows, step.watermark, step.now, idle=step.idle))
                 for what in expected.keys() - {untold}:
                     equal(f"{type(subject).__name__}: {what}", expected[what], got[what])
                 if step.reload:
@@ -32,6 +32,7 @@ def reproduction(scenario: Scenario) -> str:
     """The scenario as text, one line per option and step."""
     lines = [f"  {name} = {value!r}" for name, value in vars(scenario.options).items()]
     for number, step in enumerate(scenario.steps, 1):
-        lines.append(f"  step {number}: watermark={step.watermark} now={step.now} reload={step.reload}")
+        flags = f"idle={step.idle} reload={step.reload}"
+        lines.append(f"  step {number}: watermark={step.watermark} now={step.now} {flags}")
         lines += [f"    {row}" for row in step.rows]
     return "\n".join(lines)

@@ -44,6 +44,7 @@ class Step:
     watermarks: dict[str, int]
     now: int
     reload: bool
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def merge(source: Source, limits: Limits) -> Merge:
             SIDES if step.watermark == END_OF_TIME else source.choose([SIDES, SIDES, ("left",), ("right",)])
         )
         watermarks = {} if step.watermark is None else dict.fromkeys(moved, step.watermark)
-        steps.append(Step(rows, watermarks, step.now, step.reload))
+        quiet = tuple(side for side in SIDES if not rows[side] and not watermarks and source.chance(25))
+        steps.append(Step(rows, watermarks, step.now, step.reload, quiet))
     return Merge(source.choose(HOWS), made, tuple(steps))
 
 
@@ -93,6 +95,7 @@ def compare(case: Merge) -> None:
         "closing": options.closing,
         "timestamp": options.timestamp,
         "drop_late": options.drop_late,
+        "idle": options.idle,
         "only_updated": options.only_updated,
     }
     model = MergeModel(**common)
@@ -110,12 +113,12 @@ def compare(case: Merge) -> None:
             ]
             for side, rows in step.rows.items()
         }
-        expected = model.step(elements, step.watermarks, step.now)
+        expected = model.step(elements, step.watermarks, step.now, step.idle)
         left, right = (
             pl.DataFrame(rows, schema=schema) if rows else None
             for rows in (step.rows[side] for side in SIDES)
         )
-        state, output = operator.step(state, left, right, step.watermarks, step.now)
+        state, output = operator.step(state, left, right, step.watermarks, step.now, idle=step.idle)
         assert observed(case.how, key, output) == canonical(expected), f"step {number}"
         if step.reload:
             state = operator.load(operator.save(state), dict(state.blobs))
@@ -133,6 +136,7 @@ def canonical(done: MergeStep) -> dict[str, Any]:
         "late": sum(drop.reason == "late" for drop in done.drops),
         "closed": sum(drop.reason == "closed" for drop in done.drops),
         "forwarded": done.forwarded,
+        "waiting": done.waiting,
     }
 
 
@@ -157,6 +161,7 @@ def observed(how: str, key: tuple[str, ...], output: WindowOutput) -> dict[str, 
         "late": output.dropped_late,
         "closed": output.dropped_closed,
         "forwarded": output.watermarks.get("default"),
+        "waiting": output.waiting,
     }
 
 

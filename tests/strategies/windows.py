@@ -10,7 +10,7 @@ Times and keys are few on purpose (two dozen ticks, three keys), so that exact b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -92,6 +92,7 @@ class Step:
     watermark: int | None
     now: int
     reload: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,8 @@ def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B0
         retractions=limits.accumulations is None and set(accumulations) <= SUBTRACTABLE and source.chance(30),
         only_updated=limits.only_updated and mode != "discarding" and source.chance(25),
     )
+    if options.allowed_lateness is not None and not isinstance(window, windows.Global) and source.chance(40):
+        options = replace(options, idle="close")
     columns = _columns(source, limits)
     schema = columns.schema
     if isinstance(window, windows.Inherited):
@@ -276,7 +279,7 @@ def _steps(source: Source, limits: Limits, options: Options, scale: _Scale, colu
             low = min(LAST + 10, low + source.choose([0, 1, 2, 4, 8, 12]))
             watermark = END_OF_TIME if source.chance(3) else scale.at(low)
         now += source.choose([0, 0, 1, 2, 5, 9])
-        steps.append(Step(rows, watermark, now, source.chance(15)))
+        steps.append(Step(rows, watermark, now, source.chance(15), idle=not rows and source.chance(12)))
         if watermark == END_OF_TIME:
             low = END_OF_TIME
             break

@@ -36,6 +36,7 @@ class Options:
     closing: str = "if_non_empty"
     timestamp: str = "end_of_window"
     drop_late: str = "by_window"
+    idle: str = "hold"
     only_updated: bool = False
     retractions: bool = False
     """Whether the column `retraction` marks rows that retract an earlier one."""
@@ -50,13 +51,14 @@ class Observed:
     dropped_closed: int = 0
     forwarded: int | None = None
     drops: tuple[Drop, ...] = field(default=())
+    waiting: int | None = None
 
 
 class Subject(Protocol):
     """The operator or the model, with its state."""
 
-    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
-        """Run one step with a batch, a watermark and a processing time."""
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int, *, idle: bool = False) -> Observed:
+        """Run one step with a batch, a watermark, a processing time, and whether the input is idle."""
 
 
 def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
@@ -100,12 +102,13 @@ class ModelSubject:
             closing=options.closing,
             timestamp=options.timestamp,
             drop_late=options.drop_late,
+            idle=options.idle,
             only_updated=options.only_updated,
         )
 
-    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int, *, idle: bool = False) -> Observed:
         keyed = [(tuple(row[name] for name in self.options.key), row[EVENT_TIME], row) for row in rows]
-        output = self.model.step(keyed, watermark, now)
+        output = self.model.step(keyed, watermark, now, idle=idle)
         return Observed(
             panes=tuple(
                 pane for emission in output.emissions for pane in (*emission.retractions, emission.pane)
@@ -114,6 +117,7 @@ class ModelSubject:
             dropped_closed=output.dropped("closed"),
             forwarded=output.forwarded,
             drops=tuple(self._drop(drop) for drop in output.drops),
+            waiting=output.waiting,
         )
 
     def _drop(self, drop: Drop) -> Drop:
@@ -158,6 +162,7 @@ class OperatorSubject:
             closing=options.closing,
             timestamp=options.timestamp,
             drop_late=options.drop_late,
+            idle=options.idle,
             late=self.late,
             only_updated=options.only_updated,
             allow_data_loss=True,
@@ -165,12 +170,12 @@ class OperatorSubject:
         )
         self.state = self.operator.initial_state()
 
-    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int, *, idle: bool = False) -> Observed:
         batch = None
         if rows or self.schema is not None:  # with a schema, a step without rows is an empty frame
             batch = pl.DataFrame(rows, schema=self.schema, infer_schema_length=None)
         watermarks = {} if watermark is None else {"default": watermark}
-        output = self.run_step(batch, watermarks, now)
+        output = self.run_step(batch, watermarks, now, idle=idle)
         late = [] if output.late is None else output.late.iter_rows(named=True)
         return Observed(
             panes=tuple(self._pane(row) for row in output.panes.iter_rows(named=True)),
@@ -178,13 +183,14 @@ class OperatorSubject:
             dropped_closed=output.dropped_closed,
             forwarded=output.watermarks.get("default"),
             drops=tuple(self._drop(row) for row in late),
+            waiting=output.waiting,
         )
 
     def run_step(
-        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int
+        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int, *, idle: bool = False
     ) -> windows.WindowOutput:
         """Run one step with the unchanged batch."""
-        self.state, output = self.operator.step(self.state, batch, watermarks, now)
+        self.state, output = self.operator.step(self.state, batch, watermarks, now, idle=idle)
         return output
 
     def reload(self) -> None:
@@ -227,13 +233,13 @@ class FoldedSubject(OperatorSubject):
         return self.operator.can_fold
 
     def run_step(
-        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int
+        self, batch: pl.DataFrame | None, watermarks: dict[str, int], now: int, *, idle: bool = False
     ) -> windows.WindowOutput:
         folded: list[windows.Folded] = []
         if batch is not None:
             cuts = [batch.height * part // self.parts for part in range(self.parts + 1)]
             folded = [self.operator.fold(batch[low:high]) for low, high in pairwise(cuts)]
-        self.state, output = self.operator.step(self.state, None, watermarks, now, folded=folded)
+        self.state, output = self.operator.step(self.state, None, watermarks, now, folded=folded, idle=idle)
         return output
 
 
@@ -269,4 +275,5 @@ def canonical(observed: Observed) -> dict[str, Any]:
         "dropped_closed": observed.dropped_closed,
         "forwarded": observed.forwarded,
         "drops": sorted(map(repr, observed.drops)),
+        "waiting": observed.waiting,
     }

@@ -23,7 +23,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import DurationLike, check_int64, duration
 from slackwater.windows.accumulations.base import ColumnarAccumulation, check_column
-from slackwater.windows.assigners import Inherited, Sessions, Window
+from slackwater.windows.assigners import Global, Inherited, Sessions, Window
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger, can_fire, describe, waits_for_end
 
 Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
@@ -32,6 +32,7 @@ Closing = Literal["always", "if_non_empty"]
 Timestamp = Literal["end_of_window", "earliest", "latest"]
 DropLate = Literal["by_window", "by_element"]
 Late = Literal["count", "emit"]
+Idle = Literal["hold", "close"]
 JoinHow = Literal["inner", "left", "right", "full"]
 CogroupHow = Literal["cogroup", "inner", "left", "right", "full"]
 Side = Literal["left", "right"]
@@ -132,6 +133,8 @@ class WindowingStrategy(OperatorSpec):
             event time of the elements that are new in the pane.
         drop_late: whether an element is late for one window or for all of its windows.
         late: whether late rows are only counted or also returned.
+        idle: what happens to open windows when all inputs become idle: they stay open and hold the
+            watermark (``"hold"``), or they fire and close (``"close"``).
         only_updated: suppress a pane whose values equal those of the last one.
         allow_data_loss: permit a trigger that can finish, after which its window drops all elements.
         watermark_key: the key of the watermark that drives the windows.
@@ -157,6 +160,7 @@ class WindowingStrategy(OperatorSpec):
     timestamp: Timestamp = "end_of_window"
     drop_late: DropLate = "by_window"
     late: Late = "count"
+    idle: Idle = "hold"
     only_updated: bool = False
     allow_data_loss: bool = False
     watermark_key: str = DEFAULT_KEY
@@ -167,7 +171,7 @@ class WindowingStrategy(OperatorSpec):
         _set_names(self, "key")
         choices = (
             ("mode", Mode), ("on_time", OnTime), ("closing", Closing), ("timestamp", Timestamp),
-            ("drop_late", DropLate), ("late", Late),
+            ("drop_late", DropLate), ("late", Late), ("idle", Idle),
         )  # fmt: skip
         for name, allowed in choices:
             _check_choice(name, getattr(self, name), get_args(allowed))
@@ -244,6 +248,13 @@ class WindowingStrategy(OperatorSpec):
             )
         if isinstance(self.window, Sessions) and not self.key:
             raise InvalidArgument("key", (), "session windows need a key", fix="name at least one key column")
+        if self.idle == "close" and (self.allowed_lateness is None or isinstance(self.window, Global)):
+            raise InvalidArgument(
+                "idle",
+                self.idle,
+                "cannot close windows that stay open until the end of the input",
+                fix="give the window an end and a finite allowed lateness",
+            )
         if self.only_updated and self.mode == "discarding":
             raise InvalidArgument(
                 "only_updated",

@@ -102,6 +102,7 @@ def host(options: Options) -> WindowHost:
         key=options.key,
         mode=options.mode,  # type: ignore[arg-type]
         allowed_lateness=options.allowed_lateness,
+        idle=options.idle,  # type: ignore[arg-type]
         retractions=RETRACTION if options.retractions else None,
     )
     return WindowHost(spec)

@@ -341,3 +341,28 @@ def test_state_of_another_merge_raises(other: dict[str, Any]) -> None:
     state = inner.initial_state()
     with pytest.raises(CorruptState, match="belongs to another merge"):
         make(**{"how": "inner", **other}).load(inner.save(state), state.windows.blobs)
+
+
+def test_an_idle_side_is_left_out_of_the_watermark() -> None:
+    merge = make("cogroup")
+    state, output = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 3, "right": 12})
+    assert (output.panes.height, output.waiting) == (0, 10)
+    state, output = merge.step(state, idle=("left",))
+    assert (output.panes.height, dict(output.watermarks)) == (4, {"default": 12})
+    state, output = merge.step(state, watermarks={"left": 4})
+    assert dict(output.watermarks) == {}, "a side that is active again does not take the watermark back"
+
+
+def test_a_side_that_never_spoke_and_is_idle_does_not_block() -> None:
+    merge = make("cogroup")
+    state, output = merge.step(merge.initial_state(), LEFT, None, {"left": 10})
+    assert output.panes.height == 0
+    _, output = merge.step(state, idle=("right",))
+    assert output.panes.height == 3
+
+
+def test_if_both_sides_are_idle_the_higher_watermark_counts() -> None:
+    merge = make("cogroup")
+    state, _ = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 3, "right": 11})
+    _, output = merge.step(state, idle=("left", "right"))
+    assert dict(output.watermarks) == {"default": 11}

@@ -58,6 +58,9 @@ def make(**options: Any) -> WindowedOperator:
         ({"accumulations": {"key": Count()}}, "'key': is used twice in the panes"),
         ({"accumulations": {"timing": Count()}}, "'timing': is used twice in the panes"),
         ({"window": Sessions(5), "key": ()}, "session windows need a key"),
+        ({"idle": "wait"}, "use one of hold, close"),
+        ({"idle": "close", "window": Global()}, "cannot close windows that stay open until the end of the"),
+        ({"idle": "close", "allowed_lateness": None}, "give the window an end and a finite allowed lateness"),
         ({"only_updated": True, "mode": "discarding"}, "cannot compare discarding panes"),
         (
             {"retractions": "back", "accumulations": {"best": Max("value")}},
@@ -335,3 +338,48 @@ class TestBadInput:
         state = operator.initial_state()
         with pytest.raises(CorruptState, match="belongs to another operator"):
             make(**(usual | other)).load(operator.save(state), state.blobs)
+
+
+@pytest.mark.parametrize("window", [Fixed(10), Sessions(10)])
+def test_idle_close_fires_and_closes_all_windows(window: Fixed | Sessions) -> None:
+    operator = make(window=window, idle="close", allowed_lateness=3)
+    state, output = operator.step(operator.initial_state(), BATCH, {"default": 2})
+    assert (output.panes.height, output.waiting) == (0, 10 if isinstance(window, Fixed) else 11)
+    state, output = operator.step(state, idle=True)
+    assert output.panes.select("timing", "is_last").unique().rows() == [("ON_TIME", True)]
+    closed = 23 if isinstance(window, Fixed) else 25
+    assert (dict(output.watermarks), output.waiting) == ({"default": closed}, None)
+    state = operator.load(operator.save(state), dict(state.blobs))
+    state, output = operator.step(state, BATCH, {"default": 3}, idle=True)
+    assert (output.dropped_late, dict(output.watermarks)) == (2, {}), (
+        "the rows are late, time does not go back"
+    )
+
+
+def test_without_idle_close_windows_stay_open() -> None:
+    operator = make()
+    state, _ = operator.step(operator.initial_state(), BATCH, {"default": 2})
+    _, output = operator.step(state, idle=True)
+    assert (output.panes.height, output.waiting) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "waiting"),
+    [
+        ({}, None),
+        ({"trigger": AfterWatermark(late=Repeatedly(AfterCount(2)))}, 10),
+        ({"closing": "always"}, 10),
+    ],
+    ids=["every late batch is emitted", "a late element waits for another one", "a last pane is owed"],
+)
+def test_a_complete_window_waits_only_for_what_it_owes(options: dict[str, Any], waiting: int | None) -> None:
+    operator = make(allowed_lateness=50, **options)
+    state, _ = operator.step(operator.initial_state(), BATCH[:1], {"default": 10})
+    _, output = operator.step(state, BATCH[:1])
+    assert output.waiting == waiting
+
+
+def test_a_global_window_never_keeps_its_operator_from_being_idle() -> None:
+    operator = make(window=Global())
+    _, output = operator.step(operator.initial_state(), BATCH)
+    assert output.waiting is None, "its pane at the end of time cannot be late"

@@ -31,7 +31,15 @@ from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
 from slackwater.spark.wire.columns import TIME
 from slackwater.time import DurationLike, Range, check_int64, duration
 from slackwater.windows import ColumnarAccumulation, Global, Inherited, JoinSpec, Trigger, Window
-from slackwater.windows.spec import Closing, CogroupHow, DropLate, OnTime, WindowingStrategy
+from slackwater.windows.spec import (
+    Closing,
+    CogroupHow,
+    DropLate,
+    Idle,
+    OnTime,
+    Timestamp,
+    WindowingStrategy,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -382,6 +390,26 @@ for no limit
                 the watermark.
         """
         return self._with(replace(self.strategy, drop_late=how))
+
+    def idle(self, choice: Idle) -> Windowed:
+        """Choose what happens to open windows when all inputs have become idle.
+
+        Args:
+            choice: With ``"hold"`` (the default) they stay open, and the operator does not forward IDLE
+                before they have fired. With ``"close"`` they fire and close at once, as if the watermark
+                had passed them; rows that arrive later for them are late.
+        """
+        return self._with(replace(self.strategy, idle=choice))
+
+    def timestamp(self, which: Timestamp) -> Windowed:
+        """Choose the output timestamp of a pane, which is its event time in the next operator.
+
+        Args:
+            which: ``"end_of_window"`` (the default) is the end of the window minus one microsecond.
+                ``"earliest"`` and ``"latest"`` are the earliest and latest event time of the rows that are
+                new in the pane and were not behind the watermark when they arrived.
+        """
+        return self._with(replace(self.strategy, timestamp=which))
 
     def only_updated(self) -> Windowed:
         """Skip panes whose values equal those of the previous pane."""

@@ -126,16 +126,18 @@ class OperatorPlan:
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
         watermarks = [END_OF_TIME] * len(self.inputs) if ended else inputs.input_watermarks
         watermark = END_OF_TIME if ended else inputs.watermark
-        state, output = self.host.step(state, OperatorBatch(data.inputs, watermarks, watermark, now))
+        idle = inputs.idle_inputs
+        state, output = self.host.step(state, OperatorBatch(data.inputs, watermarks, idle, watermark, now))
         totals.add(output.counts)
         rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
         blobs.evict()
         why = inputs.why()
+        is_idle = inputs.idle and not ended and output.waiting is None
         report = BucketReport(
             bucket=bucket,
             now=now,
-            watermark=watermark,
+            watermark=watermark if output.watermark is None else output.watermark,
             why="the stream has ended" if ended else why.text,
             held_by=None if ended else why.held_by,
             since=None if ended else why.since,
@@ -147,7 +149,7 @@ class OperatorPlan:
         )
         return BucketOutput(
             rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
-            header=Result(bucket, now, run, ended, inputs.idle and not ended, dict(output.watermarks)),
+            header=Result(bucket, now, run, ended, is_idle, dict(output.watermarks)),
             report=report,
             state=FORM.encode(
                 SavedBucket(

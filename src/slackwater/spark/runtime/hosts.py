@@ -19,6 +19,7 @@ from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, row_values
 from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec import SIDES, CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
 
 APPLIED: Final = "apply:rows"
@@ -43,6 +44,8 @@ class OperatorBatch:
     inputs: Sequence[BatchInput]
     watermarks: Sequence[int | None]
     """The watermark of each input."""
+    idle: Sequence[bool]
+    """For each input, whether it is idle."""
     watermark: int | None
     """The coalesced watermark of all inputs."""
     now: int
@@ -69,6 +72,10 @@ class HostOutput:
     counts: StepCounts
     watermarks: Mapping[str, int]
     open_windows: int
+    waiting: int | None = None
+    """The end of the earliest window that still owes a pane; None if the operator holds nothing."""
+    watermark: int | None = None
+    """The watermark that the operator uses, if it is not the coalesced one of its inputs."""
 
 
 class Operator(Protocol):
@@ -157,11 +164,13 @@ class WindowHost(Host[WindowSpec]):
             folded.append(self.operator.fold(rows))
             rows = None
         driving = {} if batch.watermark is None else {self.spec.watermark_key: batch.watermark}
-        state, output = self.operator.step(state, rows, driving, batch.now, folded=folded)
+        state, output = self.operator.step(
+            state, rows, driving, batch.now, folded=folded, idle=all(batch.idle)
+        )
         emitted = _panes(output)
         if output.late is not None and output.late.height:
             emitted.append(self._dropped(output.late, LATE_KIND))
-        return state, HostOutput(emitted, _counts(output), output.watermarks, state.open_windows)
+        return state, _host_output(emitted, output, state)
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows of kind ``invalid``."""
@@ -205,9 +214,10 @@ class CogroupHost(Host[CogroupSpec]):
     def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows and watermarks of both sides."""
         left, right = (side.rows for side in batch.inputs)
-        state, output = self.operator.step(state, left, right, _by_side(batch), batch.now)
+        idle = [side for side, is_idle in zip(SIDES, batch.idle, strict=True) if is_idle]
+        state, output = self.operator.step(state, left, right, _by_side(batch), batch.now, idle=idle)
         rows = [self._with_known_lists(panes) for panes in _panes(output)]
-        return state, HostOutput(rows, _counts(output), output.watermarks, state.windows.open_windows)
+        return state, _host_output(rows, output, state.windows)
 
     def _with_known_lists(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Replace the lists of a side that has never sent a row, because their type is not known yet."""
@@ -249,6 +259,12 @@ class JoinHost(Host[JoinSpec]):
 
 def _by_side(batch: OperatorBatch) -> dict[str, int]:
     return {side: at for side, at in zip(SIDES, batch.watermarks, strict=True) if at is not None}
+
+
+def _host_output(rows: list[pl.DataFrame], output: WindowOutput, state: WindowState) -> HostOutput:
+    return HostOutput(
+        rows, _counts(output), output.watermarks, state.open_windows, output.waiting, state.watermark
+    )
 
 
 def _panes(output: WindowOutput) -> list[pl.DataFrame]:

@@ -171,6 +171,11 @@ class Inputs:
         return all(part.idle for part in self._parts)
 
     @property
+    def idle_inputs(self) -> list[bool]:
+        """For each input, whether it is idle."""
+        return [part.idle for part in self._parts]
+
+    @property
     def duplicates(self) -> int:
         """The number of repeated numbered buffers."""
         return sum(part.duplicates for part in self._parts if isinstance(part, NumberedProgress))

@@ -1,8 +1,9 @@
 """Cogroup and join of two streams in the same windows.
 
 Both inputs go through one windowed operator whose watermark is the minimum of the two; it does not advance
-until both are known. Windows, triggers, lateness and modes are those of that operator, and a pane contains
-the rows of the left and of the right side. A join forms pairs of them, within the key and the window.
+until both are known. A side whose inputs are all idle is left out, as in a union. Windows, triggers, lateness
+and modes are those of that operator, and a pane contains the rows of the left and of the right side. A join
+forms pairs of them, within the key and the window.
 
 Internal columns have a prefix, so that they cannot collide with columns of the user: keys are
 ``merge:key:0``, ``merge:key:1``, …, and the carried columns of each side are in one struct, ``merge:left``
@@ -11,7 +12,7 @@ and ``merge:right``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -165,8 +166,10 @@ class MergeOperator:
         right: pl.DataFrame | None = None,
         watermarks: Mapping[str, int] = NO_WATERMARKS,
         now: int = 0,
+        *,
+        idle: Collection[Side] = (),
     ) -> tuple[MergeState, WindowOutput]:
-        """Process a batch of each side, then the minimum of the two watermarks, then the processing time.
+        """Process a batch of each side, then the coalesced watermark, then the processing time.
 
         Args:
             state: the state after the last step. It must not be used again: continue with the one returned.
@@ -174,6 +177,8 @@ class MergeOperator:
             right: the rows of the right side that arrived.
             watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
             now: the processing time in microseconds.
+            idle: the sides whose inputs are all idle. The watermark of the other side counts alone; if both
+                are idle, the higher one counts.
 
         Returns:
             The new state and the output.
@@ -190,12 +195,15 @@ class MergeOperator:
                 batches.append(self._tagged(side, given, next_number))
                 next_number += given.height
         batch = self._both(batches) if batches else None
-        low = {self.spec.watermark_key: min(known.values())} if len(known) == len(SIDES) else NO_WATERMARKS
-        state.windows, output = self.windows.step(state.windows, batch, low, now)
+        coalesced = _coalesced(known, idle, state.windows.received)
+        driving = NO_WATERMARKS if coalesced is None else {self.spec.watermark_key: coalesced}
+        state.windows, output = self.windows.step(
+            state.windows, batch, driving, now, idle=set(SIDES) <= set(idle)
+        )
         state.watermarks, state.next_number = known, next_number
         panes = self._cogrouped(output.panes) if self.spec.how == "cogroup" else self._joined(output.panes)
         late = None if output.late is None else self._late_rows(output.late)
-        return state, WindowOutput(panes, late, output.dropped_late, output.dropped_closed, output.watermarks)
+        return state, replace(output, panes=panes, late=late)
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
         """The batch of one side under internal names: carried columns in a struct, with a number per row."""
@@ -302,6 +310,15 @@ class MergeOperator:
             _field(pl.col(_inner(side)), frame.schema[_inner(side)], name).alias(chosen)
             for (side, name), chosen in self.spec.carried_names.items()
         ]
+
+
+def _coalesced(known: Mapping[Side, int], idle: Collection[Side], before: int | None) -> int | None:
+    """The watermark of both sides together (rules C2, C3 and C6); it never goes back."""
+    active = [side for side in SIDES if side not in idle]
+    if any(side not in known for side in active):
+        return before
+    level = min((known[side] for side in active), default=max(known.values(), default=None))
+    return level if before is None or level is None else max(level, before)
 
 
 def _inner(side: Side) -> str:

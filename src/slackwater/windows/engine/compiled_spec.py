@@ -12,6 +12,7 @@ from functools import cached_property
 
 import polars as pl
 
+from slackwater.time import END_OF_TIME
 from slackwater.windows.accumulations.base import PartialColumns
 from slackwater.windows.columns import (
     ADDED,
@@ -158,6 +159,19 @@ class CompiledSpec:
         """The timestamp of the on-time pane that is still due, at which the watermark is held; or null."""
         pending = ~pl.col(CLOSED) & pl.col(FRESH) & (pl.col(ON_TIME) == 0)
         return pl.when(pending).then(pl.coalesce(pl.col(STAMP), pl.col(END) - 1))
+
+    def waiting(self, watermark: int) -> pl.Expr:
+        """The end of a window that still owes a pane; null if everything that it accepted was emitted.
+
+        A pane at the end of time is owed by every global window. It can never be late, so it does not count.
+        """
+        owes = pl.col(NEW) > 0
+        if self.spec.on_time == "always":
+            owes = owes | (pl.col(END) > watermark)
+        if self.spec.closing == "always":
+            owes = pl.lit(value=True)
+        can_be_late = (pl.col(END) < END_OF_TIME) | (self.hold() < END_OF_TIME - 1)
+        return pl.when(~pl.col(CLOSED) & owes & can_be_late).then(pl.col(END))
 
     def clock_target(self, clock: int) -> pl.Expr:
         """The processing time at which an open window has to be evaluated again; or null."""

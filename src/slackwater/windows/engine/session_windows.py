@@ -119,6 +119,13 @@ class SessionWindows:
             out.late.append(dropped.select(ROW, reason, start.alias(START), end.alias(END)))
         return elements.filter(~late)
 
+    def closing_time(self, state: WindowState) -> int | None:
+        """The watermark that closes all open sessions."""
+        rows = self._read_rows(state, state.windows)
+        if rows is None:
+            return None
+        return int(rows.select(self.compiled.lateness.purge_times(pl.col(END)).max()).item())
+
     # ---- firing
 
     def _fire(
@@ -220,9 +227,10 @@ class SessionWindows:
         end = pl.col(END)
         due = pl.when(end > evaluation.watermark).then(end).otherwise(compiled.lateness.purge_times(end))
         entry = state.windows.get(bounds) or WindowEntry(*bounds)
-        entry.due, entry.hold, entry.target, entry.earliest_start = rows.select(
+        entry.due, entry.hold, entry.waiting, entry.target, entry.earliest_start = rows.select(
             due.min().alias("due"),
             compiled.hold().min().alias("hold"),
+            compiled.waiting(evaluation.watermark).min().alias("waiting"),
             compiled.clock_target(evaluation.clock).min().alias("target"),
             pl.col(START).min().alias("earliest_start"),
         ).row(0)

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.time import BEGINNING_OF_TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.columns import ADDED, CLOSED, END, FIRED, FRESH, NEW, ROW, SEQUENCE, STAMP, START
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
@@ -96,7 +96,8 @@ class SlicedWindows:
         for start, end in windows:
             if (start, end) not in state.windows:
                 due = self.compiled.lateness.next_due(end, watermark)
-                state.note(WindowEntry(start, end, due=due))
+                waiting = end if end < END_OF_TIME else None
+                state.note(WindowEntry(start, end, due=due, waiting=waiting))
         self._hold_at_earliest(state, partials, accepting, watermark)
         if rows is not None:
             rows = rows.with_columns(self.compiled.add_to_rows(watermark, now))
@@ -232,6 +233,7 @@ class SlicedWindows:
                 entry = state.windows[window]
                 if entry.rows is None and watermark < window[1]:
                     entry.hold = stamp if entry.hold is None else min(entry.hold, stamp)
+                    entry.waiting = window[1]
                     state.note(entry)
 
     def _first_rows(
@@ -355,18 +357,20 @@ class SlicedWindows:
         times = rows.group_by(self.slicing.columns).agg(
             *([] if END in self.slicing.columns else [pl.col(END).first()]),
             compiled.hold().min().alias("hold"),
+            compiled.waiting(evaluation.watermark).first(ignore_nulls=True).alias("waiting"),
             compiled.clock_target(evaluation.clock).min().alias("target"),
             pl.col(FIRED).max(),
         )
         columns = [*compiled.row_columns, *compiled.state_columns]
         kept = rows.select(columns).partition_by(self.slicing.columns, as_dict=True, include_key=False)
-        for start, end, hold, target, fired in times.rows():
+        for start, end, hold, waiting, target, fired in times.rows():
             if compiled.lateness.purge_time(end) <= evaluation.watermark:
                 continue
             entry = state.windows[start, end]
             bounds = (start, end) if END in self.slicing.columns else (start,)
             entry.rows = state.write(kept[bounds].drop(END, strict=False), replaces=entry.rows)
-            entry.hold, entry.target, entry.fired = hold, target, max(entry.fired, fired)
+            entry.hold, entry.waiting = hold, waiting
+            entry.target, entry.fired = target, max(entry.fired, fired)
             entry.due = compiled.lateness.next_due(end, evaluation.watermark)
             state.note(entry)
 
@@ -379,6 +383,11 @@ class SlicedWindows:
             entry.last_panes = state.write(
                 by_window.get(window, last_panes.clear()), replaces=entry.last_panes
             )
+
+    def closing_time(self, state: WindowState) -> int | None:
+        """The watermark that closes all open windows, apart from those that only the end of input closes."""
+        times = (self.compiled.lateness.purge_time(end) for _, end in state.windows)
+        return max((at for at in times if at < END_OF_TIME), default=None)
 
     def _purge(self, state: WindowState, window: WindowBounds, watermark: int) -> None:
         """Delete a window, and the slices that no window needs any more."""

@@ -16,7 +16,7 @@ import polars as pl
 
 from slackwater.errors import CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
-from slackwater.time import BEGINNING_OF_TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.engine.frames import stack
@@ -60,6 +60,8 @@ class WindowEntry(Saved):
     """The last step in which one of its rows fired."""
     earliest_start: int = 0
     """The earliest start in the group; only for sessions."""
+    waiting: int | None = None
+    """The end of the window if it still owes a pane (for sessions, the earliest such end in the group)."""
 
 
 class IndexLayout(Saved):
@@ -77,6 +79,8 @@ class IndexLayout(Saved):
     kinds: dict[str, str]
     slices: list[SliceEntry]
     windows: list[WindowEntry]
+    closed_until: int | None = None
+    """The watermark that the operator reached by closing its windows when all inputs became idle."""
 
 
 INDEX_FORM = SavedForm("window state", "W", 1, IndexLayout)
@@ -142,6 +146,8 @@ class WindowState:
         self.blobs = blobs
         self.signature = signature
         self.watermark: int | None = None
+        self.received: int | None = None
+        """The last watermark received; lower than ``watermark`` after idle inputs closed all windows."""
         self.clock = BEGINNING_OF_TIME
         self.forwarded = BEGINNING_OF_TIME
         self.dropped_late = 0
@@ -164,6 +170,12 @@ class WindowState:
     def open_windows(self) -> int:
         """The number of open windows (for sessions, of groups of them)."""
         return len(self.windows)
+
+    @property
+    def waiting(self) -> int | None:
+        """The end of the earliest window that still owes a pane; None if the operator holds nothing."""
+        ends = (entry.waiting for entry in self.windows.values() if entry.waiting is not None)
+        return min(ends, default=None)
 
     @property
     def no_partials(self) -> pl.DataFrame:
@@ -254,7 +266,7 @@ class WindowState:
         """The index as bytes."""
         return INDEX_FORM.encode(
             IndexLayout(
-                watermark=self.watermark,
+                watermark=self.received,
                 clock=self.clock,
                 forwarded=self.forwarded,
                 dropped_late=self.dropped_late,
@@ -266,6 +278,7 @@ class WindowState:
                 kinds=self.kinds,
                 slices=list(self.slices.values()),
                 windows=list(self.windows.values()),
+                closed_until=None if self.watermark == self.received else self.watermark,
             )
         )
 
@@ -279,7 +292,8 @@ class WindowState:
                 f"it belongs to another operator (saved: {layout.signature}; this operator: {signature})",
             )
         state = cls(blobs, signature)
-        state.watermark, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded
+        state.received, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded
+        state.watermark = layout.watermark if layout.closed_until is None else layout.closed_until
         state.dropped_late, state.dropped_closed = layout.dropped_late, layout.dropped_closed
         state.step, state._next_blob = layout.step, layout.next_blob
         state.kinds = layout.kinds
@@ -288,5 +302,7 @@ class WindowState:
         )
         state.slices = {(entry.start, entry.end): entry for entry in layout.slices}
         for entry in layout.windows:
+            if entry.waiting is None and entry.end < END_OF_TIME and (entry.rows is None or entry.hold):
+                entry.waiting = entry.end  # saved by a release that did not store it
             state.note(entry)
         return state

@@ -50,6 +50,9 @@ class WindowOutput:
     """The number of (element, window) pairs that were dropped because the trigger had finished."""
     watermarks: Mapping[str, int]
     """The watermark to send downstream, if it has advanced."""
+    waiting: int | None = None
+    """The end of the earliest window that still owes a pane; None if the operator holds nothing. Only then
+    may an operator whose inputs are idle forward IDLE."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,7 @@ class WindowedOperator:
         now: int = 0,
         *,
         folded: Sequence[Folded] = (),
+        idle: bool = False,
     ) -> tuple[WindowState, WindowOutput]:
         """Process a batch, then the watermark, then the processing time.
 
@@ -203,6 +207,8 @@ class WindowedOperator:
             watermarks: by key; only that of ``spec.watermark_key`` is used.
             now: the processing time in microseconds.
             folded: batches that `fold` has aggregated, in order of arrival, instead of ``batch``.
+            idle: whether all inputs are idle. With ``idle="close"`` every open window then fires and closes,
+                after the watermark has advanced.
 
         Returns:
             The new state and the output.
@@ -232,10 +238,10 @@ class WindowedOperator:
             self._windows.add(state, elements, now, out)
         if folding and (partials := [part.partials for part in folded if part.partials.height]):
             folding.add_folded(state, partials, now, out)
-        before = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        if watermark is not None and (state.watermark is None or watermark > state.watermark):
-            state.watermark = watermark
-            self._windows.advance(state, before, watermark, out)
+        state.received = state.received if watermark is None else watermark
+        self._advance(state, watermark, out)
+        if idle and self.spec.idle == "close":
+            self._advance(state, self._windows.closing_time(state), out)
         before, state.clock = state.clock, now
         self._windows.tick(state, before, out)
         state.dropped_late += out.dropped_late
@@ -247,17 +253,25 @@ class WindowedOperator:
             dropped_late=out.dropped_late,
             dropped_closed=out.dropped_closed,
             watermarks=self._forwarded(state),
+            waiting=state.waiting,
         )
         return state, output
+
+    def _advance(self, state: WindowState, watermark: int | None, out: StepResults) -> None:
+        """Advance the operator's watermark, unless it is there already."""
+        before = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+        if watermark is not None and (state.watermark is None or watermark > state.watermark):
+            state.watermark = watermark
+            self._windows.advance(state, before, watermark, out)
 
     def _checked_watermark(self, state: WindowState, watermarks: Mapping[str, int]) -> int | None:
         watermark = watermarks.get(self.spec.watermark_key)
         if watermark is None:
             return None
         check_int64(watermark, "watermark")
-        if state.watermark is not None and watermark < state.watermark:
+        if state.received is not None and watermark < state.received:
             raise WatermarkRegression(
-                "the windowed operator", self.spec.watermark_key, state.watermark, watermark
+                "the windowed operator", self.spec.watermark_key, state.received, watermark
             )
         return watermark
 
