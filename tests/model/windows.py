@@ -329,12 +329,20 @@ class WindowedModel:
         return min(times) if self.timestamp == "earliest" else max(times)
 
     def _forward(self, output: Output) -> None:
-        """The watermark, held at the earliest output timestamp not yet emitted in an on-time pane."""
+        """The watermark, held at the earliest output timestamp not yet emitted in an on-time pane.
+
+        A pane that may still be retracted holds it too: its retraction must not be more than the allowed
+        lateness behind.
+        """
         held = self.watermark
         for record in self.records:
             pending = any(element.before_completion for element in record.new)
             if not record.closed and not record.had_non_early_pane and pending:
                 held = min(held, self._timestamp(record, record.new))
+            if self.mode == "accumulating_and_retracting" and self.allowed_lateness is not None:
+                retractable = [*record.owed, *([] if record.last is None else [record.last])]
+                for pane in retractable if not record.closed else ():
+                    held = min(held, pane.timestamp + self.allowed_lateness)
         if held > self.forwarded:
             self.forwarded = output.forwarded = held
 

@@ -61,7 +61,7 @@ def test_every_pane_is_the_only_one_if_the_spec_fires_once(made: Scenario) -> No
     panes = [
         pane
         for step in made.steps
-        for pane in subject.step(step.rows, step.watermark, step.now).panes
+        for pane in subject.step(step.rows, step.watermark, step.now, idle=step.idle).panes
         if subject.operator.spec.fires_once
     ]
     assert {(pane.index, pane.on_time_index, pane.is_first, pane.is_last) for pane in panes} <= {
@@ -189,3 +189,42 @@ def test_a_saved_state_can_be_loaded_several_times(made: Scenario) -> None:
         first = operator.step(step.rows, step.watermark, step.now)
         operator.state = operator.operator.load(saved, blobs)
         assert canonical(operator.step(step.rows, step.watermark, step.now)) == canonical(first)
+
+
+# ---- chains
+
+CHAINED = Limits(
+    kinds=("fixed", "sliding", "sessions", "sessions", "calendar"), accumulations=("sum", "count")
+)
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(CHAINED), st.sampled_from([windows.Inherited(), windows.Fixed(7)]), st.booleans())
+def test_no_pane_is_late_for_an_operator_with_the_same_lateness(
+    kind: Kind, made: Scenario, window: windows.Window, by_element: bool
+) -> None:
+    """Late panes and retractions too: what one operator accepted, the next one accepts."""
+    subject = kind(made.options) if kind is ModelSubject else OperatorSubject(made.options, made.schema)
+    behind = OperatorSubject(
+        replace(
+            Options(window, accumulations=("sum",), key=(), retractions=True),
+            allowed_lateness=made.options.allowed_lateness,
+            drop_late="by_element" if by_element else "by_window",
+        )
+    )
+    for step in made.steps:
+        seen = subject.step(step.rows, step.watermark, step.now, idle=step.idle)
+        rows = [
+            {
+                "ts": pane.timestamp,
+                "value": pane.values["sum"],
+                "retraction": pane.retraction,
+                "window_start": pane.start,
+                "window_end": pane.end,
+            }
+            for pane in seen.panes
+        ]
+        if isinstance(window, windows.Fixed):
+            rows = [{name: row[name] for name in ("ts", "value", "retraction")} for row in rows]
+        assert behind.step(rows, seen.forwarded, step.now).dropped_late == 0

@@ -31,7 +31,7 @@ from slackwater.spark.session import (
 )
 from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
 from slackwater.spark.wire.clock_source import Ticks
-from slackwater.time import Range
+from slackwater.time import Range, duration
 
 pytestmark = pytest.mark.spark
 
@@ -207,6 +207,23 @@ def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
     for build, message in invalid:
         with pytest.raises(InvalidArgument, match=message):
             build()
+
+
+def test_windows_over_panes_inherit_the_allowed_lateness(bids: DataFrame) -> None:
+    keyed = made(bids).key_by("auction")
+    hour, day = (
+        keyed.window(windows.fixed("10 seconds")).allowed_lateness(lateness).agg(n=windows.count())
+        for lateness in ("1 hour", "1 day")
+    )
+    forever = keyed.window(windows.fixed("10 seconds")).allowed_lateness(None).agg(n=windows.count())
+    hours = duration("1 hour")
+    assert hour.agg(n=windows.sum("n")).dataflow.spec.allowed_lateness == hours
+    assert hour.window(windows.fixed("1 minute")).strategy.allowed_lateness == hours
+    assert hour.union(day).window(windows.Inherited()).strategy.allowed_lateness == 24 * hours
+    assert hour.union(forever).window(windows.Inherited()).strategy.allowed_lateness is None
+    assert hour.window(windows.Inherited()).allowed_lateness("0 seconds").strategy.allowed_lateness == 0
+    both = keyed.window(windows.fixed("1 minute")).cogroup(day.key_by("auction"), left=["price"], right=["n"])
+    assert both.dataflow.spec.allowed_lateness == 24 * hours
 
 
 def test_values_have_the_types_that_spark_would_give(bids: DataFrame) -> None:

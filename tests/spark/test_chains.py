@@ -37,7 +37,7 @@ TOTALS = Options(
 
 @dataclass(frozen=True)
 class Chain(Scenario):
-    """Sums per key, and then their sum over all keys in the same windows."""
+    """Sums per key, and then their sum over all keys in the same windows, which inherits the lateness."""
 
     def build(self, df: DataFrame, times: Sequence[int]) -> Panes:
         options = self.options
@@ -53,7 +53,6 @@ class Chain(Scenario):
         return (
             first.window(windows.Inherited())
             .trigger(TOTALS.trigger)
-            .allowed_lateness("20 seconds")
             .accumulating_and_retracting()
             .agg(count=windows.count(), sum=windows.sum("value"))
         )

@@ -617,6 +617,16 @@ def time_bounded_join(
     )
 
 
+def longest_lateness(several: Iterable[int | None]) -> int | None:
+    """The longest of several latenesses, of which None has no limit; 0 if there are none.
+
+    >>> longest_lateness([0, 5]), longest_lateness([5, None]), longest_lateness([])
+    (5, None, 0)
+    """
+    known = list(several)
+    return None if None in known else max((one for one in known if one is not None), default=0)
+
+
 def _check_type(name: str, value: object, wanted: type | UnionType, expected: str) -> None:
     if not isinstance(value, wanted):
         raise InvalidArgument(name, value, f"has type {type(value).__name__}", fix=f"give {expected}")

@@ -383,3 +383,45 @@ def test_a_global_window_never_keeps_its_operator_from_being_idle() -> None:
     operator = make(window=Global())
     _, output = operator.step(operator.initial_state(), BATCH)
     assert output.waiting is None, "its pane at the end of time cannot be late"
+
+
+def behind(**options: Any) -> WindowedOperator:
+    """An operator over panes of `make`, which adds up their counts."""
+    usual: dict[str, Any] = {"accumulations": {"n": Sum("n")}, "event_time": "timestamp"}
+    return WindowedOperator(**(usual | options), retractions="retraction")
+
+
+def total_of_a_chain(first: WindowedOperator, second: WindowedOperator, steps: list[tuple[Any, ...]]) -> int:
+    """The sum of the panes of the second operator, minus what it retracts."""
+    one, two, total = first.initial_state(), second.initial_state(), 0
+    for times, watermark in [*steps, ((), END_OF_TIME)]:
+        batch = pl.DataFrame({"key": ["a"] * len(times), "ts": times}) if times else None
+        one, output = first.step(one, batch, {"default": watermark})
+        two, result = second.step(two, output.panes, output.watermarks)
+        assert result.dropped_late == 0
+        signs = 1 - 2 * result.panes["retraction"].cast(pl.Int64)
+        total += int((result.panes["n"] * signs).sum())
+    return total
+
+
+TWO_EARLY = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
+RETRACTING = {"trigger": TWO_EARLY, "mode": "accumulating_and_retracting"}
+
+
+@pytest.mark.parametrize("window", [Inherited(), Fixed(10)])
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_a_merged_session_holds_the_watermark_until_its_old_pane_is_retracted(
+    window: Inherited | Fixed, lateness: int
+) -> None:
+    first = make(window=Sessions(10), allowed_lateness=lateness, **RETRACTING)
+    second = behind(window=window, allowed_lateness=lateness, **RETRACTING)
+    steps = [((0, 1), 0), ((8,), 5), ((), 16), ((), 17), ((), 40)]
+    assert total_of_a_chain(first, second, steps) == 3
+
+
+@pytest.mark.parametrize("timestamp", ["earliest", "latest"])
+def test_a_pane_that_may_be_retracted_holds_the_watermark_at_its_timestamp(timestamp: str) -> None:
+    first = make(window=Fixed(100), timestamp=timestamp, allowed_lateness=20, **RETRACTING)
+    second = behind(window=Fixed(10), allowed_lateness=20, **RETRACTING)
+    steps = [((3, 5), 0), ((), 80), ((70, 90), 95), ((), 110), ((50,), 119)]
+    assert total_of_a_chain(first, second, steps) == 5

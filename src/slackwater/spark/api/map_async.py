@@ -95,6 +95,11 @@ class AsyncSource(Source):
         return self.inner.retracts
 
     @property
+    def lateness(self) -> int | None:
+        """How far the input rows, and so their results, may be behind the watermark."""
+        return self.inner.lateness
+
+    @property
     def windows(self) -> tuple[Window, ...]:
         """The windows of the input rows; a result is in the window of its row."""
         return self.inner.windows

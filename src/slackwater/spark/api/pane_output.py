@@ -120,6 +120,11 @@ class PaneSource(Source):
         return self.panes.spec.retracts
 
     @property
+    def lateness(self) -> int | None:
+        """The allowed lateness of the upstream operator, which its late panes and retractions stay within."""
+        return self.panes.spec.allowed_lateness
+
+    @property
     def windows(self) -> tuple[Window, ...]:
         """The windows of the panes."""
         return self.panes.windows

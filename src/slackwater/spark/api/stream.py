@@ -39,6 +39,7 @@ from slackwater.windows.spec import (
     OnTime,
     Timestamp,
     WindowingStrategy,
+    longest_lateness,
 )
 
 if TYPE_CHECKING:
@@ -300,7 +301,9 @@ class Stream(StreamInputs):
                 "cannot contain panes of a global window, whose timestamp is the end of time",
                 fix="omit it: agg(…) keeps the global window",
             )
-        strategy = WindowingStrategy(window=window, key=self.key, watermark_key=self.watermark_key)
+        strategy = WindowingStrategy(
+            window=window, key=self.key, watermark_key=self.watermark_key, allowed_lateness=self.lateness
+        )
         return Windowed(self, strategy)
 
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
@@ -334,6 +337,8 @@ for no limit
 
     stream: Stream
     strategy: WindowingStrategy
+    inherits_lateness: bool = True
+    """Whether the allowed lateness is that of the inputs, because none was chosen."""
 
     def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
         """Choose when panes are emitted; by default once, when the watermark passes the end of the window.
@@ -345,13 +350,17 @@ for no limit
         return self._with(replace(self.strategy, trigger=trigger, allow_data_loss=allow_data_loss))
 
     def allowed_lateness(self, lateness: DurationLike | None) -> Windowed:
-        """Choose how long after its end a window still accepts rows; the default is 0.
+        """Choose how long after its end a window still accepts rows.
+
+        The default is 0 for rows of a DataFrame. Panes of another operator may be late themselves: there the
+        default is the allowed lateness of that operator, the longest one if there are several, so that no
+        late pane and no retraction is dropped.
 
         Args:
             lateness: A duration, or None for no limit.
         """
         limit = None if lateness is None else duration(lateness, name="allowed_lateness")
-        return self._with(replace(self.strategy, allowed_lateness=limit))
+        return replace(self, strategy=replace(self.strategy, allowed_lateness=limit), inherits_lateness=False)
 
     def discarding(self) -> Windowed:
         """Emit panes that contain only what is new since the previous pane."""
@@ -489,7 +498,11 @@ for no limit
         Raises:
             InvalidArgument: The streams cannot be combined, or a setting or a column is invalid.
         """
-        return Panes(cogrouped(self.stream, other, self.strategy, left=left, right=right, how=how))
+        strategy = self.strategy
+        if self.inherits_lateness and isinstance(other, Stream):
+            longest = longest_lateness((strategy.allowed_lateness, other.lateness))
+            strategy = replace(strategy, allowed_lateness=longest)
+        return Panes(cogrouped(self.stream, other, strategy, left=left, right=right, how=how))
 
     def _with(self, strategy: WindowingStrategy) -> Windowed:
         return replace(self, strategy=strategy)

@@ -35,6 +35,7 @@ from slackwater.spark.wire.columns import (
     column_alias,
 )
 from slackwater.windows import Window
+from slackwater.windows.spec import longest_lateness
 
 ONLY_ORIGIN: Final = "input"
 """The name of the single origin of a stream without an origin column."""
@@ -90,6 +91,15 @@ class Source(ABC):
     def windows(self) -> tuple[Window, ...]:
         """The windows that rows are in already; empty for rows of a DataFrame."""
         return ()
+
+    @property
+    def lateness(self) -> int | None:
+        """How far rows may be behind the watermark: the allowed lateness of the operator that emits them.
+
+        It is None if there is no limit, and 0 for rows of a DataFrame. An operator with at least this allowed
+        lateness drops none of the late panes and retractions that it receives.
+        """
+        return 0
 
     @property
     def window_columns(self) -> tuple[str, ...]:
@@ -251,6 +261,11 @@ class StreamInputs:
     def retracts(self) -> bool:
         """Whether rows may retract earlier ones."""
         return any(source.retracts for source in self.sources)
+
+    @property
+    def lateness(self) -> int | None:
+        """How far rows may be behind the watermark; see `Source.lateness`."""
+        return longest_lateness(source.lateness for source in self.sources)
 
     @property
     def key_fields(self) -> list[StructField]:

@@ -80,6 +80,12 @@ class MergeState:
         return self.windows.blobs
 
 
+class _PairWindows(WindowedOperator):
+    """Windows whose retractions show which pairs were emitted before: those of the retracted pane."""
+
+    emits_retractions = False
+
+
 class MergeOperator:
     """Cogroups or joins two keyed streams in windows; described by a `CogroupSpec`.
 
@@ -122,10 +128,9 @@ class MergeOperator:
             accumulations={_inner(side): Collect(_inner(side)) for side in SIDES},
             event_time=_TIME,
         )
-        if self._emits_pairs_once:
-            # The retractions tell which pairs were emitted before: those of the pane that is retracted.
-            windows = replace(windows, mode="accumulating_and_retracting")
         self.windows = WindowedOperator(windows)
+        if self._emits_pairs_once:
+            self.windows = _PairWindows(replace(windows, mode="accumulating_and_retracting"))
 
     # ---- state
 

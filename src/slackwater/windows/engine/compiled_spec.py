@@ -40,6 +40,8 @@ class CompiledSpec:
     """The expressions of one operator."""
 
     spec: WindowSpec
+    emits_retractions: bool = True
+    """False if retractions do not leave the operator, so that none can be late downstream."""
 
     @cached_property
     def trigger(self) -> CompiledTrigger:

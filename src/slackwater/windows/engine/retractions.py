@@ -11,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from slackwater.time import END_OF_TIME
 from slackwater.windows.columns import END, ROW, START, key_column, value_column
 from slackwater.windows.engine.compiled_spec import CompiledSpec
 from slackwater.windows.engine.firing import (
@@ -78,6 +79,31 @@ def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | 
             panes = stack([results, retractions]).sort(ROW, ~pl.col(_RETRACTION), maintain_order=True)
         kept = stack([match(last_panes, replaced, compiled.row_columns, "anti"), kept])
     return Emission(_output(panes, compiled), suppressed, kept)
+
+
+def retraction_hold(last_panes: pl.DataFrame | None, compiled: CompiledSpec) -> int | None:
+    """The watermark to hold while the last panes may be retracted: their lowest timestamp plus the lateness.
+
+    An operator downstream with the same lateness then accepts the retractions, whatever its windows. A window
+    that is not purged yet, and whose panes have its end as their timestamp, holds nothing by this. A session
+    that was merged does, because its old window ends before the merged one.
+
+    >>> from slackwater.windows import Count, Fixed, WindowSpec
+    >>> spec = WindowSpec(
+    ...     window=Fixed(10),
+    ...     accumulations={"n": Count()},
+    ...     event_time="ts",
+    ...     allowed_lateness=5,
+    ...     mode="accumulating_and_retracting",
+    ... )
+    >>> retraction_hold(pl.DataFrame({PANE_TIMESTAMP: [9, 3]}), CompiledSpec(spec))
+    8
+    """
+    lateness = compiled.spec.allowed_lateness
+    retracts = compiled.spec.retracts and compiled.emits_retractions
+    if last_panes is None or last_panes.is_empty() or not retracts or lateness is None:
+        return None
+    return min(int(last_panes.select(pl.col(PANE_TIMESTAMP).min()).item()) + lateness, END_OF_TIME)
 
 
 def _unchanged(

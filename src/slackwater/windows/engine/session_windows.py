@@ -27,7 +27,7 @@ from slackwater.windows.engine.firing import (
     undo_suppressed,
 )
 from slackwater.windows.engine.frames import match, stack
-from slackwater.windows.engine.retractions import emit
+from slackwater.windows.engine.retractions import emit, retraction_hold
 from slackwater.windows.engine.session_merging import NEW_OWNER, SessionMerging
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
 
@@ -234,6 +234,7 @@ class SessionWindows:
             compiled.clock_target(evaluation.clock).min().alias("target"),
             pl.col(START).min().alias("earliest_start"),
         ).row(0)
+        entry.retractable = retraction_hold(last_panes, compiled)
         entry.rows = state.write(rows, replaces=entry.rows)
         if last_panes is None:
             state.delete(entry.last_panes)

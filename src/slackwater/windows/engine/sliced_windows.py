@@ -19,7 +19,7 @@ from slackwater.windows.columns import ADDED, CLOSED, END, FIRED, FRESH, NEW, RO
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.firing import EMITS, FIRES, Evaluation, by_clock, decide, undo_suppressed
 from slackwater.windows.engine.frames import match, stack
-from slackwater.windows.engine.retractions import emit
+from slackwater.windows.engine.retractions import emit, retraction_hold
 from slackwater.windows.engine.slice_partials import SlicePartials
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
@@ -380,9 +380,9 @@ class SlicedWindows:
         by_window = last_panes.partition_by(START, END, as_dict=True)
         for window in windows:
             entry = state.windows[window]
-            entry.last_panes = state.write(
-                by_window.get(window, last_panes.clear()), replaces=entry.last_panes
-            )
+            kept = by_window.get(window, last_panes.clear())
+            entry.last_panes = state.write(kept, replaces=entry.last_panes)
+            entry.retractable = retraction_hold(kept, self.compiled)
 
     def closing_time(self, state: WindowState) -> int | None:
         """The watermark that closes all open windows, apart from those that only the end of input closes."""

@@ -62,6 +62,8 @@ class WindowEntry(Saved):
     """The earliest start in the group; only for sessions."""
     waiting: int | None = None
     """The end of the window if it still owes a pane (for sessions, the earliest such end in the group)."""
+    retractable: int | None = None
+    """The watermark that is held while panes may be retracted; see `retraction_hold`."""
 
 
 class IndexLayout(Saved):
@@ -192,7 +194,8 @@ class WindowState:
         self.windows[bounds] = entry
         self.due_windows.set(bounds, entry.due)
         self.targets.set(bounds, entry.target)
-        self.holds.set(bounds, entry.hold)
+        holds = [at for at in (entry.hold, entry.retractable) if at is not None]
+        self.holds.set(bounds, min(holds, default=None))
 
     def forget(self, bounds: WindowBounds) -> None:
         """Remove a window from the index, and its blobs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -87,9 +87,12 @@ class WindowedOperator:
     [(1, 0, 10, 11, 'ON_TIME')]
     """
 
+    emits_retractions: ClassVar[bool] = True
+    """False in a subclass whose retractions are removed from the output."""
+
     def __init__(self, spec: WindowSpec | None = None, /, **settings: Any) -> None:
         self.spec = WindowSpec.from_arguments(spec, settings)
-        compiled = CompiledSpec(self.spec)
+        compiled = CompiledSpec(self.spec, self.emits_retractions)
         self._windows: SessionWindows | SlicedWindows
         window_columns: tuple[str, ...] = ()
         if isinstance(self.spec.window, Sessions):
