@@ -38,6 +38,10 @@ LONGEST: Final = 2**61
 """The maximum length of a window or gap: 73,000 years, so that sums with any instant fit into 64 bits."""
 
 
+MOST_OVERLAPPING: Final = 10_000
+"""How many sliding windows may contain an element: a day every ten seconds, an hour every second."""
+
+
 def _positive(value: int, name: str) -> None:
     if check_int64(value, name) > LONGEST:
         raise InvalidArgument(name, value, "is longer than 73,000 years", fix="use global_window()")
@@ -86,7 +90,8 @@ class Fixed:
 class Sliding:
     """Windows of one size that start every ``every``: they overlap, or leave gaps if ``every > size``.
 
-    An element in a gap gets no window; that is not a drop.
+    An element in a gap gets no window; that is not a drop. An element is in at most 10,000 windows: the cost
+    of a window grows with their number.
 
     >>> Sliding(7, 5).windows_at(1)
     [(-5, 2), (0, 7)]
@@ -102,6 +107,14 @@ class Sliding:
         _positive(self.size, "size")
         _positive(self.every, "every")
         check_int64(self.offset, "offset")
+        overlapping = -(-self.size // self.every)
+        if overlapping > MOST_OVERLAPPING:
+            raise InvalidArgument(
+                "every",
+                self.every,
+                f"puts each element into {overlapping:,} windows, of at most {MOST_OVERLAPPING:,}",
+                fix=f"use at least size / {MOST_OVERLAPPING:,}, or a shorter size",
+            )
 
     def slice_at(self, at: int) -> WindowBounds:
         """The slice that contains ``at``: the range between two adjacent bounds of any windows.
@@ -116,11 +129,19 @@ class Sliding:
         cut = base + self.size % self.every
         return (base, cut) if at < cut else (cut, base + self.every)
 
-    def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element with event time ``at``, in ascending order."""
+    def starts_at(self, at: int) -> range:
+        """The starts of the windows of an element with event time ``at``.
+
+        >>> Sliding(60, 10).starts_at(25)
+        range(-30, 21, 10)
+        """
         last = frame_floor(at, self.every, self.offset)
         first = last - (self.size - 1 - (at - last)) // self.every * self.every
-        return [(start, start + self.size) for start in range(first, last + 1, self.every)]
+        return range(first, last + 1, self.every)
+
+    def windows_at(self, at: int) -> list[WindowBounds]:
+        """The windows of an element with event time ``at``, in ascending order."""
+        return [(start, start + self.size) for start in self.starts_at(at)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from slackwater.errors import InvalidArgument
 from slackwater.time import DAY, HOUR, instant
 from slackwater.windows import Calendar, Fixed, Sessions, Sliding
+from slackwater.windows.assigners import MOST_OVERLAPPING
 from slackwater.windows.engine.slices import Slicing
 
 
@@ -42,11 +43,18 @@ def test_windows_consist_of_whole_slices(window: Sliding) -> None:
         part = window.slice_at(at)
         assert part[0] == start
         assert part[0] <= at < part[1]
-        assert slicing.windows(part) == window.windows_at(at)
+        assert list(slicing.windows(part)) == window.windows_at(at)
+        assert not window.windows_at(at) or slicing.last_end(part) == window.windows_at(at)[-1][1]
         for bounds in window.windows_at(at):
-            parts = slicing.slices(bounds)
+            parts = list(slicing.slices(bounds))
             assert part in parts
             assert (parts[0][0], parts[-1][1]) == bounds
+
+
+def test_too_many_overlapping_windows_raise() -> None:
+    assert len(Sliding(MOST_OVERLAPPING, 1).windows_at(0)) == MOST_OVERLAPPING
+    with pytest.raises(InvalidArgument, match="every = 1: puts each element into 10,001 windows, of at most"):
+        Sliding(MOST_OVERLAPPING + 1, 1)
 
 
 def test_a_local_day_has_23_or_25_hours() -> None:

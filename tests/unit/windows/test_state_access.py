@@ -7,7 +7,17 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from slackwater.windows import AfterCount, AfterWatermark, Count, Fixed, Sum, Trigger, WindowedOperator
+from slackwater.windows import (
+    AfterCount,
+    AfterWatermark,
+    Count,
+    Fixed,
+    Sliding,
+    Sum,
+    Trigger,
+    WindowedOperator,
+)
+from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.triggers import DEFAULT_TRIGGER
 from tests.support.recording_store import RecordingStore
 
@@ -75,3 +85,23 @@ def test_the_number_of_windows_only_changes_the_size_of_the_index(trigger: Trigg
     assert much.stored > 30 * little.stored
     assert (much.reads, much.writes, much.bytes) == (little.reads, little.writes, little.bytes)
     assert much.index <= little.index + 495 * 100, "the one thing that grows, by some bytes a window"
+
+
+def test_purging_a_sliding_window_looks_only_at_the_slices_that_it_deletes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = WindowedOperator(
+        window=Sliding(3600, 1), accumulations={"n": Count()}, event_time="ts", key=()
+    )
+    batch = pl.DataFrame({"ts": range(0, 3600, 10)})
+    state, _ = operator.step(operator.initial_state(), batch, {"default": 100})
+    looked_at: list[tuple[int, int]] = []
+
+    def last_end(self: Slicing, bounds: tuple[int, int], known=Slicing.last_end) -> int:  # type: ignore[no-untyped-def]
+        looked_at.append(bounds)
+        return known(self, bounds)
+
+    monkeypatch.setattr(Slicing, "last_end", last_end)
+    state, output = operator.step(state, None, {"default": 105})
+    assert sorted(output.panes["window_end"]) == [101, 102, 103, 104, 105]
+    assert len(looked_at) <= 2 * output.panes.height

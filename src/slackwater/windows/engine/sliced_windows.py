@@ -8,6 +8,7 @@ key.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -85,7 +86,7 @@ class SlicedWindows:
         if state.empty is None:
             state.empty = partials.drop(*self.slicing.columns).clear()
         accepting = {bounds: accepting[bounds] for bounds in sorted(self._slices(partials))}
-        windows = list(dict.fromkeys(window for several in accepting.values() for window in several))
+        windows = self.slicing.distinct(accepting.values())
         evaluated = [window for window in windows if not self._is_waiting(state, window, watermark)]
         rows: pl.DataFrame | None = None
         if evaluated:
@@ -125,9 +126,7 @@ class SlicedWindows:
                 self._fire(state, rows, evaluation, out, partials)
             if with_rows:
                 self._fire(state, self._read_rows(state, with_rows), evaluation, out)
-        for window in due:
-            if purge_time(window[1]) <= watermark:
-                self._purge(state, window, watermark)
+        self._purge(state, [window for window in due if purge_time(window[1]) <= watermark], watermark)
 
     def tick(self, state: WindowState, before: int, out: StepResults) -> None:
         """Evaluate the windows whose target time the clock has passed."""
@@ -141,7 +140,7 @@ class SlicedWindows:
 
     def _drop_late(
         self, elements: pl.DataFrame, watermark: int, out: StepResults
-    ) -> tuple[pl.DataFrame, dict[WindowBounds, list[WindowBounds]]]:
+    ) -> tuple[pl.DataFrame, WindowsBySlice]:
         """The elements that some window accepts, and by slice the windows that accept them."""
         lateness = self.compiled.lateness
         by_element = self.compiled.spec.drop_late == "by_element"
@@ -155,15 +154,13 @@ class SlicedWindows:
             if behind.height:
                 elements = elements.filter(~is_late)
                 self._report_late(behind, None, out)
-        accepting = {
-            bounds: [window for window in holders if lateness.purge_time(window[1]) > watermark]
-            for bounds, holders in windows.items()
-        }
-        late = {
-            bounds: [window for window in holders if lateness.purge_time(window[1]) <= watermark]
-            for bounds, holders in windows.items()
-        }
-        late = {bounds: several for bounds, several in late.items() if several}
+        accepting: dict[WindowBounds, Sequence[WindowBounds]] = {}
+        late: dict[WindowBounds, Sequence[WindowBounds]] = {}
+        for bounds, holders in windows.items():
+            first = bisect_right(holders, watermark, key=lambda window: lateness.purge_time(window[1]))
+            accepting[bounds] = holders[first:]
+            if first:
+                late[bounds] = holders[:first]
         if late:
             dropped = match(elements, self._slice_frame(late), self.slicing.columns, "semi")
             self._report_late(dropped, None if by_element else late, out)
@@ -389,13 +386,20 @@ class SlicedWindows:
         times = (self.compiled.lateness.purge_time(end) for _, end in state.windows)
         return max((at for at in times if at < END_OF_TIME), default=None)
 
-    def _purge(self, state: WindowState, window: WindowBounds, watermark: int) -> None:
-        """Delete a window, and the slices that no window needs any more."""
-        state.forget(window)
-        for part in self.slicing.slices(window):
-            last_end = self.slicing.windows(part)[-1][1]
-            if self.compiled.lateness.purge_time(last_end) <= watermark:
+    def _purge(self, state: WindowState, windows: Iterable[WindowBounds], watermark: int) -> None:
+        """Delete windows, and the slices that no window needs any more."""
+        reached = BEGINNING_OF_TIME
+        for start, end in sorted(windows):
+            state.forget((start, end))
+            if not self.slicing.shared:
+                state.forget_slice((start, end))
+                continue
+            for part in self.slicing.slices((max(start, reached), end)):
+                # Later slices are needed longer, so the first one that is still needed ends the search.
+                if self.compiled.lateness.purge_time(self.slicing.last_end(part)) > watermark:
+                    break
                 state.forget_slice(part)
+                reached = part[1]
 
     # ---- slices and windows of frames
 

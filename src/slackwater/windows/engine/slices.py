@@ -6,10 +6,14 @@ a slice is a window; sliding windows share slices, so that an element is stored 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.time import DAY
+from slackwater.time import DAY, frame_floor
 from slackwater.windows.assigners import (
     GLOBAL_BOUNDS,
     Calendar,
@@ -25,13 +29,44 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 
 
+class WindowRange(Sequence[WindowBounds]):
+    """Sliding windows with consecutive starts, of which none is stored: a slice can be in thousands.
+
+    >>> list(WindowRange(range(0, 3), 10)[1:])
+    [(1, 11), (2, 12)]
+    """
+
+    __slots__ = ("_size", "_starts")
+
+    def __init__(self, starts: range, size: int) -> None:
+        self._starts = starts
+        self._size = size
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> WindowBounds: ...
+    @overload
+    def __getitem__(self, index: slice) -> WindowRange: ...
+    def __getitem__(self, index: int | slice) -> WindowBounds | WindowRange:
+        if isinstance(index, slice):
+            return WindowRange(self._starts[index], self._size)
+        start = self._starts[index]
+        return start, start + self._size
+
+    def __iter__(self) -> Iterator[WindowBounds]:
+        size = self._size
+        return ((start, start + size) for start in self._starts)
+
+
 class Slicing:
     """Slices for one window configuration.
 
     >>> elements = pl.DataFrame({"time": [1, 3, 8]})
     >>> Slicing(Sliding(7, 5)).assign(elements)["start"].to_list()
     [0, 2, 7]
-    >>> Slicing(Sliding(7, 5)).windows((2, 5)), Slicing(Sliding(7, 5)).slices((0, 7))
+    >>> list(Slicing(Sliding(7, 5)).windows((2, 5))), list(Slicing(Sliding(7, 5)).slices((0, 7)))
     ([(0, 7)], [(0, 2), (2, 5), (5, 7)])
     """
 
@@ -84,20 +119,47 @@ class Slicing:
             case _:
                 return self.window.windows_at(start)[0]
 
-    def windows(self, bounds: WindowBounds) -> list[WindowBounds]:
+    def windows(self, bounds: WindowBounds) -> Sequence[WindowBounds]:
         """The windows that contain a slice, in ascending order; none for a slice in a gap."""
-        return self.window.windows_at(bounds[0]) if isinstance(self.window, Sliding) else [bounds]
+        if isinstance(self.window, Sliding):
+            return WindowRange(self.window.starts_at(bounds[0]), self.window.size)
+        return [bounds]
 
-    def slices(self, bounds: WindowBounds) -> list[WindowBounds]:
+    def distinct(self, several: Iterable[Sequence[WindowBounds]]) -> list[WindowBounds]:
+        """The windows of several slices, given in ascending order, each once.
+
+        >>> slicing = Slicing(Sliding(4, 1))
+        >>> slicing.distinct([slicing.windows((0, 1)), slicing.windows((2, 3))])
+        [(-3, 1), (-2, 2), (-1, 3), (0, 4), (1, 5), (2, 6)]
+        """
+        if not self.shared:
+            return list(dict.fromkeys(window for windows in several for window in windows))
+        found: list[WindowBounds] = []
+        for windows in several:
+            known = bisect_right(windows, found[-1]) if found else 0
+            found += windows[known:]
+        return found
+
+    def last_end(self, bounds: WindowBounds) -> int:
+        """The end of the last window that contains a slice.
+
+        >>> Slicing(Sliding(60, 10)).last_end((20, 30)), Slicing(Fixed(10)).last_end((20, 30))
+        (80, 30)
+        """
+        if not isinstance(self.window, Sliding):
+            return bounds[1]
+        return frame_floor(bounds[0], self.window.every, self.window.offset) + self.window.size
+
+    def slices(self, bounds: WindowBounds) -> Iterator[WindowBounds]:
         """The slices that a window consists of, in ascending order."""
         if not isinstance(self.window, Sliding):
-            return [bounds]
-        slices: list[WindowBounds] = []
+            yield bounds
+            return
         at = bounds[0]
         while at < bounds[1]:
-            slices.append(self.window.slice_at(at))
-            at = slices[-1][1]
-        return slices
+            part = self.window.slice_at(at)
+            yield part
+            at = part[1]
 
     @staticmethod
     def _assign_calendar(elements: pl.DataFrame, window: Calendar) -> pl.DataFrame:
