@@ -59,6 +59,8 @@ class MergeModel:
         """The operator's watermark, which never goes back."""
         # A pair is made of all elements so far, also where each is emitted only once.
         windows_mode = "accumulating" if self.once else mode
+        if self.once and how != "inner":  # unmatched rows are owed until no match can come
+            options["closing"] = "always"
         self.windows = WindowedModel(window, trigger, by_side, mode=windows_mode, **options)
 
     def step(
@@ -101,7 +103,10 @@ class MergeModel:
         left, right = pane.values["left"], pane.values["right"]
         if self.how == "cogroup":
             return [MergeRow(pane, left, right)]
-        return [MergeRow(pane, *pair) for pair in self._pairs(pane.key, left, right)]
+        pairs = self._pairs(pane.key, left, right)
+        if self.once and not pane.is_last:
+            pairs = [pair for pair in pairs if None not in pair]
+        return [MergeRow(pane, *pair) for pair in pairs]
 
     def _pairs(self, key: Key, left: list[Row], right: list[Row]) -> list[Pair]:
         """Join as SQL does: a null in the key equals nothing, and an outer side keeps unmatched rows."""

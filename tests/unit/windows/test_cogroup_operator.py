@@ -90,9 +90,10 @@ def test_null_in_any_part_of_the_key_matches_nothing(how: str, mode: str) -> Non
     state, _ = merge.step(merge.initial_state(), left, None, {})
     state, output = merge.step(state, None, right, {})
     results = output.panes.filter(~pl.col("retraction"))
-    alone: list[tuple[Any, ...]] = (
-        [(None, 10, None)] if how in {"left", "full"} and mode != "discarding" else []
-    )
+    if mode == "discarding":  # rows without a match are in the last pane
+        _, output = merge.step(state, watermarks={"left": 10, "right": 10})
+        results = pl.concat([results, output.panes], how="vertical_relaxed")
+    alone: list[tuple[Any, ...]] = [(None, 10, None)] if how in {"left", "full"} else []
     alone += [(None, None, 11)] if how in {"right", "full"} else []
     got = results.select("place", "price", "price_right").rows()
     assert sorted(got, key=str) == sorted([("a", 20, 22), *alone], key=str)
@@ -366,3 +367,23 @@ def test_if_both_sides_are_idle_the_higher_watermark_counts() -> None:
     state, _ = merge.step(merge.initial_state(), LEFT, RIGHT, {"left": 3, "right": 11})
     _, output = merge.step(state, idle=("left", "right"))
     assert dict(output.watermarks) == {"default": 11}
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full"])
+def test_a_discarding_join_pads_a_row_only_when_no_match_can_come(how: str) -> None:
+    merge = make(how, trigger=EARLY, mode="discarding", allowed_lateness=5)
+    state = merge.initial_state()
+    emitted: list[tuple[Any, ...]] = []
+    inputs: list[tuple[Any, ...]] = [
+        (bids((1, 1, 5), (2, 2, 6)), asks((3, 3, 8, "z")), 0),
+        (None, asks((1, 4, 7, "x")), 10),
+        (bids((3, 5, 9)), None, 14),
+        (None, None, 15),
+    ]
+    for left, right, watermark in inputs:
+        state, output = merge.step(state, left, right, dict.fromkeys(("left", "right"), watermark))
+        rows = output.panes.select("id", "price", "price_right", "timing", "is_last").rows()
+        emitted += sorted(rows)
+    matches = [(1, 5, 7, "EARLY", False), (3, 9, 8, "LATE", False)]
+    lonely = [] if how == "right" else [(2, 6, None, "LATE", True)]
+    assert emitted == [*matches, *lonely]

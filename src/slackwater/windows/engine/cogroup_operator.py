@@ -92,7 +92,8 @@ class MergeOperator:
     It takes a `CogroupSpec`, or the fields of one as keyword arguments. With ``how="cogroup"`` a pane has two
     lists of rows, ``left`` and ``right``; otherwise there is one row per pair, in which a column of the right
     side gets the suffix ``_right`` if its name is used already. A pane without pairs has no rows. In
-    discarding mode a pair is emitted once, with the pane in which its second row arrived.
+    discarding mode a pair is emitted once, with the pane in which its second row arrived, and a row without a
+    match once, with the last pane of its window, because it could not be taken back.
 
     In a join, a null in the key matches nothing, not even another null; an outer join pads such a row like
     any row without a match. In a cogroup, rows with a null form a group of their own. ``only_updated``
@@ -130,7 +131,10 @@ class MergeOperator:
         )
         self.windows = WindowedOperator(windows)
         if self._emits_pairs_once:
-            self.windows = _PairWindows(replace(windows, mode="accumulating_and_retracting"))
+            windows = replace(windows, mode="accumulating_and_retracting")
+            if self.spec.how != "inner":  # the last pane has the rows that nothing matched
+                windows = replace(windows, closing="always")
+            self.windows = _PairWindows(windows)
 
     # ---- state
 
@@ -276,6 +280,8 @@ class MergeOperator:
         )
         left, right = (pl.col(_number(side)).is_not_null() for side in SIDES)
         kept = {"inner": left & right, "left": left, "right": right, "full": left | right}[self.spec.how]
+        if self._emits_pairs_once:  # a row that was padded too early could not be taken back
+            kept = (left & right) | (kept & pl.col("is_last"))
         pairs = pairs.filter(kept)
         if self._emits_pairs_once:
             before, new = pairs.filter("retraction"), pairs.filter(~pl.col("retraction"))
