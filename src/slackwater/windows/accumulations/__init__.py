@@ -265,18 +265,20 @@ def approx_quantile(column: str, rank: float, *, size: int = 200) -> ApproxQuant
     return ApproxQuantile(column, rank, size)
 
 
-def reduce(column: str, function: Function, *, dtype: pl.DataType) -> Reduce:
+def reduce(column: str, function: Function, *, dtype: pl.DataType, ordered: bool = True) -> Reduce:
     """Reduce values by an associative Python function. Slow: one call per element.
 
     Args:
         column: the column to reduce.
         function: combines two values to one.
         dtype: the type of the result.
+        ordered: whether values are reduced in the order of their event times, then of arrival. For this all
+            values are stored until the window is purged. Use False if the order does not matter.
 
     >>> reduce("price", lambda left, right: left * right, dtype=pl.Int64()).column
     'price'
     """
-    return Reduce(column, function, dtype)
+    return Reduce(column, function, dtype, ordered)
 
 
 def fold(
@@ -287,6 +289,7 @@ def fold(
     combine: Function,
     dtype: pl.DataType,
     inverse: Function | None = None,
+    ordered: bool = True,
 ) -> Fold:
     """Fold values into an initial one by a Python function. Slow: one call per element.
 
@@ -297,8 +300,10 @@ def fold(
         combine: ``combine(left, right)`` merges two accumulators.
         dtype: the type of the result.
         inverse: ``inverse(accumulator, value)`` subtracts a value; needed if the input has retractions.
+        ordered: whether values are folded in the order of their event times, then of arrival. For this all
+            values are stored until the window is purged. Use False if the order does not matter.
 
     >>> fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
     0
     """
-    return Fold(column, initial, function, combine, dtype, inverse)
+    return Fold(column, initial, function, combine, dtype, inverse, ordered)

@@ -2,16 +2,22 @@
 
 This is the slow path. Every element, merge and output is a Python call per key and window, about a hundred
 times slower than the columnar accumulations. Accumulators are stored pickled.
+
+An accumulation that is ``ordered`` adds elements in the order of their event times, and of their arrival if
+the times are equal, so that its value does not depend on how a stream is divided into micro-batches. For this
+it stores the elements themselves and adds them when a pane is emitted. `fold` and `reduce` are ordered by
+default.
 """
 
 from __future__ import annotations
 
 import pickle
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import reduce as fold_left
+from itertools import repeat
 from typing import Any as AnyValue
 
 import polars as pl
@@ -22,7 +28,7 @@ from slackwater.windows.accumulations.base import (
     PartialColumns,
     check_column,
 )
-from slackwater.windows.columns import WEIGHT, input_column
+from slackwater.windows.columns import TIME, WEIGHT, input_column
 
 
 class Accumulation(ColumnarAccumulation):
@@ -30,7 +36,8 @@ class Accumulation(ColumnarAccumulation):
 
     A subclass defines the ``column`` it reads, the ``dtype`` of its output and four methods; also
     ``subtract`` if elements can be subtracted. Accumulators must be picklable. ``add_value`` and
-    ``merge_accumulators`` may modify and return their first argument.
+    ``merge_accumulators`` may modify and return their first argument. The order in which elements are added
+    and accumulators are merged is not defined, unless ``ordered`` is True.
 
     >>> class Product(Accumulation):
     ...     column = "factor"
@@ -53,6 +60,8 @@ class Accumulation(ColumnarAccumulation):
 
     column: str
     dtype: pl.DataType
+    ordered: bool = False
+    """Whether elements are added in the order of their event times; they are then stored until the purge."""
 
     @abstractmethod
     def empty(self) -> AnyValue:
@@ -88,7 +97,8 @@ class Accumulation(ColumnarAccumulation):
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a pickled accumulator."""
-        inputs = [pl.col(input_column(self.column))] + ([pl.col(WEIGHT)] if partials.retractable else [])
+        inputs = [pl.col(input_column(self.column)), pl.col(TIME)]
+        inputs += [pl.col(WEIGHT)] if partials.retractable else []
         return [
             pl.map_groups(inputs, self._added, return_dtype=pl.Binary(), returns_scalar=True).alias(
                 partials.name("accumulator")
@@ -104,25 +114,77 @@ class Accumulation(ColumnarAccumulation):
         """The values of the panes."""
         return partials.column("accumulator").map_batches(self._values, return_dtype=self.dtype)
 
+    def load(self, saved: bytes) -> AnyValue:
+        """Load an accumulator, or the elements of an ordered accumulation, from the state."""
+        return pickle.loads(saved)  # noqa: S301  # our own state, checksummed
+
     def _added(self, series: Sequence[pl.Series]) -> bytes:
-        accumulator = self.empty()
-        weights = series[1] if len(series) > 1 else (1 for _ in series[0])
-        for value, weight in zip(series[0], weights, strict=True):
-            if value is not None:
-                change = self.add_value if weight > 0 else self.subtract
-                accumulator = change(accumulator, value)
-        return pickle.dumps(accumulator, protocol=5)
+        known = series[0].is_not_null()
+        values, times, *weights = (one.filter(known).to_list() for one in series)
+        elements = Elements(None, times, values, weights[0] if weights else None)
+        return pickle.dumps(elements if self.ordered else self._folded(elements), protocol=5)
 
     def _merged(self, series: Sequence[pl.Series]) -> bytes:
-        accumulators = [pickle.loads(saved) for saved in series[0]]  # noqa: S301  # our own state, checksummed
-        return pickle.dumps(fold_left(self.merge_accumulators, accumulators, self.empty()), protocol=5)
+        several = [self.load(saved) for saved in series[0]]
+        if not self.ordered:
+            accumulators = [self._folded(one) if isinstance(one, Elements) else one for one in several]
+            return pickle.dumps(fold_left(self.merge_accumulators, accumulators, self.empty()), protocol=5)
+        # Plain accumulators were saved by an accumulation without order; their elements come first.
+        bases = [one.base if isinstance(one, Elements) else one for one in several]
+        known = [base for base in bases if base is not None]
+        base = fold_left(self.merge_accumulators, known, self.empty()) if known else None
+        return pickle.dumps(Elements.merged(base, several), protocol=5)
+
+    def _folded(self, elements: Elements) -> AnyValue:
+        """The accumulator of elements, added in their order."""
+        accumulator = self.empty() if elements.base is None else elements.base
+        for value, weight in elements:
+            accumulator = (self.add_value if weight > 0 else self.subtract)(accumulator, value)
+        return accumulator
 
     def _values(self, saved: pl.Series) -> pl.Series:
-        values = [
-            self.value(self.empty() if one is None else pickle.loads(one))  # noqa: S301  # our own state
-            for one in saved
-        ]
-        return pl.Series(saved.name, values, dtype=self.dtype)
+        loaded = (self.empty() if one is None else self.load(one) for one in saved)
+        accumulators = (self._folded(one) if isinstance(one, Elements) else one for one in loaded)
+        return pl.Series(saved.name, map(self.value, accumulators), dtype=self.dtype)
+
+
+@dataclass
+class Elements:
+    """The elements of an ordered accumulation, in the order of their event times, then of arrival.
+
+    >>> older, newer = Elements(None, [1, 5], ["a", "c"], None), Elements(None, [3], ["b"], None)
+    >>> Elements.merged(None, [older, newer]).values
+    ['a', 'b', 'c']
+    """
+
+    base: AnyValue
+    """An accumulator that precedes the elements; None if there is none."""
+    times: list[int]
+    values: list[AnyValue]
+    weights: list[int] | None
+    """+1 for an element, -1 for a retraction; None if there are no retractions."""
+
+    def __post_init__(self) -> None:
+        order = sorted(range(len(self.times)), key=self.times.__getitem__)
+        self.times = [self.times[number] for number in order]
+        self.values = [self.values[number] for number in order]
+        if self.weights is not None:
+            self.weights = [self.weights[number] for number in order]
+
+    def __iter__(self) -> Iterator[tuple[AnyValue, int]]:
+        return zip(self.values, self.weights or repeat(1), strict=False)
+
+    @classmethod
+    def merged(cls, base: AnyValue, several: Sequence[AnyValue]) -> Elements:
+        """The elements of several, in order of arrival; other values among them are skipped."""
+        parts = [one for one in several if isinstance(one, cls)]
+        weights = [weight for part in parts for _, weight in part]
+        return cls(
+            base,
+            [time for part in parts for time in part.times],
+            [value for part in parts for value in part.values],
+            weights if any(part.weights is not None for part in parts) else None,
+        )
 
 
 Function = Callable[[AnyValue, AnyValue], AnyValue]
@@ -139,7 +201,9 @@ def _check_callable(value: object, name: str) -> None:
 class Fold(Accumulation):
     """Values folded into an ``initial`` one by a function; ``combine`` merges two results. **Slow.**
 
-    ``inverse`` subtracts a value, if that is possible.
+    ``inverse`` subtracts a value, if that is possible. Values are folded in the order of their event times,
+    then of arrival, and stored for that. With ``ordered=False`` only results are stored: use it for functions
+    whose result does not depend on the order.
 
     >>> Fold("price", 0, lambda total, price: total + price, lambda a, b: a + b, pl.Int64()).inputs
     ('price',)
@@ -151,6 +215,7 @@ class Fold(Accumulation):
     combine: Function
     dtype: pl.DataType
     inverse: Function | None = None
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         check_column(self.column)
@@ -189,6 +254,8 @@ class Fold(Accumulation):
 class Reduce(Accumulation):
     """Values reduced by an associative function; null without values. **Slow.**
 
+    They are in the order of their event times, then of arrival, unless ``ordered`` is False; see `Fold`.
+
     >>> Reduce("price", lambda left, right: left * right, pl.Int64()).inputs
     ('price',)
     """
@@ -196,6 +263,7 @@ class Reduce(Accumulation):
     column: str
     function: Function
     dtype: pl.DataType
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         check_column(self.column)
