@@ -393,16 +393,19 @@ def assign(window: configuration.Window, at: int, row: Row) -> list[Bounds]:
             return [(start, start + size) for start in starts if start <= at < start + size]
         case configuration.Sessions(gap=gap):
             return [(at, at + gap)]
-        case configuration.Calendar(unit=unit, count=count, timezone=timezone):
-            return [calendar_window(unit, count, ZoneInfo(timezone), at)]
+        case configuration.Calendar():
+            return [calendar_window(window, at)]
         case configuration.Inherited():
             return [(row["window_start"], row["window_end"])]
     raise TypeError(f"no such window: {window!r}")
 
 
-def calendar_window(unit: str, count: int, zone: ZoneInfo, at: int) -> Bounds:
-    """The local days, weeks (from Monday), months or years around an instant; counted from 1970."""
-    boundary = date(1970, 1, 5) if unit == "weeks" else date(1970, 1, 1)
+def calendar_window(window: configuration.Calendar, at: int) -> Bounds:
+    """The local days, weeks, months or years around an instant; counted from 1970."""
+    unit, count, zone = window.unit, window.count, ZoneInfo(window.timezone)
+    boundary = date(1970, window.first_month, 1)
+    while unit == "weeks" and boundary.strftime("%A").lower() != window.first_day:
+        boundary += timedelta(days=1)
     near = to_datetime(at).date().year - 1970
     roughly = {"days": near * 365, "weeks": near * 52, "months": near * 12, "years": near}[unit]
     number = (roughly // count - 2) * count
@@ -420,7 +423,8 @@ def moved(boundary: date, unit: str, by: int) -> date:
     if unit in {"days", "weeks"}:
         return boundary + timedelta(days=by * (7 if unit == "weeks" else 1))
     months = by * (12 if unit == "years" else 1)
-    return date(boundary.year + months // 12, months % 12 + 1, 1)
+    month = boundary.month - 1 + months
+    return date(boundary.year + month // 12, month % 12 + 1, 1)
 
 
 def local_midnight(day: date, zone: ZoneInfo) -> int:

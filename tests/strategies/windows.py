@@ -35,6 +35,9 @@ CALENDARS = (
     ("months", 1, "Europe/Berlin", "2024-02-27T00:00:00Z"),
     ("months", 3, "Asia/Tokyo", "2023-12-29T00:00:00Z"),
     ("years", 1, "America/Sao_Paulo", "2017-12-30T00:00:00Z"),
+    ("weeks", 2, "Europe/Berlin", "2024-03-28T00:00:00Z", "sunday"),
+    ("months", 3, "America/New_York", "2024-01-30T00:00:00Z", "monday", 2),
+    ("years", 1, "Europe/London", "2024-03-29T00:00:00Z", "monday", 4),
 )
 CALENDAR_TICK = 7 * HOUR
 
@@ -232,8 +235,8 @@ def _window(source: Source, kind: str) -> tuple[windows.Window, _Scale]:
         case "sessions":
             return windows.Sessions(source.integer(1, 8) * scale.tick), scale
         case "calendar":
-            unit, count, timezone, begin = source.choose(CALENDARS)
-            window = windows.Calendar(unit, count, timezone)  # type: ignore[arg-type]  # one of the four words
+            unit, count, timezone, begin, *first = source.choose(CALENDARS)
+            window = windows.Calendar(unit, count, timezone, *first)  # type: ignore[arg-type]  # valid words
             return window, _Scale(CALENDAR_TICK, instant(begin))
         case "inherited":
             return windows.Inherited(), scale

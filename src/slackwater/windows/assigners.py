@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from slackwater.errors import InvalidArgument, InvalidInstant
@@ -29,6 +29,8 @@ from slackwater.time import (
 WindowBounds = tuple[int, int]
 """``(start, end)`` of one window."""
 CalendarUnit = Literal["days", "weeks", "months", "years"]
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+WEEKDAYS: Final[tuple[Weekday, ...]] = get_args(Weekday)
 
 GLOBAL_BOUNDS: Final[WindowBounds] = (BEGINNING_OF_TIME, END_OF_TIME)
 _CALENDAR_UNITS: Final = ("days", "weeks", "months", "years")
@@ -164,21 +166,26 @@ class Sessions:
         return [(at, at + self.gap)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Calendar:
-    """Windows that begin at local midnight: days, weeks (from Monday), months or years.
+    """Windows that begin at local midnight: days, weeks, months or years.
 
     They follow the daylight saving time of the timezone, so a day may have 23 or 25 hours. With ``count``, a
-    window has several units, counted from 1970 (weeks from Monday 1970-01-05).
+    window has several units, counted from 1970: weeks from the first ``first_day`` of that year, months and
+    years from its ``first_month``.
 
     >>> start, end = Calendar("days", timezone="Europe/Berlin").windows_at(instant("2024-03-31T12:00:00Z"))[0]
     >>> (end - start) // 3_600_000_000
     23
+    >>> Calendar("years", first_month=4)
+    Calendar(unit='years', count=1, timezone='UTC', first_month=4)
     """
 
     unit: CalendarUnit
     count: int = 1
     timezone: str = "UTC"
+    first_day: Weekday = "monday"
+    first_month: int = 1
 
     def __post_init__(self) -> None:
         if self.unit not in _CALENDAR_UNITS:
@@ -192,6 +199,28 @@ class Calendar:
                 "timezone", self.timezone, "is not a string", fix='use a name such as "Europe/Berlin"'
             )
         zone(self.timezone)
+        if self.first_day not in WEEKDAYS:
+            raise InvalidArgument(
+                "first_day", self.first_day, "is not a weekday", fix=f"use one of {', '.join(WEEKDAYS)}"
+            )
+        if not 1 <= check_int64(self.first_month, "first_month") <= _MONTHS:
+            raise InvalidArgument(
+                "first_month", self.first_month, "is not a month", fix="use a number from 1 to 12"
+            )
+        if self.first_day != "monday" and self.unit != "weeks":
+            raise InvalidArgument(
+                "first_day", self.first_day, f"has no meaning for {self.unit}", fix='use unit="weeks"'
+            )
+        if self.first_month != 1 and self.unit not in ("months", "years"):
+            raise InvalidArgument(
+                "first_month", self.first_month, f"has no meaning for {self.unit}", fix='use unit="years"'
+            )
+
+    def __repr__(self) -> str:
+        settings = [f"unit={self.unit!r}", f"count={self.count}", f"timezone={self.timezone!r}"]
+        settings += [f"first_day={self.first_day!r}"] if self.first_day != "monday" else []
+        settings += [f"first_month={self.first_month}"] if self.first_month != 1 else []
+        return f"Calendar({', '.join(settings)})"
 
     def windows_at(self, at: int) -> list[WindowBounds]:
         """The window of an element with event time ``at``."""
@@ -211,21 +240,26 @@ class Calendar:
                 fix="filter out such rows",
             ) from None
 
+    @property
+    def _first_week(self) -> int:
+        """The days from 1970-01-01 to the first week of that year."""
+        return (WEEKDAYS.index(self.first_day) - _EPOCH_WEEKDAY) % len(WEEKDAYS)
+
     def _number(self, day: date) -> int:
+        months = (day.year - 1970) * _MONTHS + day.month - self.first_month
         if self.unit == "years":
-            return day.year - 1970
+            return months // _MONTHS
         if self.unit == "months":
-            return (day.year - 1970) * 12 + day.month - 1
+            return months
         days = day.toordinal() - _EPOCH_DAY
-        return days if self.unit == "days" else (days - _FIRST_MONDAY) // 7
+        return days if self.unit == "days" else (days - self._first_week) // 7
 
     def _boundary(self, number: int) -> int:
-        if self.unit == "years":
-            day = date(1970 + number, 1, 1)
-        elif self.unit == "months":
-            day = date(1970 + number // 12, number % 12 + 1, 1)
+        if self.unit in ("months", "years"):
+            months = number * (_MONTHS if self.unit == "years" else 1) + self.first_month - 1
+            day = date(1970 + months // _MONTHS, months % _MONTHS + 1, 1)
         elif self.unit == "weeks":
-            day = date(1970, 1, 5) + timedelta(weeks=number)
+            day = date(1970, 1, 1) + timedelta(days=self._first_week, weeks=number)
         else:
             day = date(1970, 1, 1) + timedelta(days=number)
         return instant(datetime(day.year, day.month, day.day, tzinfo=zone(self.timezone)))
@@ -246,7 +280,9 @@ Window = Global | Fixed | Sliding | Sessions | Calendar | Inherited
 """Any window assigner."""
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_FIRST_MONDAY: Final = 4
+_EPOCH_WEEKDAY: Final = 3
+"""1970-01-01 was a Thursday."""
+_MONTHS: Final = 12
 
 
 @lru_cache(maxsize=64)
@@ -312,18 +348,34 @@ def sessions(gap: DurationLike) -> Sessions:
     return Sessions(duration(gap, name="gap"))
 
 
-def calendar(unit: CalendarUnit, *, count: int = 1, timezone: str = "UTC") -> Calendar:
+def calendar(
+    unit: CalendarUnit,
+    *,
+    count: int = 1,
+    timezone: str = "UTC",
+    first_day: Weekday = "monday",
+    first_month: int = 1,
+) -> Calendar:
     """Local calendar days, weeks, months or years.
 
     Args:
-        unit: ``"days"``, ``"weeks"`` (from Monday), ``"months"`` or ``"years"``.
+        unit: ``"days"``, ``"weeks"``, ``"months"`` or ``"years"``.
         count: the number of units per window, counted from 1970.
         timezone: the timezone whose midnight is the bound of a window.
+        first_day: the weekday on which weeks begin.
+        first_month: the month, 1 to 12, in which years begin, for fiscal years; windows of several months are
+            counted from it too, so that ``count=3`` gives fiscal quarters.
+
+    Raises:
+        InvalidArgument: a value is invalid, or does not go with the unit.
 
     >>> calendar("months", timezone="Europe/Berlin")
     Calendar(unit='months', count=1, timezone='Europe/Berlin')
+    >>> start, end = calendar("weeks", first_day="sunday").windows_at(instant("2024-05-08T12:00:00Z"))[0]
+    >>> to_datetime(start).date().isoformat(), to_datetime(end).date().isoformat()
+    ('2024-05-05', '2024-05-12')
     """
-    return Calendar(unit, count, timezone)
+    return Calendar(unit, count, timezone, first_day, first_month)
 
 
 def inherited() -> Inherited:

@@ -64,6 +64,29 @@ def test_a_local_day_has_23_or_25_hours() -> None:
     assert [(end - start) // HOUR for start, end in (spring, autumn)] == [23, 25]
 
 
+@pytest.mark.parametrize(
+    ("window", "at", "start", "end"),
+    [
+        (Calendar("weeks", first_day="sunday"), "2024-05-05T00:00:00Z", "2024-05-05", "2024-05-12"),
+        (Calendar("weeks", first_day="sunday"), "2024-05-04T23:59:59Z", "2024-04-28", "2024-05-05"),
+        (Calendar("weeks", first_day="thursday"), "1969-12-31T12:00:00Z", "1969-12-25", "1970-01-01"),
+        (Calendar("years", first_month=4), "2024-04-01T00:00:00Z", "2024-04-01", "2025-04-01"),
+        (Calendar("years", first_month=4), "2024-03-31T23:59:59Z", "2023-04-01", "2024-04-01"),
+        (Calendar("years", first_month=4), "1970-03-31T00:00:00Z", "1969-04-01", "1970-04-01"),
+        (Calendar("months", count=3, first_month=2), "2024-01-31T00:00:00Z", "2023-11-01", "2024-02-01"),
+    ],
+)
+def test_calendar_windows_with_another_beginning(window: Calendar, at: str, start: str, end: str) -> None:
+    assert window.windows_at(instant(at)) == [(instant(f"{start}T00:00:00Z"), instant(f"{end}T00:00:00Z"))]
+
+
+def test_a_fiscal_year_begins_at_local_midnight() -> None:
+    ((start, end),) = Calendar("years", 1, "Europe/London", first_month=4).windows_at(
+        instant("2024-06-01T00:00:00Z")
+    )
+    assert (start, end) == (instant("2024-03-31T23:00:00Z"), instant("2025-03-31T23:00:00Z"))
+
+
 def test_calendar_bounds_belong_to_the_later_window() -> None:
     months = Calendar("months", timezone="America/New_York")
     boundary = instant("2024-03-01T05:00:00Z")
@@ -101,6 +124,10 @@ def test_calendar_windows_of_a_column_equal_those_of_each_element(window: Calend
         (lambda: Sliding(-1, 1), "size = -1"),
         (lambda: Sessions(0), "gap = 0"),
         (lambda: Calendar("hours"), "is not a calendar unit"),  # type: ignore[arg-type]
+        (lambda: Calendar("weeks", first_day="Sunday"), "is not a weekday; use one of mon"),  # type: ignore[arg-type]
+        (lambda: Calendar("days", first_day="sunday"), "has no meaning for days"),
+        (lambda: Calendar("years", first_month=13), "is not a month; use a number from 1 to 12"),
+        (lambda: Calendar("weeks", first_month=4), "has no meaning for weeks"),
         (lambda: Calendar("days", 0), "count = 0"),
         (lambda: Calendar("days", timezone="Mars/Olympus"), "is not a known timezone"),
         (lambda: Fixed(1.5), "is a float"),  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 from typing import Any
 
 import polars as pl
@@ -37,7 +37,7 @@ def final(
 ) -> Any:
     """The last pane of the window [0, 20) or of the session."""
     operator = WindowedOperator(
-        window=window, accumulations={"text": accumulation}, key=("key",), event_time="ts", **how
+        window=window, accumulations={"text": accumulation}, key=("key",), event_time="ts"
     )
     state = operator.initial_state()
     for rows in batches:
@@ -54,7 +54,7 @@ def test_every_micro_batching_gives_the_same_value(window: Window, name: str) ->
     for number, order in enumerate(permutations(ROWS)):
         cuts = BATCHINGS[number % len(BATCHINGS)]
         bounds = [0, *cuts, len(ROWS)]
-        batches = [list(order[start:end]) for start, end in zip(bounds, bounds[1:], strict=False)]
+        batches = [list(order[start:end]) for start, end in pairwise(bounds)]
         assert final(window, CONCATENATED[name], batches) == "abcd", batches
 
 
