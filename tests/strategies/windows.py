@@ -28,7 +28,7 @@ T = TypeVar("T")
 FIRST, LAST = -8, 24
 """The ticks of event times."""
 SUBTRACTABLE = {"count", "sum", "mean"}
-CALENDARS = (
+CALENDARS: tuple[tuple[Any, ...], ...] = (
     ("days", 1, "Europe/Berlin", "2024-03-29T00:00:00Z"),
     ("days", 2, "UTC", "1969-12-30T00:00:00Z"),
     ("weeks", 1, "America/New_York", "2024-10-31T00:00:00Z"),
@@ -236,7 +236,7 @@ def _window(source: Source, kind: str) -> tuple[windows.Window, _Scale]:
             return windows.Sessions(source.integer(1, 8) * scale.tick), scale
         case "calendar":
             unit, count, timezone, begin, *first = source.choose(CALENDARS)
-            window = windows.Calendar(unit, count, timezone, *first)  # type: ignore[arg-type]  # valid words
+            window = windows.Calendar(unit, count, timezone, *first)
             return window, _Scale(CALENDAR_TICK, instant(begin))
         case "inherited":
             return windows.Inherited(), scale

@@ -57,8 +57,8 @@ class Observed:
 class Subject(Protocol):
     """The operator or the model, with its state."""
 
-    def step(self, rows: Sequence[Row], watermark: int | None, now: int, *, idle: bool = False) -> Observed:
-        """Run one step with a batch, a watermark, a processing time, and whether the input is idle."""
+    def step(self, rows: Sequence[Row], watermark: int | None, now: int) -> Observed:
+        """Run one step with a batch, a watermark and a processing time."""
 
 
 def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:

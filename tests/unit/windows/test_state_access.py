@@ -97,7 +97,9 @@ def test_purging_a_sliding_window_looks_only_at_the_slices_that_it_deletes(
     state, _ = operator.step(operator.initial_state(), batch, {"default": 100})
     looked_at: list[tuple[int, int]] = []
 
-    def last_end(self: Slicing, bounds: tuple[int, int], known=Slicing.last_end) -> int:  # type: ignore[no-untyped-def]
+    known = Slicing.last_end
+
+    def last_end(self: Slicing, bounds: tuple[int, int]) -> int:
         looked_at.append(bounds)
         return known(self, bounds)
 

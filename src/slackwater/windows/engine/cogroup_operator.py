@@ -176,7 +176,7 @@ class MergeOperator:
         watermarks: Mapping[str, int] = NO_WATERMARKS,
         now: int = 0,
         *,
-        idle: Collection[Side] = (),
+        idle: Collection[str] = (),
     ) -> tuple[MergeState, WindowOutput]:
         """Process a batch of each side, then the coalesced watermark, then the processing time.
 
@@ -323,7 +323,7 @@ class MergeOperator:
         ]
 
 
-def _coalesced(known: Mapping[Side, int], idle: Collection[Side], before: int | None) -> int | None:
+def _coalesced(known: Mapping[Side, int], idle: Collection[str], before: int | None) -> int | None:
     """The watermark of both sides together (rules C2, C3 and C6); it never goes back."""
     active = [side for side in SIDES if side not in idle]
     if any(side not in known for side in active):
