@@ -34,6 +34,9 @@ class Saved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fals
 class SavedForm(Generic[Layout]):
     """The format of one kind of state: its name in errors, its tag, its version and its layout.
 
+    ``readable`` lists earlier versions that can still be loaded: their layouts lack only trailing fields,
+    which have defaults.
+
     >>> class Point(Saved):
     ...     x: int
     >>> form = SavedForm("point", "p", 1, Point)
@@ -49,6 +52,7 @@ content; restore an intact copy, or start without saved state
     tag: str
     version: int
     layout: type[Layout]
+    readable: tuple[int, ...] = ()
 
     def encode(self, state: Layout) -> bytes:
         """Serialize ``state``."""
@@ -64,8 +68,8 @@ content; restore an intact copy, or start without saved state
             raise CorruptState(self.what, "its checksum does not match its content")
         if body[1] != ord(self.tag):
             raise CorruptState(self.what, f"its tag is {chr(body[1])!r}, not {self.tag!r}")
-        if body[0] != self.version:
-            raise UnsupportedStateVersion(self.what, body[0], (self.version,))
+        if body[0] != self.version and body[0] not in self.readable:
+            raise UnsupportedStateVersion(self.what, body[0], (*self.readable, self.version))
         try:
             return msgspec.msgpack.decode(body[_HEAD:], type=self.layout)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -19,6 +19,8 @@ from functools import cached_property
 from types import UnionType
 from typing import Any, Final, Literal, Self, get_args
 
+import polars as pl
+
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import DurationLike, check_int64, duration
@@ -33,7 +35,8 @@ Timestamp = Literal["end_of_window", "earliest", "latest"]
 DropLate = Literal["by_window", "by_element"]
 Late = Literal["count", "emit"]
 Idle = Literal["hold", "close"]
-JoinHow = Literal["inner", "left", "right", "full"]
+JoinHow = Literal["inner", "left", "right", "full", "semi", "anti"]
+JoinIdle = Literal["wait", "proceed"]
 CogroupHow = Literal["cogroup", "inner", "left", "right", "full"]
 Side = Literal["left", "right"]
 
@@ -239,13 +242,7 @@ class WindowingStrategy(OperatorSpec):
         return self.allowed_lateness == 0 and waits_for_end(self.trigger)
 
     def _check_combination(self) -> None:
-        if self.allowed_lateness is not None and check_int64(self.allowed_lateness, "allowed_lateness") < 0:
-            raise InvalidArgument(
-                "allowed_lateness",
-                self.allowed_lateness,
-                "must not be negative",
-                fix="use 0, or None for no limit",
-            )
+        check_lateness("allowed_lateness", self.allowed_lateness)
         if isinstance(self.window, Sessions) and not self.key:
             raise InvalidArgument("key", (), "session windows need a key", fix="name at least one key column")
         if self.idle == "close" and (self.allowed_lateness is None or isinstance(self.window, Global)):
@@ -495,19 +492,32 @@ class JoinSpec(OperatorSpec):
 
     Two rows match if their ``on`` columns are equal and ``left − before ≤ right ≤ left + after``, both
     inclusive. Both sides are buffered, and the watermark of the *other* side bounds each buffer: a row is
-    removed once no future row can match it. There is no clock and no idleness: a silent side keeps the rows
-    of the other one buffered until it sends a watermark or ends.
+    removed once no future row can match it. There is no clock: by default a silent side keeps the rows of the
+    other one buffered until it sends a watermark or ends.
 
     Args:
         on: the key columns, which both sides have.
         before: how many microseconds earlier than the left row the right row may be.
         after: how many microseconds later. A bound may be negative if the range is not empty:
             ``before=-2, after=5`` matches right rows two to five microseconds later.
-        how: which sides are padded with nulls where nothing matched (``"left"``, ``"right"``, ``"full"``).
+        how: which sides are padded with nulls where nothing matched (``"left"``, ``"right"``, ``"full"``), or
+            which left rows are emitted, without columns of the right side: those with a match, at their first
+            match (``"semi"``), or those without one, once no match is possible any more (``"anti"``).
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         suffixes: appended to the columns that both sides have and that are not keys.
         late: whether late rows are only counted or also returned.
+        idle: whether an idle side waits (``"wait"``) or counts as being as far as the other side
+            (``"proceed"``), so that rows that it sends later below that are late.
+        condition: a further condition for a match: a boolean Polars expression over the columns of a pair,
+            under their names in the output of an inner join, or the same as SQL text. Null is no match. The
+            expression must be deterministic.
+        left_retractions: the boolean column that marks left rows which retract an equal earlier row.
+        right_retractions: the same for the right side.
+        left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
+        right_lateness: the same for the right side.
+        left_keys: further watermark keys of the left side, each with its event-time column.
+        right_keys: the same for the right side.
 
     Raises:
         InvalidArgument: a value is invalid, or the bounds exclude every match.
@@ -528,6 +538,16 @@ not be negative
     right_time: str = "ts"
     suffixes: tuple[str, str] = ("_left", "_right")
     late: Late = "count"
+    idle: JoinIdle = "wait"
+    condition: pl.Expr | str | None = field(default=None, compare=False)
+    left_retractions: str | None = None
+    right_retractions: str | None = None
+    left_lateness: int | None = 0
+    right_lateness: int | None = 0
+    left_keys: tuple[tuple[str, str], ...] = ()
+    right_keys: tuple[tuple[str, str], ...] = ()
+    condition_text: str = field(init=False, default="")
+    """The condition as text, by which specifications are compared: expressions have no equality."""
 
     def __post_init__(self) -> None:
         _check_type("on", self.on, tuple, 'a tuple of column names, as in on=("auction",)')
@@ -544,6 +564,9 @@ not be negative
             )
         _check_choice("how", self.how, get_args(JoinHow))
         _check_choice("late", self.late, get_args(Late))
+        _check_choice("idle", self.idle, get_args(JoinIdle))
+        for side in SIDES:
+            check_lateness(f"{side}_lateness", self.lateness(side))
         if self.left_time in self.on or self.right_time in self.on:
             raise InvalidArgument(
                 "on",
@@ -551,6 +574,9 @@ not be negative
                 "contains an event-time column",
                 fix="use before=0, after=0 to match equal event times",
             )
+        if self.condition is not None:
+            object.__setattr__(self, "condition", _expression(self.condition))
+            object.__setattr__(self, "condition_text", str(self.condition))
 
     def pads(self, side: Side) -> bool:
         """Whether rows of that side are emitted with nulls when nothing matched them.
@@ -559,6 +585,46 @@ not be negative
         False
         """
         return self.how in (side, "full")
+
+    def tracks(self, side: Side) -> bool:
+        """Whether the operator has to remember which rows of that side have a match.
+
+        >>> JoinSpec(on=(), before=0, after=0, how="semi").tracks("left")
+        True
+        """
+        return self.pads(side) or (side == "left" and self.selects_left)
+
+    @property
+    def selects_left(self) -> bool:
+        """Whether the output consists of left rows, without columns of the right side."""
+        return self.how in ("semi", "anti")
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of a side can be retractions of earlier rows."""
+        return self.left_retractions is not None or self.right_retractions is not None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the output contains retractions: it does if a side does."""
+        return self.takes_retractions
+
+    @property
+    def output_retractions(self) -> str | None:
+        """The output column that marks retractions: the name that the first side with retractions uses."""
+        return self.left_retractions if self.left_retractions is not None else self.right_retractions
+
+    def retractions(self, side: Side) -> str | None:
+        """The column of a side that marks retractions."""
+        return self.left_retractions if side == "left" else self.right_retractions
+
+    def lateness(self, side: Side) -> int | None:
+        """How far rows of a side may be behind its watermark; None for no limit."""
+        return self.left_lateness if side == "left" else self.right_lateness
+
+    def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
+        """The further watermark keys of a side, each with its event-time column."""
+        return self.left_keys if side == "left" else self.right_keys
 
     @property
     def times(self) -> dict[Side, str]:
@@ -572,9 +638,21 @@ not be negative
         >>> JoinSpec(on=("k",), before=0, after=5).signature
         "inner join on ('k',), ts - 0 <= ts <= ts + 5"
         """
+        further = "".join(
+            f", {name} {value}"
+            for name, value in (
+                ("where", self.condition_text),
+                ("left retractions", self.left_retractions),
+                ("right retractions", self.right_retractions),
+                ("left keys", self.left_keys),
+                ("right keys", self.right_keys),
+            )
+            if value
+        )
         return (
             f"{self.how} join on {self.on}, "
             f"{self.left_time} - {self.before} <= {self.right_time} <= {self.left_time} + {self.after}"
+            f"{further}"
         )
 
     def identity(self) -> str:
@@ -591,6 +669,8 @@ def time_bounded_join(
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
+    idle: JoinIdle = "wait",
+    condition: pl.Expr | str | None = None,
 ) -> JoinSpec:
     """A `JoinSpec` with its bounds written as durations.
 
@@ -602,6 +682,8 @@ def time_bounded_join(
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         late: whether late rows are only counted or also returned.
+        idle: whether an idle side waits or counts as being as far as the other side.
+        condition: a further condition for a match, as a Polars expression or SQL text.
 
     >>> time_bounded_join("auction", before="0 seconds", after="10 seconds").after
     10000000
@@ -614,6 +696,8 @@ def time_bounded_join(
         left_time=left_time,
         right_time=right_time,
         late=late,
+        idle=idle,
+        condition=condition,
     )
 
 
@@ -625,6 +709,38 @@ def longest_lateness(several: Iterable[int | None]) -> int | None:
     """
     known = list(several)
     return None if None in known else max((one for one in known if one is not None), default=0)
+
+
+def check_lateness(name: str, lateness: int | None) -> None:
+    """Raise unless a lateness is None or a number of microseconds that is not negative.
+
+    >>> check_lateness("left_lateness", -1)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: left_lateness = -1: must not be negative; use 0, or None for no limit
+    """
+    if lateness is not None and check_int64(lateness, name) < 0:
+        raise InvalidArgument(name, lateness, "must not be negative", fix="use 0, or None for no limit")
+
+
+def _expression(condition: object) -> pl.Expr:
+    if isinstance(condition, str):
+        try:
+            return pl.sql_expr(condition)
+        except pl.exceptions.PolarsError as error:
+            raise InvalidArgument(
+                "condition",
+                condition,
+                f"is not a valid SQL expression ({error})",
+                fix='write a comparison of columns, as in "price_right >= price_left"',
+            ) from None
+    if not isinstance(condition, pl.Expr):
+        raise InvalidArgument(
+            "condition",
+            condition,
+            f"has type {type(condition).__name__}",
+            fix='give a Polars expression or SQL text, as in "price_right >= price_left"',
+        )
+    return condition
 
 
 def _check_type(name: str, value: object, wanted: type | UnionType, expected: str) -> None:

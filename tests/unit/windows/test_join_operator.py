@@ -250,8 +250,8 @@ def test_damaged_or_missing_state_raises() -> None:
     for damaged in (saved[:-1], saved[:10] + b"\x00" + saved[11:], b""):
         with pytest.raises(CorruptState, match="index of a time-bounded join"):
             joined.load(damaged, blobs)
-    with pytest.raises(UnsupportedStateVersion, match="version 2"):
-        joined.load(_with_version(saved, 2), blobs)
+    with pytest.raises(UnsupportedStateVersion, match="version 3"):
+        joined.load(_with_version(saved, 3), blobs)
 
     whole = blobs["left-0"]
     for damaged in (whole[:-1], whole[:20] + b"\xff" + whole[21:], b"\x01"):

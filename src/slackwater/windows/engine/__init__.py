@@ -10,7 +10,9 @@
 | ``sliced_windows``, ``slices``, ``slice_partials`` | windows with fixed bounds |
 | ``session_windows``, ``session_merging`` | sessions |
 | ``cogroup_operator`` | two inputs in the same windows |
-| ``join_operator``, ``join_buffers``, ``join_matching`` | the time-bounded join |
+| ``join_operator``, ``join_limits``, ``join_matching`` | the time-bounded join |
+| ``join_buffers``, ``join_columns`` | buffered rows and columns of joins |
+| ``equal_rows`` | retractions of rows, as a counted multiset |
 | ``elements`` | validation of batches |
 | ``window_state``, ``blobs`` | saved state |
 """

@@ -4,25 +4,30 @@ A chunk is a range of rows sorted by time, stored as one blob. The index has the
 a batch reads only the chunks that its rows can match, and a watermark drops whole chunks without reading
 them. A row below its limit is no longer in the buffer, even while its chunk still exists: readers filter by
 the limit, and nothing is rewritten. Whether a row of an outer side has matched is stored in a second, small
-blob, because it changes and the rows do not. Small chunks are compacted in tiers, so that each row is
-rewritten a logarithmic number of times.
+blob, because it changes and the rows do not; in a join that takes retractions it is the number of its
+matches, which can become zero again. Small chunks are compacted in tiers, so that each row is rewritten a
+logarithmic number of times.
 
-Blobs are named ``left-7`` (the rows) and ``left-7-matched`` (the flags);
+Blobs are named ``left-7`` (the rows) and ``left-7-matched`` (the flags or counts);
 see `slackwater.windows.engine.blobs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
 import polars as pl
 
 from slackwater.errors import CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
+from slackwater.windows.engine.equal_rows import equal_rows
+from slackwater.windows.engine.join_limits import SideLevels
+from slackwater.windows.engine.join_matching import time_range
 from slackwater.windows.spec import Side
 
 CHUNK_ROWS: Final = 65_536
@@ -30,6 +35,7 @@ CHUNK_ROWS: Final = 65_536
 _FANOUT_BITS: Final = 3
 _FANOUT: Final = 2**_FANOUT_BITS
 _MATCHED: Final = "matched"
+_ROW: Final = "row:"
 
 
 class Chunk(Saved):
@@ -40,15 +46,45 @@ class Chunk(Saved):
     low: int
     middle: int
     high: int
+    bytes: int = 0
+    """The size of its blobs; 0 if version 1 wrote it."""
+    holds: tuple[int | None, ...] = ()
+    """For each further watermark key, a time that is not above that of any row; None if no row has one."""
+
+
+class KeyState(Saved):
+    """A further watermark key of a side: the last watermark received and the last one forwarded."""
+
+    received: int | None = None
+    forwarded: int | None = None
 
 
 class SideState(Saved):
-    """The state of one side between two steps: its last watermark, number of late rows and chunks."""
+    """The state of one side between two steps: the watermark used, number of late rows and chunks."""
 
     watermark: int | None = None
     late: int = 0
     next_number: int = 0
     chunks: tuple[Chunk, ...] = ()
+    received: int | None = None
+    """The last watermark that the side sent; None before the first."""
+    keys: tuple[KeyState, ...] = ()
+    """The further watermark keys, in the order of the specification."""
+
+    @property
+    def size(self) -> BufferSize:
+        """The size of the buffer, from the index alone."""
+        return BufferSize(sum(chunk.rows for chunk in self.chunks), sum(chunk.bytes for chunk in self.chunks))
+
+
+class BufferSize(NamedTuple):
+    """The number of rows in a buffer and of the bytes in which they are stored.
+
+    Rows that cannot match any more count until their chunk is removed or rewritten.
+    """
+
+    rows: int
+    bytes: int
 
 
 class SavedIndex(Saved):
@@ -59,7 +95,16 @@ class SavedIndex(Saved):
     right: SideState
 
 
-INDEX: Final = SavedForm("index of a time-bounded join", "J", 1, SavedIndex)
+INDEX: Final = SavedForm("index of a time-bounded join", "J", 2, SavedIndex, readable=(1,))
+
+
+def decode_index(data: bytes) -> SavedIndex:
+    """Decode an index; in version 1, the watermark that was used is also the one that was received."""
+    index = INDEX.decode(data)
+    if data[0] == 1:
+        for side in (index.left, index.right):
+            side.received = side.watermark
+    return index
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +121,46 @@ class JoinState:
 
 @dataclass(slots=True)
 class SideRows:
-    """Rows of one side in memory; ``matched`` is None for a side that is not padded."""
+    """Rows of one side in memory; ``matched`` is None for a side whose matches are not recorded.
+
+    ``matched`` has flags, or numbers of matches in a join that takes retractions. ``was_matched`` has flags
+    as they were before the first change of this step.
+    """
 
     rows: pl.DataFrame
     matched: pl.Series | None
+    was_matched: pl.Series | None = None
 
     def take(self, order: pl.Series | slice) -> SideRows:
         """Select rows by their numbers or a slice."""
-        return SideRows(self.rows[order], None if self.matched is None else self.matched[order])
+        return SideRows(
+            self.rows[order],
+            None if self.matched is None else self.matched[order],
+            None if self.was_matched is None else self.was_matched[order],
+        )
 
-    def mark(self, rows: pl.Series) -> None:
-        """Mark rows as matched."""
-        if self.matched is not None:
+    def mark(self, rows: pl.Series, change: int = 1) -> None:
+        """Record matches of rows; a row that occurs twice has got two matches."""
+        if self.matched is None or rows.is_empty():
+            return
+        if self.was_matched is None:
+            self.was_matched = self.has_match()
+        if self.matched.dtype == pl.Boolean:
             self.matched = self.matched.scatter(rows.unique(), values=True)
+            return
+        counted = rows.alias("row").value_counts(name="count")
+        changed, counts = counted["row"], counted["count"].cast(pl.Int64) * change
+        self.matched = self.matched.scatter(changed, self.matched[changed] + counts)
+
+    def has_match(self) -> pl.Series:
+        """Whether each row has a match; False for a side whose matches are not recorded."""
+        if self.matched is None:
+            return pl.zeros(self.rows.height, dtype=pl.Boolean, eager=True)
+        return self.matched.clone() if self.matched.dtype == pl.Boolean else self.matched > 0
 
     def unmatched(self) -> pl.DataFrame:
-        """The rows without a match; none for a side that is not padded."""
-        return self.rows.clear() if self.matched is None else self.rows.filter(~self.matched)
+        """The rows without a match; none for a side whose matches are not recorded."""
+        return self.rows.clear() if self.matched is None else self.rows.filter(~self.has_match())
 
 
 @dataclass(slots=True)
@@ -101,7 +169,14 @@ class SideBuffer:
 
     side: Side
     time: str
-    pads: bool
+    keys: tuple[str, ...]
+    """The event-time columns of the further watermark keys."""
+    tracks: bool
+    """Whether matches are recorded."""
+    settles: bool
+    """Whether rows that are settled without a match are emitted."""
+    keeps_matched: bool
+    """Whether a row with a match is still needed."""
     state: SideState
     blobs: BlobStore
     chunk_rows: int
@@ -123,55 +198,87 @@ class SideBuffer:
         """The rows of a chunk, which is read at most once per step."""
         if number not in self._loaded:
             rows = self._read(f"{self.side}-{number}")
-            matched = self._read(f"{self.side}-{number}-matched")[_MATCHED] if self.pads else None
+            matched = self._read(f"{self.side}-{number}-matched")[_MATCHED] if self.tracks else None
             self._loaded[number] = SideRows(rows, matched)
         return self._loaded[number]
 
-    def mark(self, number: int, rows: pl.Series) -> None:
-        """Mark rows of a chunk as matched."""
-        if self.pads and not rows.is_empty():
-            self.load(number).mark(rows)
+    def mark(self, number: int, rows: pl.Series, change: int = 1) -> None:
+        """Record matches of rows of a chunk."""
+        if self.tracks and not rows.is_empty():
+            self.load(number).mark(rows, change)
             self._marked.add(number)
 
     def append(self, added: SideRows) -> None:
         """Store rows, sorted by time and divided into chunks of equal size."""
+        if not self.keeps_matched:
+            added = added.take((~added.has_match()).arg_true())
         total = added.rows.height
         if total == 0:
             return
         added = added.take(added.rows[self.time].arg_sort())
         count = -(-total // self.chunk_rows)
         for start, stop in pairwise(total * number // count for number in range(count + 1)):
-            chunk_rows = added.take(slice(start, stop))
-            times = chunk_rows.rows[self.time]
-            chunk = Chunk(self._next_number, len(times), times[0], times[len(times) // 2], times[-1])
-            self._chunks[chunk.number] = chunk
-            self._loaded[chunk.number] = chunk_rows
-            self._new.add(chunk.number)
+            self._put(self._next_number, added.take(slice(start, stop)))
             self._next_number += 1
 
-    def evict(self, previous: int | None, limit: int) -> list[pl.DataFrame]:
-        """Remove the rows below ``limit``; returns those without a match, for a side that is padded.
+    def remove(self, retracted: pl.DataFrame) -> tuple[SideRows, pl.Series]:
+        """Remove one equal row for each given row.
 
-        Rows below the ``previous`` limit were removed before.
+        Returns:
+            The removed rows, and the numbers of the given rows that are in the buffer.
+        """
+        low, high = time_range(retracted[self.time])
+        left = retracted.with_row_index(_ROW)
+        removed = [SideRows(retracted.clear(), None)]
+        for number in self.overlapping(low, high):
+            chunk = self.load(number)
+            wanted = left.drop(_ROW)
+            found = equal_rows(chunk.rows, wanted, "semi")
+            if found.is_empty():
+                continue
+            left = left[equal_rows(wanted, chunk.rows, "anti")]
+            removed.append(chunk.take(found))
+            kept = pl.repeat(True, chunk.rows.height, eager=True).scatter(found, values=False)  # noqa: FBT003
+            del self._chunks[number]
+            if found.len() < chunk.rows.height:
+                self._put(number, chunk.take(kept.arg_true()))
+            if left.is_empty():
+                break
+        numbers = pl.int_range(retracted.height, dtype=pl.UInt32, eager=True)
+        return _merged(removed[1:] or removed), numbers.filter(~numbers.is_in(left[_ROW].implode()))
+
+    def changed_matches(self) -> list[SideRows]:
+        """The buffered rows of chunks in which matches were recorded in this step."""
+        return [
+            chunk for number, chunk in self._loaded.items()
+            if number in self._chunks and chunk.was_matched is not None
+        ]  # fmt: skip
+
+    def evict(self, previous: int | None, settled: int, freed: int | None) -> list[pl.DataFrame]:
+        """Remove the rows below ``freed``; returns those settled now without a match, if they are emitted.
+
+        A row is settled below ``settled``; those below ``previous`` were settled before.
         """
         unmatched: list[pl.DataFrame] = []
         for chunk in list(self._chunks.values()):
-            if chunk.low >= limit:
+            if chunk.low >= settled:
                 continue
-            if self.pads and (previous is None or chunk.high >= previous):
+            if self.settles and settled != previous and (previous is None or chunk.high >= previous):
                 rows = self.load(chunk.number).unmatched()
-                leaving = pl.col(self.time) < limit
+                leaving = pl.col(self.time) < settled
                 if previous is not None:
                     leaving &= pl.col(self.time) >= previous
                 unmatched.append(rows.filter(leaving))
-            if chunk.high < limit:
+            if freed is None:
+                continue
+            if chunk.high < freed:
                 del self._chunks[chunk.number]
-            elif limit > chunk.middle and chunk.high - limit > chunk.middle - chunk.low:
+            elif freed > chunk.middle and chunk.high - freed > chunk.middle - chunk.low:
                 # Most rows were removed, and a few much later ones would keep the chunk for a long time.
-                self._rewrite([chunk.number], limit)
+                self._rewrite([chunk.number], freed)
         return unmatched
 
-    def compact(self, limit: int | None) -> None:
+    def compact(self, freed: int | None) -> None:
         """Merge small chunks once there are enough of about the same size."""
         tiers: dict[int, list[int]] = {}
         for chunk in self._chunks.values():
@@ -179,34 +286,90 @@ class SideBuffer:
                 tiers.setdefault((chunk.rows.bit_length() - 1) // _FANOUT_BITS, []).append(chunk.number)
         for numbers in tiers.values():
             if len(numbers) >= _FANOUT:
-                self._rewrite(numbers, limit)
+                self._rewrite(numbers, freed)
 
-    def live_rows(self, limit: int | None) -> int:
-        """The number of rows in the buffer; reads the chunks that contain the limit."""
+    def live_rows(self, freed: int | None) -> int:
+        """The number of rows in the buffer; reads the chunks that contain the bound."""
         total = 0
         for chunk in self._chunks.values():
-            if limit is None or chunk.low >= limit:
+            if not self.keeps_matched:
+                total += self._live(chunk, freed).rows.height
+            elif freed is None or chunk.low >= freed:
                 total += chunk.rows
-            elif chunk.high >= limit:
+            elif chunk.high >= freed:
                 total += chunk.rows - int(
-                    self.load(chunk.number).rows[self.time].search_sorted(limit, side="left")
+                    self.load(chunk.number).rows[self.time].search_sorted(freed, side="left")
                 )
         return total
 
-    def commit(self, watermark: int | None, late: int) -> SideState:
+    def hold(self, key: int, freed: int | None) -> int | None:
+        """The earliest time of the rows in the buffer by a further watermark key; None if there is none.
+
+        Only chunks that contain rows which are no longer in the buffer are read, and only if they may have
+        the earliest time.
+        """
+        earliest: int | None = None
+        bounds = {number: chunk.holds[key] for number, chunk in self._chunks.items()}
+        for number in sorted((n for n in bounds if bounds[n] is not None), key=lambda n: bounds[n] or 0):
+            chunk, bound = self._chunks[number], bounds[number]
+            if earliest is not None and bound is not None and bound >= earliest:
+                break
+            if (freed is not None and chunk.low < freed) or not self.keeps_matched:
+                bound = _minimum(self._live(chunk, freed).rows[self.keys[key]])
+                holds = (*chunk.holds[:key], bound, *chunk.holds[key + 1 :])
+                self._chunks[number] = msgspec.structs.replace(chunk, holds=holds)
+            if bound is not None:
+                earliest = bound if earliest is None else min(earliest, bound)
+        return earliest
+
+    def commit(self, levels: SideLevels, late: int, keys: tuple[KeyState, ...]) -> SideState:
         """Write the changes of this step; returns the new state of the side."""
         for chunk in self.state.chunks:
             if chunk.number not in self._chunks:
-                for suffix in ("", "-matched") if self.pads else ("",):
+                for suffix in ("", "-matched") if self.tracks else ("",):
                     del self.blobs[f"{self.side}-{chunk.number}{suffix}"]
-        for number in self._chunks:
+        for number, chunk in self._chunks.items():
+            size = chunk.bytes
             if number in self._new:
-                self.blobs[f"{self.side}-{number}"] = encode(self._loaded[number].rows)
-            if number not in self._new and number not in self._marked:
+                rows = encode(self._loaded[number].rows)
+                self.blobs[f"{self.side}-{number}"] = rows
+                size = len(rows)
+            elif number not in self._marked:
                 continue
             if (flags := self._loaded[number].matched) is not None:
-                self.blobs[f"{self.side}-{number}-matched"] = encode(flags.alias(_MATCHED).to_frame())
-        return SideState(watermark, self.state.late + late, self._next_number, tuple(self._chunks.values()))
+                matched = encode(flags.alias(_MATCHED).to_frame())
+                self.blobs[f"{self.side}-{number}-matched"] = matched
+                size += len(matched) if number in self._new else 0
+            self._chunks[number] = msgspec.structs.replace(chunk, bytes=size)
+        return SideState(
+            watermark=levels.used.get(self.side),
+            late=self.state.late + late,
+            next_number=self._next_number,
+            chunks=tuple(self._chunks.values()),
+            received=levels.received.get(self.side),
+            keys=keys,
+        )
+
+    def _put(self, number: int, rows: SideRows) -> None:
+        """Store sorted rows as a chunk, which is written at the end of the step."""
+        times = rows.rows[self.time]
+        self._chunks[number] = Chunk(
+            number=number,
+            rows=len(times),
+            low=times[0],
+            middle=times[len(times) // 2],
+            high=times[-1],
+            holds=tuple(_minimum(rows.rows[name]) for name in self.keys),
+        )
+        self._loaded[number] = rows
+        self._new.add(number)
+
+    def _live(self, chunk: Chunk, freed: int | None) -> SideRows:
+        """The rows of a chunk that are still in the buffer."""
+        rows = self.load(chunk.number)
+        if freed is not None and chunk.low < freed:
+            rows = rows.take((rows.rows[self.time] >= freed).arg_true())
+        return rows if self.keeps_matched else rows.take((~rows.has_match()).arg_true())
 
     def _read(self, name: str) -> pl.DataFrame:
         what = f"blob {name} of a time-bounded join"
@@ -216,13 +379,19 @@ class SideBuffer:
             raise CorruptState(what, "it is in the index but not in the store") from None
         return decode(data, what)
 
-    def _rewrite(self, numbers: Iterable[int], limit: int | None) -> None:
+    def _rewrite(self, numbers: Iterable[int], freed: int | None) -> None:
         """Rewrite chunks with only those of their rows that are still in the buffer."""
-        loaded = [self.load(number) for number in numbers]
+        live = [self._live(self._chunks[number], freed) for number in numbers]
         for number in numbers:
             del self._chunks[number]
-        flags = [chunk.matched for chunk in loaded if chunk.matched is not None]
-        merged = SideRows(pl.concat([chunk.rows for chunk in loaded]), pl.concat(flags) if flags else None)
-        if limit is not None:
-            merged = merged.take((merged.rows[self.time] >= limit).arg_true())
-        self.append(merged)
+        self.append(_merged(live))
+
+
+def _merged(parts: Sequence[SideRows]) -> SideRows:
+    flags = [part.matched for part in parts if part.matched is not None]
+    return SideRows(pl.concat([part.rows for part in parts]), pl.concat(flags) if flags else None)
+
+
+def _minimum(times: pl.Series) -> int | None:
+    found = times.min()
+    return None if found is None else int(found)  # type: ignore[arg-type]  # a column of integers

@@ -7,33 +7,38 @@ the definition of its limit, match any row of the other side that is not late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
 from slackwater.progress.values import NO_WATERMARKS
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.equal_rows import cancelled
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
     INDEX,
+    BufferSize,
     JoinState,
+    KeyState,
     SavedIndex,
     SideBuffer,
     SideRows,
     SideState,
+    decode_index,
 )
+from slackwater.windows.engine.join_columns import PairColumns, Schema
+from slackwater.windows.engine.join_limits import OTHER, JoinLimits, SideLevels
 from slackwater.windows.engine.join_matching import matching_rows, time_range
-from slackwater.windows.engine.side_watermarks import advance_sides
-from slackwater.windows.spec import REACH, SIDES, JoinSpec, Side
+from slackwater.windows.spec import SIDES, JoinSpec, Side
 
-Schema = Mapping[str, pl.DataType | type[pl.DataType]]
+KeyWatermarks = Mapping[Side, Mapping[str, int]]
 
-_OTHER: Final[Mapping[Side, Side]] = {"left": "right", "right": "left"}
+_HOLDS: Final = "condition:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,11 @@ class JoinOutput:
     """The output of one step of a join: rows, then watermarks.
 
     ``rows`` has the keys, then the other columns of the left side, then those of the right side; the missing
-    side of a padded row is null. ``late`` has the rows that were dropped in this step by side, if the spec
-    has ``late="emit"``; their number is always in ``dropped``, and the totals are in the state.
-    ``watermarks`` has the sides whose watermark has advanced.
+    side of a padded row is null. A semi or anti join has only the columns of the left side. A join that takes
+    retractions adds a last column that marks retractions of earlier rows. ``late`` has the rows that were
+    dropped in this step by side, if the spec has ``late="emit"``; their number is always in ``dropped``, and
+    the totals are in the state. ``watermarks`` has the sides whose watermark has advanced, and
+    ``key_watermarks`` their further watermark keys that have advanced.
 
     >>> times = {"ts": pl.Int64}
     >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
@@ -56,6 +63,7 @@ class JoinOutput:
     watermarks: Mapping[Side, int]
     dropped: Mapping[Side, int]
     late: Mapping[Side, pl.DataFrame] | None
+    key_watermarks: KeyWatermarks = field(default_factory=dict)
 
 
 class JoinOperator:
@@ -88,15 +96,11 @@ class JoinOperator:
             raise InvalidArgument("chunk_rows", chunk_rows, "must be at least 1", fix="use the default")
         self.spec = spec
         self._chunk_rows = chunk_rows
-        self._schemas: dict[Side, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
+        self._columns = PairColumns(spec, left=left, right=right)
         self._times = spec.times
-        self._check_schemas()
-        self._names = self._output_names()
-        self.output_schema = pl.Schema({name: self._schemas["left"][name] for name in spec.on})
+        self.output_schema = self._output_schema()
         """The names and types of the output columns."""
-        for side in SIDES:
-            for name, renamed in self._names[side].items():
-                self.output_schema[renamed] = self._schemas[side][name]
+        self._check_condition()
 
     def initial_state(self, blobs: BlobStore | None = None) -> JoinState:
         """Create the state before the first step; ``blobs`` is where its blobs are stored."""
@@ -108,7 +112,7 @@ class JoinOperator:
 
     def load(self, data: bytes, blobs: BlobStore) -> JoinState:
         """Load the state whose index `save` returned, with the store that has its blobs."""
-        index = INDEX.decode(data)
+        index = decode_index(data)
         if index.join != self._signature:
             problem = f"it belongs to another join (saved: {index.join}; this join: {self._signature})"
             raise CorruptState(INDEX.what, problem)
@@ -116,9 +120,22 @@ class JoinOperator:
 
     def buffered(self, state: JoinState) -> Mapping[Side, int]:
         """The number of buffered rows of each side, which may still match. Slow, because it reads state."""
-        limits = _Limits(self.spec, state.left.watermark, state.right.watermark)
+        limits = self._limits(state)
         buffers = self._buffers(state)
-        return {side: buffers[side].live_rows(limits.bound(side)) for side in SIDES}
+        return {side: buffers[side].live_rows(limits.freed(side)) for side in SIDES}
+
+    def buffer_sizes(self, state: JoinState) -> Mapping[Side, BufferSize]:
+        """The size of the buffer of each side, without reading it.
+
+        Rows that cannot match any more count until their chunk is removed or rewritten.
+
+        >>> times = {"ts": pl.Int64}
+        >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
+        >>> state, _ = same.step(same.initial_state(), pl.DataFrame({"ts": [1, 2]}))
+        >>> same.buffer_sizes(state)["left"].rows
+        2
+        """
+        return {"left": state.left.size, "right": state.right.size}
 
     def step(
         self,
@@ -126,6 +143,9 @@ class JoinOperator:
         left: pl.DataFrame | None = None,
         right: pl.DataFrame | None = None,
         watermarks: Mapping[str, int] = NO_WATERMARKS,
+        *,
+        idle: Collection[str] = (),
+        key_watermarks: KeyWatermarks | None = None,
     ) -> tuple[JoinState, JoinOutput]:
         """Join a batch of one side or both, then advance the watermarks.
 
@@ -135,6 +155,8 @@ class JoinOperator:
             right: the rows of the right side that arrived.
             watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
                 ``END_OF_TIME`` means that the side has ended.
+            idle: the sides whose inputs are all idle; has an effect only with ``idle="proceed"``.
+            key_watermarks: by side, the watermarks of its further keys that have changed.
 
         Returns:
             The new state and the output. Rows below the watermark of their side before the step are late.
@@ -143,91 +165,120 @@ class JoinOperator:
             InvalidArgument: an argument cannot be used; the state is unchanged.
             WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
-        batches = {"left": self._checked("left", left), "right": self._checked("right", right)}
-        old = _Limits(self.spec, state.left.watermark, state.right.watermark)
-        new = old.advanced(watermarks)
+        batches = {
+            "left": self._columns.checked("left", left),
+            "right": self._columns.checked("right", right),
+        }
+        old = self._limits(state)
+        new = old.advanced(watermarks, idle)
+        received = self._received_keys(state, key_watermarks or {})
 
+        buffers = self._buffers(state)
         late: dict[Side, pl.DataFrame] = {}
         fresh: dict[Side, SideRows] = {}
+        rows = [self.output_schema.to_frame()]
         for side in SIDES:
             watermark = old.watermark(side)
             below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
             late[side] = batches[side].filter(below)
-            fresh[side] = self._side_rows(side, batches[side].filter(~below))
+            accepted, column = batches[side].filter(~below), self.spec.retractions(side)
+            if column is not None:
+                accepted, retracted = cancelled(accepted, column)
+                unknown, retractions = self._retract(side, retracted, buffers, old)
+                rows += retractions
+                if not unknown.is_empty():
+                    flagged = unknown.with_columns(pl.lit(value=True).alias(column))
+                    late[side] = pl.concat([late[side], flagged.select(late[side].columns)])
+            fresh[side] = self._side_rows(side, accepted)
 
-        buffers = self._buffers(state)
-        rows = [self.output_schema.to_frame()]
-        rows += [pairs for side in SIDES if (pairs := self._pairs(side, fresh, buffers)) is not None]
+        pairs = [found for side in SIDES if (found := self._pairs(side, fresh, buffers)) is not None]
+        if not self.spec.selects_left:
+            rows += [self._marked(found) for found in pairs]
+        elif self.spec.how == "semi":
+            rows += self._selected(fresh["left"], buffers["left"])
         for side in SIDES:
-            rows.append(
-                self._padded(side, _settle(buffers[side], fresh[side], old.bound(side), new.bound(side)))
+            settled = _settle(
+                buffers[side], fresh[side], old.settled(side), new.settled(side), new.freed(side)
             )
+            if not settled.is_empty():
+                rows.append(self._marked(self._padded(side, settled)))
 
+        keys = {side: self._forwarded_keys(side, received[side], buffers[side], new) for side in SIDES}
         dropped = {side: late[side].height for side in SIDES}
-        state = JoinState(
-            buffers["left"].commit(new.left, dropped["left"]),
-            buffers["right"].commit(new.right, dropped["right"]),
-            state.blobs,
-        )
-        return state, JoinOutput(
+        output = JoinOutput(
             rows=pl.concat(rows),
             watermarks={
                 side: value
-                for side in SIDES
+                for side in self._forwarding
                 if (value := new.forwarded(side)) is not None and value != old.forwarded(side)
             },
             dropped=dropped,
             late=late if self.spec.late == "emit" else None,
+            key_watermarks={
+                side: advanced
+                for side in self._forwarding
+                if (advanced := _advanced_keys(self.spec.keys(side), received[side], keys[side]))
+            },
         )
+        state = JoinState(
+            buffers["left"].commit(new.levels, dropped["left"], keys["left"]),
+            buffers["right"].commit(new.levels, dropped["right"], keys["right"]),
+            state.blobs,
+        )
+        return state, output
 
     # ---- joining
 
     def _pairs(
         self, side: Side, fresh: Mapping[Side, SideRows], buffers: Mapping[Side, SideBuffer]
     ) -> pl.DataFrame | None:
-        """Join the new rows of one side, and mark matched rows.
+        """Join the new rows of one side, and record matches.
 
         They are joined with the buffer of the other side, and those of the left side also with the new rows
         of the right side, so that each pair is emitted once (J4).
         """
-        other = _OTHER[side]
-        rows, buffer = fresh[side].rows, buffers[other]
-        if rows.is_empty():
+        more = [fresh["right"]] if side == "left" else []
+        return self._joined(side, fresh[side], buffers[OTHER[side]], more)
+
+    def _joined(
+        self, side: Side, rows: SideRows, buffer: SideBuffer, more: list[SideRows], change: int = 1
+    ) -> pl.DataFrame | None:
+        """Pairs of rows of one side with the buffer of the other side and with more of its rows.
+
+        The matches are recorded on both sides; with ``change=-1`` those of the other side are taken back.
+        """
+        if rows.rows.is_empty():
             return None
-        low, high = time_range(rows[self._times[side]])
+        low, high = time_range(rows.rows[self._times[side]])
         earlier, later = (
             (self.spec.before, self.spec.after) if side == "left" else (self.spec.after, self.spec.before)
         )
         numbers = buffer.overlapping(low - earlier, high + later)
-        others = [buffer.load(number) for number in numbers]
-        if side == "left":
-            others.append(fresh[other])
+        others = [*map(buffer.load, numbers), *more]
         if not others:
             return None
         candidates = pl.concat([each.rows for each in others])
-        here, there = self._matching(side, rows, candidates)
+        here, there = self._matching(side, rows.rows, candidates)
+        mine, theirs = rows.rows[here], candidates[there]
+        pairs = self._columns.pairs(*((mine, theirs) if side == "left" else (theirs, mine)))
+        if self.spec.condition is not None:
+            holds = pairs.select(pl.lit(value=True).alias(_HOLDS) & self.spec.condition).to_series()
+            holds = holds.fill_null(value=False)
+            pairs, here, there = pairs.filter(holds), here.filter(holds), there.filter(holds)
 
-        fresh[side].mark(here)
-        if buffer.pads:
-            matched = there.unique().sort()
+        if change > 0:
+            rows.mark(here)
+        if buffer.tracks:
+            matched = there.sort()
             starts = pl.Series([0, *(each.rows.height for each in others)]).cum_sum()
             ranges = pairwise(matched.search_sorted(starts, side="left").to_list())
             for position, (start, stop) in enumerate(ranges):
                 marked = matched.slice(start, stop - start) - starts[position]
                 if position < len(numbers):
-                    buffer.mark(numbers[position], marked)
+                    buffer.mark(numbers[position], marked, change)
                 else:
-                    others[position].mark(marked)
-
-        mine, theirs = rows[here], candidates[there]
-        left, right = (mine, theirs) if side == "left" else (theirs, mine)
-        return pl.concat(
-            [
-                left.select(*self.spec.on, *_renamed(self._names["left"])),
-                right.select(_renamed(self._names["right"])),
-            ],
-            how="horizontal",
-        )
+                    others[position].mark(marked, change)
+        return pairs
 
     def _matching(self, side: Side, rows: pl.DataFrame, others: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         left, right = (rows, others) if side == "left" else (others, rows)
@@ -242,162 +293,205 @@ class JoinOperator:
         )
         return (left_rows, right_rows) if side == "left" else (right_rows, left_rows)
 
+    def _retract(
+        self, side: Side, retracted: pl.DataFrame, buffers: Mapping[Side, SideBuffer], limits: JoinLimits
+    ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+        """Remove retracted rows of one side.
+
+        Returns:
+            The retractions of rows that are not in the buffer, and the retractions of what the removed rows
+            had emitted: pairs, a padded row, or the row itself.
+        """
+        if retracted.is_empty():
+            return retracted, []
+        buffer = buffers[side]
+        removed, known = buffer.remove(retracted)
+        numbers = pl.int_range(retracted.height, dtype=pl.UInt32, eager=True)
+        unknown = retracted.filter(~numbers.is_in(known.implode()))
+        pairs = self._joined(side, removed, buffers[OTHER[side]], [], change=-1)
+        emitted: list[pl.DataFrame] = []
+        if pairs is not None and not self.spec.selects_left:
+            emitted.append(pairs)
+        if self.spec.how == "semi" and side == "left":
+            emitted.append(self._left_rows(removed.rows.filter(removed.has_match())))
+        settled = limits.settled(side)
+        if buffer.settles and settled is not None:
+            alone = removed.unmatched().filter(pl.col(buffer.time) < settled)
+            emitted.append(self._padded(side, alone))
+        return unknown, [self._marked(rows, retraction=True) for rows in emitted]
+
+    def _selected(self, fresh: SideRows, buffer: SideBuffer) -> list[pl.DataFrame]:
+        """The left rows of a semi join that have got their first match, or have lost their last one."""
+        emitted = [self._marked(self._left_rows(fresh.rows.filter(fresh.has_match())))]
+        for chunk in buffer.changed_matches():
+            before, after = chunk.was_matched, chunk.has_match()
+            if before is not None:
+                emitted.append(self._marked(self._left_rows(chunk.rows.filter(after & ~before))))
+                if self.spec.retracts:
+                    lost = self._left_rows(chunk.rows.filter(before & ~after))
+                    emitted.append(self._marked(lost, retraction=True))
+        return emitted
+
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as output rows, with nulls in the columns of the other side."""
-        other = _OTHER[side]
-        nulls = [
-            pl.lit(None, self._schemas[other][name]).alias(to) for name, to in self._names[other].items()
-        ]
-        columns = {side: _renamed(self._names[side]), other: nulls}
-        return rows.select(*self.spec.on, *columns["left"], *columns["right"])
+        if self.spec.selects_left:
+            return self._left_rows(rows)
+        return self._columns.padded(side, rows)
+
+    def _left_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Left rows as output rows of a semi or anti join."""
+        return rows.select(name for name in self.output_schema if name != self.spec.output_retractions)
+
+    def _marked(self, rows: pl.DataFrame, *, retraction: bool = False) -> pl.DataFrame:
+        """Output rows with the column that marks retractions, if the join retracts."""
+        name = self.spec.output_retractions
+        return rows if name is None else rows.with_columns(pl.lit(retraction).alias(name))
 
     def _side_rows(self, side: Side, rows: pl.DataFrame) -> SideRows:
-        return SideRows(
-            rows, pl.zeros(rows.height, dtype=pl.Boolean, eager=True) if self.spec.pads(side) else None
-        )
+        if not self.spec.tracks(side):
+            return SideRows(rows, None)
+        kind = pl.Int64 if self.spec.takes_retractions else pl.Boolean
+        return SideRows(rows, pl.zeros(rows.height, dtype=kind, eager=True))
+
+    def _limits(self, state: JoinState) -> JoinLimits:
+        return JoinLimits(self.spec, SideLevels.of(state.left, state.right))
 
     def _buffers(self, state: JoinState) -> dict[Side, SideBuffer]:
         sides: dict[Side, SideState] = {"left": state.left, "right": state.right}
         return {
             side: SideBuffer(
-                side, self._times[side], self.spec.pads(side), sides[side], state.blobs, self._chunk_rows
+                side=side,
+                time=self._times[side],
+                keys=tuple(column for _, column in self.spec.keys(side)),
+                tracks=self.spec.tracks(side),
+                settles=self.spec.pads(side) or (side == "left" and self.spec.how == "anti"),
+                keeps_matched=not (
+                    side == "left" and self.spec.selects_left and not self.spec.takes_retractions
+                ),
+                state=sides[side],
+                blobs=state.blobs,
+                chunk_rows=self._chunk_rows,
             )
             for side in SIDES
         }
 
+    # ---- further watermark keys
+
+    @property
+    def _forwarding(self) -> tuple[Side, ...]:
+        """The sides whose watermarks are forwarded: those that have columns in the output."""
+        return ("left",) if self.spec.selects_left else SIDES
+
+    def _received_keys(self, state: JoinState, watermarks: KeyWatermarks) -> dict[Side, tuple[KeyState, ...]]:
+        """The further watermark keys of each side with the watermarks of this step."""
+        known: dict[Side, tuple[KeyState, ...]] = {"left": state.left.keys, "right": state.right.keys}
+        received: dict[Side, tuple[KeyState, ...]] = {}
+        for side in SIDES:
+            names = [key for key, _ in self.spec.keys(side)]
+            given = watermarks.get(side, {})
+            if unknown := sorted(given.keys() - set(names)):
+                raise InvalidArgument(
+                    "key_watermarks",
+                    unknown[0],
+                    f"is not a further watermark key of the {side} side",
+                    fix=f"use one of {', '.join(names)}" if names else f"add it to {side}_keys",
+                )
+            before = known[side] or (KeyState(),) * len(names)
+            states = []
+            for name, one in zip(names, before, strict=True):
+                value = check_int64(given.get(name, one.received), name) if name in given else one.received
+                if one.received is not None and value is not None and value < one.received:
+                    raise WatermarkRegression(f"the {side} side of the join", name, one.received, value)
+                states.append(KeyState(value, one.forwarded))
+            received[side] = tuple(states)
+        return received
+
+    def _forwarded_keys(
+        self, side: Side, received: tuple[KeyState, ...], buffer: SideBuffer, limits: JoinLimits
+    ) -> tuple[KeyState, ...]:
+        """The keys with the watermark that is forwarded: held at the earliest buffered row, never lower."""
+        keys = []
+        for number, one in enumerate(received):
+            at = one.received
+            if at is not None:
+                hold = buffer.hold(number, limits.freed(side))
+                at = at if hold is None else min(at, hold)
+                at = at if one.forwarded is None else max(at, one.forwarded)
+            keys.append(KeyState(one.received, at))
+        return tuple(keys)
+
     # ---- validation
 
-    def _check_schemas(self) -> None:
-        for side in SIDES:
-            schema, time = self._schemas[side], self._times[side]
-            for name in (*self.spec.on, time):
-                if name not in schema:
-                    raise InvalidArgument(
-                        side, schema.names(), f"has no column {name!r}", fix="add or rename the column"
-                    )
-            if schema[time] != pl.Int64:
-                raise InvalidArgument(
-                    f"{side}_time",
-                    time,
-                    f"has type {schema[time]}",
-                    fix="use Int64 microseconds since 1970",
-                )
-        for name in self.spec.on:
-            left, right = self._schemas["left"][name], self._schemas["right"][name]
-            if left != right:
-                raise InvalidArgument(
-                    "on",
-                    name,
-                    f"has type {left} on the left and {right} on the right",
-                    fix="cast one of them",
-                )
-            if left.is_nested() or left == pl.Object:
-                raise InvalidArgument(
-                    "on",
-                    name,
-                    f"has type {left}, which cannot be a key",
-                    fix="use a column that is not nested",
-                )
+    def _output_schema(self) -> pl.Schema:
+        schema = self._columns.pair_schema
+        if self.spec.selects_left:
+            left = self._columns.stored["left"]
+            others = [name for name in left if name not in self.spec.on]
+            schema = pl.Schema({name: left[name] for name in (*self.spec.on, *others)})
+        name = self.spec.output_retractions
+        if name is None:
+            return schema
+        if name in schema:
+            raise InvalidArgument(
+                "retractions", name, "is also the name of another output column", fix="rename the column"
+            )
+        return pl.Schema({**schema, name: pl.Boolean()})
 
-    def _output_names(self) -> dict[Side, dict[str, str]]:
-        """The columns of each side that are not keys, with their names in the output."""
-        own = {side: [name for name in self._schemas[side] if name not in self.spec.on] for side in SIDES}
-        shared = set(own["left"]) & set(own["right"])
-        names = {
-            side: {name: name + suffix if name in shared else name for name in own[side]}
-            for side, suffix in zip(SIDES, self.spec.suffixes, strict=True)
-        }
-        result = [*self.spec.on, *names["left"].values(), *names["right"].values()]
-        if twice := sorted({name for name in result if result.count(name) > 1}):
+    def _check_condition(self) -> None:
+        """Raise unless the condition is a boolean expression over the columns of a pair."""
+        if self.spec.condition is None:
+            return
+        try:
+            found = self._columns.pair_schema.to_frame().select(pl.lit(1), self.spec.condition.alias(_HOLDS))
+        except pl.exceptions.PolarsError as error:
             raise InvalidArgument(
-                "suffixes",
-                self.spec.suffixes,
-                f"give two columns the name {twice[0]!r}",
-                fix="use other suffixes",
-            )
-        return names
-
-    def _checked(self, side: Side, batch: pl.DataFrame | None) -> pl.DataFrame:
-        """The batch with its columns in the order of the schema; raises if it cannot be used."""
-        schema, time = self._schemas[side], self._times[side]
-        if batch is None:
-            return schema.to_frame()
-        if dict(batch.schema) != dict(schema):
+                "condition",
+                self.spec.condition_text,
+                f"cannot be evaluated ({error})",
+                fix=f"use the columns {', '.join(self._columns.pair_schema)}",
+            ) from None
+        if found.schema[_HOLDS] not in (pl.Boolean, pl.Null):
             raise InvalidArgument(
-                side, dict(batch.schema), "does not have the declared schema", fix=f"use {dict(schema)}"
+                "condition",
+                self.spec.condition_text,
+                f"has type {found.schema[_HOLDS]}, not Boolean",
+                fix="give a comparison",
             )
-        times = batch[time]
-        if times.has_nulls():
-            raise InvalidArgument(side, None, f"event time {time!r} is null", fix="filter out such rows")
-        outside = times.filter((times <= -REACH) | (times >= REACH))
-        if not outside.is_empty():
-            raise InvalidArgument(
-                side,
-                outside[0],
-                f"event time {time!r} is more than 146,000 years from 1970",
-                fix="use microseconds since 1970",
-            )
-        return batch.select(schema.names())
 
     @property
     def _signature(self) -> str:
         """The settings that saved state depends on: loading it into another join would lose or add rows."""
-        schemas = ", ".join(f"{side}={dict(self._schemas[side])}" for side in SIDES)
-        return f"{self.spec.signature} of {schemas}"
+        return f"{self.spec.signature} of {self._columns.signature}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The watermarks of both sides, and the limits that follow from them."""
-
-    spec: JoinSpec
-    left: int | None
-    right: int | None
-
-    def watermark(self, side: Side) -> int | None:
-        """The watermark of a side; its rows below it are late (J1)."""
-        return self.left if side == "left" else self.right
-
-    def limit(self, side: Side) -> int | None:
-        """The time below which rows of a side cannot match any future row of the other side (J2)."""
-        other, reach = (self.right, self.spec.after) if side == "left" else (self.left, self.spec.before)
-        return other if other is None or other == END_OF_TIME else other - reach
-
-    def bound(self, side: Side) -> int | None:
-        """The limit, clipped to the range of event times, so that it can be compared with a column."""
-        limit = self.limit(side)
-        return None if limit is None else max(-REACH, min(limit, REACH))
-
-    def forwarded(self, side: Side) -> int | None:
-        """The watermark of a side downstream (J6)."""
-        own, limit = self.watermark(side), self.limit(side)
-        return None if own is None or limit is None else max(BEGINNING_OF_TIME, min(own, limit))
-
-    def advanced(self, watermarks: Mapping[str, int]) -> _Limits:
-        """The limits after an update of the watermarks; raises if one decreases (J7)."""
-        before = {side: at for side in SIDES if (at := self.watermark(side)) is not None}
-        new = advance_sides(before, watermarks, "join")
-        return _Limits(self.spec, new.get("left"), new.get("right"))
-
-
-def _settle(buffer: SideBuffer, fresh: SideRows, previous: int | None, limit: int | None) -> pl.DataFrame:
-    """Store the new rows that may still match, and remove those that cannot; returns the rows to pad.
+def _settle(
+    buffer: SideBuffer, fresh: SideRows, previous: int | None, settled: int | None, freed: int | None
+) -> pl.DataFrame:
+    """Store the new rows that are still needed, and remove those that are not; returns the rows to pad.
 
     A new row below the limit before the step is not stored (J3). A new row below the limit after the step
-    would be stored and removed at once (J5), so it is not stored either.
+    would be stored and removed at once (J5), so it is not stored either, unless it can be retracted.
     """
-    if limit is None:
+    if settled is None:
         buffer.append(fresh)
         buffer.compact(None)
         return fresh.rows.clear()
-    below = fresh.rows[buffer.time] < limit
-    leaving = [fresh.take(below.arg_true()).unmatched()]
-    if limit != previous:
-        leaving += buffer.evict(previous, limit)
-    buffer.append(fresh.take((~below).arg_true()))
-    buffer.compact(limit)
+    times = fresh.rows[buffer.time]
+    leaving = [fresh.rows.clear()]
+    if buffer.settles:
+        leaving.append(fresh.take((times < settled).arg_true()).unmatched())
+    leaving += buffer.evict(previous, settled, freed)
+    buffer.append(fresh if freed is None else fresh.take((times >= freed).arg_true()))
+    buffer.compact(freed)
     return pl.concat(leaving)
 
 
-def _renamed(names: Mapping[str, str]) -> list[pl.Expr]:
-    return [pl.col(name).alias(renamed) for name, renamed in names.items()]
+def _advanced_keys(
+    keys: tuple[tuple[str, str], ...], before: tuple[KeyState, ...], after: tuple[KeyState, ...]
+) -> dict[str, int]:
+    """The further watermark keys whose forwarded watermark has advanced."""
+    return {
+        key: new.forwarded
+        for (key, _), old, new in zip(keys, before, after, strict=True)
+        if new.forwarded is not None and new.forwarded != old.forwarded
+    }

@@ -1,0 +1,175 @@
+"""The columns of a join: validation of the sides, names in the output, and output rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import polars as pl
+
+from slackwater.errors import InvalidArgument
+from slackwater.windows.engine.join_limits import OTHER
+from slackwater.windows.spec import REACH, SIDES, Side
+
+Schema = Mapping[str, pl.DataType | type[pl.DataType]]
+
+
+class JoinedColumns(Protocol):
+    """The settings of a join that name columns."""
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The key columns, which both sides have."""
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """Appended to the columns that both sides have and that are not keys."""
+
+    @property
+    def times(self) -> dict[Side, str]:
+        """The event-time column of each side."""
+
+    def retractions(self, side: Side) -> str | None:
+        """The column of a side that marks retractions."""
+
+    def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
+        """The further watermark keys of a side, each with its event-time column."""
+
+
+class PairColumns:
+    """The columns of both sides, and of the pairs of their rows.
+
+    A pair has the keys, then the other columns of the left side, then those of the right side. The column
+    that marks retractions is neither stored nor part of a pair.
+
+    Args:
+        spec: the settings that name columns.
+        left: the schema of the left side.
+        right: the schema of the right side.
+
+    Raises:
+        InvalidArgument: a column is missing or has a type that cannot be used, or a name is used twice.
+
+    >>> from slackwater.windows.spec import JoinSpec
+    >>> side = {"k": pl.String, "ts": pl.Int64}
+    >>> PairColumns(JoinSpec(on=("k",), before=0, after=0), left=side, right=side).pair_schema.names()
+    ['k', 'ts_left', 'ts_right']
+    """
+
+    def __init__(self, spec: JoinedColumns, *, left: Schema, right: Schema) -> None:
+        self._spec = spec
+        self.schemas: dict[Side, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
+        """The columns of each side."""
+        self._check()
+        self.stored = {
+            side: pl.Schema({name: kind for name, kind in schema.items() if name != spec.retractions(side)})
+            for side, schema in self.schemas.items()
+        }
+        """The columns of each side that are stored."""
+        self._names = self._pair_names()
+        self.pair_schema = pl.Schema({name: self.stored["left"][name] for name in spec.on})
+        """The columns of a pair."""
+        for side in SIDES:
+            for name, renamed in self._names[side].items():
+                self.pair_schema[renamed] = self.stored[side][name]
+
+    @property
+    def signature(self) -> str:
+        """The schemas, on which saved state depends."""
+        return ", ".join(f"{side}={dict(self.schemas[side])}" for side in SIDES)
+
+    def checked(self, side: Side, batch: pl.DataFrame | None) -> pl.DataFrame:
+        """The batch with its columns in the order of the schema; raises if it cannot be used."""
+        schema, time = self.schemas[side], self._spec.times[side]
+        if batch is None:
+            return schema.to_frame()
+        if dict(batch.schema) != dict(schema):
+            raise InvalidArgument(
+                side, dict(batch.schema), "does not have the declared schema", fix=f"use {dict(schema)}"
+            )
+        times = batch[time]
+        if times.has_nulls():
+            raise InvalidArgument(side, None, f"event time {time!r} is null", fix="filter out such rows")
+        outside = times.filter((times <= -REACH) | (times >= REACH))
+        if not outside.is_empty():
+            raise InvalidArgument(
+                side,
+                outside[0],
+                f"event time {time!r} is more than 146,000 years from 1970",
+                fix="use microseconds since 1970",
+            )
+        return batch.select(schema.names())
+
+    def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Pairs of the rows of two frames of the same height."""
+        return pl.concat(
+            [
+                left.select(*self._spec.on, *_renamed(self._names["left"])),
+                right.select(_renamed(self._names["right"])),
+            ],
+            how="horizontal",
+        )
+
+    def padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of one side as pairs, with nulls in the columns of the other side."""
+        other = OTHER[side]
+        nulls = [pl.lit(None, self.stored[other][name]).alias(to) for name, to in self._names[other].items()]
+        columns = {side: _renamed(self._names[side]), other: nulls}
+        return rows.select(*self._spec.on, *columns["left"], *columns["right"])
+
+    def _check(self) -> None:
+        for side in SIDES:
+            schema, retractions = self.schemas[side], self._spec.retractions(side)
+            time, keys = self._spec.times[side], [column for _, column in self._spec.keys(side)]
+            for name in (*self._spec.on, time, *keys, *([] if retractions is None else [retractions])):
+                if name not in schema:
+                    raise InvalidArgument(
+                        side, schema.names(), f"has no column {name!r}", fix="add or rename the column"
+                    )
+            for argument, name in ((f"{side}_time", time), *((f"{side}_keys", key) for key in keys)):
+                if schema[name] != pl.Int64:
+                    raise InvalidArgument(
+                        argument, name, f"has type {schema[name]}", fix="use Int64 microseconds since 1970"
+                    )
+            if retractions is not None and schema[retractions] != pl.Boolean:
+                raise InvalidArgument(
+                    f"{side}_retractions",
+                    retractions,
+                    f"has type {schema[retractions]}",
+                    fix="use a boolean column",
+                )
+        for name in self._spec.on:
+            self._check_key(name)
+
+    def _check_key(self, name: str) -> None:
+        left, right = self.schemas["left"][name], self.schemas["right"][name]
+        if left != right:
+            raise InvalidArgument(
+                "on", name, f"has type {left} on the left and {right} on the right", fix="cast one of them"
+            )
+        if left.is_nested() or left == pl.Object:
+            raise InvalidArgument(
+                "on", name, f"has type {left}, which cannot be a key", fix="use a column that is not nested"
+            )
+
+    def _pair_names(self) -> dict[Side, dict[str, str]]:
+        """The columns of each side that are not keys, with their names in a pair."""
+        own = {side: [name for name in self.stored[side] if name not in self._spec.on] for side in SIDES}
+        shared = set(own["left"]) & set(own["right"])
+        names = {
+            side: {name: name + suffix if name in shared else name for name in own[side]}
+            for side, suffix in zip(SIDES, self._spec.suffixes, strict=True)
+        }
+        result = [*self._spec.on, *names["left"].values(), *names["right"].values()]
+        if twice := sorted({name for name in result if result.count(name) > 1}):
+            raise InvalidArgument(
+                "suffixes",
+                self._spec.suffixes,
+                f"give two columns the name {twice[0]!r}",
+                fix="use other suffixes",
+            )
+        return names
+
+
+def _renamed(names: Mapping[str, str]) -> list[pl.Expr]:
+    return [pl.col(name).alias(renamed) for name, renamed in names.items()]
