@@ -95,7 +95,11 @@ if TYPE_CHECKING:
     from slackwater.time import instant as instant
     from slackwater.time import to_datetime as to_datetime
     from slackwater.windows import Accumulation as Accumulation
+    from slackwater.windows import AsofOperator as AsofOperator
+    from slackwater.windows import AsofSpec as AsofSpec
     from slackwater.windows import CogroupSpec as CogroupSpec
+    from slackwater.windows import DeduplicateOperator as DeduplicateOperator
+    from slackwater.windows import DeduplicateSpec as DeduplicateSpec
     from slackwater.windows import JoinOperator as JoinOperator
     from slackwater.windows import JoinSpec as JoinSpec
     from slackwater.windows import MergeOperator as MergeOperator
@@ -112,10 +116,12 @@ if TYPE_CHECKING:
     from slackwater.windows import any as any
     from slackwater.windows import approx_count_distinct as approx_count_distinct
     from slackwater.windows import approx_quantile as approx_quantile
+    from slackwater.windows import asof_join as asof_join
     from slackwater.windows import calendar as calendar
     from slackwater.windows import collect as collect
     from slackwater.windows import collect_set as collect_set
     from slackwater.windows import count as count
+    from slackwater.windows import deduplication as deduplication
     from slackwater.windows import every as every
     from slackwater.windows import first as first
     from slackwater.windows import fixed as fixed

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import top_n as top_n
     from slackwater.windows.accumulations import top_n_by_key as top_n_by_key
     from slackwater.windows.accumulations import variance as variance
+    from slackwater.windows.asof_spec import AsofSpec as AsofSpec
+    from slackwater.windows.asof_spec import asof_join as asof_join
     from slackwater.windows.assigners import Calendar as Calendar
     from slackwater.windows.assigners import Fixed as Fixed
     from slackwater.windows.assigners import Global as Global
@@ -67,8 +69,14 @@ if TYPE_CHECKING:
     from slackwater.windows.assigners import inherited as inherited
     from slackwater.windows.assigners import sessions as sessions
     from slackwater.windows.assigners import sliding as sliding
+    from slackwater.windows.deduplicate_spec import DeduplicateSpec as DeduplicateSpec
+    from slackwater.windows.deduplicate_spec import deduplication as deduplication
+    from slackwater.windows.engine.asof_operator import AsofOperator as AsofOperator
+    from slackwater.windows.engine.asof_operator import AsofOutput as AsofOutput
     from slackwater.windows.engine.cogroup_operator import MergeOperator as MergeOperator
     from slackwater.windows.engine.cogroup_operator import MergeState as MergeState
+    from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator as DeduplicateOperator
+    from slackwater.windows.engine.deduplicate_operator import DeduplicateOutput as DeduplicateOutput
     from slackwater.windows.engine.join_operator import JoinOperator as JoinOperator
     from slackwater.windows.engine.join_operator import JoinOutput as JoinOutput
     from slackwater.windows.engine.window_state import WindowState as WindowState

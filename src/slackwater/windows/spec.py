@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import UnionType
 from typing import Any, Final, Literal, Self, get_args
 
 import polars as pl
@@ -26,6 +25,9 @@ from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import DurationLike, check_int64, duration
 from slackwater.windows.accumulations.base import ColumnarAccumulation, check_column
 from slackwater.windows.assigners import Global, Inherited, Sessions, Window
+from slackwater.windows.checks import check_choice as _check_choice
+from slackwater.windows.checks import check_lateness
+from slackwater.windows.checks import check_type as _check_type
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger, can_fire, describe, waits_for_end
 
 Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
@@ -711,17 +713,6 @@ def longest_lateness(several: Iterable[int | None]) -> int | None:
     return None if None in known else max((one for one in known if one is not None), default=0)
 
 
-def check_lateness(name: str, lateness: int | None) -> None:
-    """Raise unless a lateness is None or a number of microseconds that is not negative.
-
-    >>> check_lateness("left_lateness", -1)
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: left_lateness = -1: must not be negative; use 0, or None for no limit
-    """
-    if lateness is not None and check_int64(lateness, name) < 0:
-        raise InvalidArgument(name, lateness, "must not be negative", fix="use 0, or None for no limit")
-
-
 def _expression(condition: object) -> pl.Expr:
     if isinstance(condition, str):
         try:
@@ -741,18 +732,6 @@ def _expression(condition: object) -> pl.Expr:
             fix='give a Polars expression or SQL text, as in "price_right >= price_left"',
         )
     return condition
-
-
-def _check_type(name: str, value: object, wanted: type | UnionType, expected: str) -> None:
-    if not isinstance(value, wanted):
-        raise InvalidArgument(name, value, f"has type {type(value).__name__}", fix=f"give {expected}")
-
-
-def _check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise InvalidArgument(
-            name, value, f"is not a valid value of {name}", fix=f"use one of {', '.join(allowed)}"
-        )
 
 
 def _set_names(spec: object, name: str) -> None:

@@ -12,6 +12,9 @@
 | ``cogroup_operator`` | two inputs in the same windows |
 | ``join_operator``, ``join_limits``, ``join_matching`` | the time-bounded join |
 | ``join_buffers``, ``join_columns`` | buffered rows and columns of joins |
+| ``asof_operator``, ``asof_matching`` | the as-of join |
+| ``further_keys`` | several watermark keys of a side |
+| ``deduplicate_operator`` | the first row per key within a time bound |
 | ``equal_rows`` | retractions of rows, as a counted multiset |
 | ``elements`` | validation of batches |
 | ``window_state``, ``blobs`` | saved state |

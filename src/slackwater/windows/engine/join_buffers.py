@@ -1,4 +1,4 @@
-"""The buffers of a time-bounded join: the rows of each side in chunks, with a small index.
+"""The buffers of a join: the rows of each side in chunks, with a small index.
 
 A chunk is a range of rows sorted by time, stored as one blob. The index has the time range of every chunk, so
 a batch reads only the chunks that its rows can match, and a watermark drops whole chunks without reading
@@ -163,23 +163,27 @@ class SideRows:
         return self.rows.clear() if self.matched is None else self.rows.filter(~self.has_match())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SideBuffer:
     """The buffer of one side during a step: reads chunks when needed, and writes nothing before `commit`."""
 
     side: Side
     time: str
-    keys: tuple[str, ...]
-    """The event-time columns of the further watermark keys."""
-    tracks: bool
-    """Whether matches are recorded."""
-    settles: bool
-    """Whether rows that are settled without a match are emitted."""
-    keeps_matched: bool
-    """Whether a row with a match is still needed."""
+    schema: pl.Schema
+    """The columns of the rows."""
     state: SideState
     blobs: BlobStore
     chunk_rows: int
+    keys: tuple[str, ...] = ()
+    """The event-time columns of the further watermark keys."""
+    tracks: bool = False
+    """Whether matches are recorded."""
+    settles: bool = False
+    """Whether rows that are settled without a match are emitted."""
+    keeps_matched: bool = True
+    """Whether a row with a match is still needed."""
+    operator: str = "a time-bounded join"
+    """The operator in errors."""
     _chunks: dict[int, Chunk] = field(init=False)
     _loaded: dict[int, SideRows] = field(init=False, default_factory=dict)
     _new: set[int] = field(init=False, default_factory=set)
@@ -189,6 +193,15 @@ class SideBuffer:
     def __post_init__(self) -> None:
         self._chunks = {chunk.number: chunk for chunk in self.state.chunks}
         self._next_number = self.state.next_number
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks in the index."""
+        return tuple(self._chunks.values())
+
+    def empty(self) -> pl.DataFrame:
+        """A frame with the columns of the rows."""
+        return self.schema.to_frame()
 
     def overlapping(self, low: int, high: int) -> list[int]:
         """The numbers of the chunks with times in ``[low, high]``."""
@@ -221,6 +234,10 @@ class SideBuffer:
             self._put(self._next_number, added.take(slice(start, stop)))
             self._next_number += 1
 
+    def drop(self, number: int) -> None:
+        """Remove a chunk."""
+        del self._chunks[number]
+
     def remove(self, retracted: pl.DataFrame) -> tuple[SideRows, pl.Series]:
         """Remove one equal row for each given row.
 
@@ -229,7 +246,7 @@ class SideBuffer:
         """
         low, high = time_range(retracted[self.time])
         left = retracted.with_row_index(_ROW)
-        removed = [SideRows(retracted.clear(), None)]
+        removed = [SideRows(self.empty(), None)]
         for number in self.overlapping(low, high):
             chunk = self.load(number)
             wanted = left.drop(_ROW)
@@ -372,7 +389,7 @@ class SideBuffer:
         return rows if self.keeps_matched else rows.take((~rows.has_match()).arg_true())
 
     def _read(self, name: str) -> pl.DataFrame:
-        what = f"blob {name} of a time-bounded join"
+        what = f"blob {name} of {self.operator}"
         try:
             data = self.blobs[name]
         except KeyError:

@@ -14,17 +14,17 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.progress.values import NO_WATERMARKS
-from slackwater.time import BEGINNING_OF_TIME, check_int64
+from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.equal_rows import cancelled
+from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
     INDEX,
     BufferSize,
     JoinState,
-    KeyState,
     SavedIndex,
     SideBuffer,
     SideRows,
@@ -171,7 +171,11 @@ class JoinOperator:
         }
         old = self._limits(state)
         new = old.advanced(watermarks, idle)
-        received = self._received_keys(state, key_watermarks or {})
+        given, states = key_watermarks or {}, {"left": state.left, "right": state.right}
+        received = {
+            side: received_keys(side, self.spec.keys(side), states[side].keys, given.get(side, {}))
+            for side in SIDES
+        }
 
         buffers = self._buffers(state)
         late: dict[Side, pl.DataFrame] = {}
@@ -203,7 +207,7 @@ class JoinOperator:
             if not settled.is_empty():
                 rows.append(self._marked(self._padded(side, settled)))
 
-        keys = {side: self._forwarded_keys(side, received[side], buffers[side], new) for side in SIDES}
+        keys = {side: forwarded_keys(received[side], buffers[side], new.freed(side)) for side in SIDES}
         dropped = {side: late[side].height for side in SIDES}
         output = JoinOutput(
             rows=pl.concat(rows),
@@ -217,7 +221,7 @@ class JoinOperator:
             key_watermarks={
                 side: advanced
                 for side in self._forwarding
-                if (advanced := _advanced_keys(self.spec.keys(side), received[side], keys[side]))
+                if (advanced := advanced_keys(self.spec.keys(side), received[side], keys[side]))
             },
         )
         state = JoinState(
@@ -362,6 +366,7 @@ class JoinOperator:
             side: SideBuffer(
                 side=side,
                 time=self._times[side],
+                schema=self._columns.stored[side],
                 keys=tuple(column for _, column in self.spec.keys(side)),
                 tracks=self.spec.tracks(side),
                 settles=self.spec.pads(side) or (side == "left" and self.spec.how == "anti"),
@@ -381,44 +386,6 @@ class JoinOperator:
     def _forwarding(self) -> tuple[Side, ...]:
         """The sides whose watermarks are forwarded: those that have columns in the output."""
         return ("left",) if self.spec.selects_left else SIDES
-
-    def _received_keys(self, state: JoinState, watermarks: KeyWatermarks) -> dict[Side, tuple[KeyState, ...]]:
-        """The further watermark keys of each side with the watermarks of this step."""
-        known: dict[Side, tuple[KeyState, ...]] = {"left": state.left.keys, "right": state.right.keys}
-        received: dict[Side, tuple[KeyState, ...]] = {}
-        for side in SIDES:
-            names = [key for key, _ in self.spec.keys(side)]
-            given = watermarks.get(side, {})
-            if unknown := sorted(given.keys() - set(names)):
-                raise InvalidArgument(
-                    "key_watermarks",
-                    unknown[0],
-                    f"is not a further watermark key of the {side} side",
-                    fix=f"use one of {', '.join(names)}" if names else f"add it to {side}_keys",
-                )
-            before = known[side] or (KeyState(),) * len(names)
-            states = []
-            for name, one in zip(names, before, strict=True):
-                value = check_int64(given.get(name, one.received), name) if name in given else one.received
-                if one.received is not None and value is not None and value < one.received:
-                    raise WatermarkRegression(f"the {side} side of the join", name, one.received, value)
-                states.append(KeyState(value, one.forwarded))
-            received[side] = tuple(states)
-        return received
-
-    def _forwarded_keys(
-        self, side: Side, received: tuple[KeyState, ...], buffer: SideBuffer, limits: JoinLimits
-    ) -> tuple[KeyState, ...]:
-        """The keys with the watermark that is forwarded: held at the earliest buffered row, never lower."""
-        keys = []
-        for number, one in enumerate(received):
-            at = one.received
-            if at is not None:
-                hold = buffer.hold(number, limits.freed(side))
-                at = at if hold is None else min(at, hold)
-                at = at if one.forwarded is None else max(at, one.forwarded)
-            keys.append(KeyState(one.received, at))
-        return tuple(keys)
 
     # ---- validation
 
@@ -484,14 +451,3 @@ def _settle(
     buffer.append(fresh if freed is None else fresh.take((times >= freed).arg_true()))
     buffer.compact(freed)
     return pl.concat(leaving)
-
-
-def _advanced_keys(
-    keys: tuple[tuple[str, str], ...], before: tuple[KeyState, ...], after: tuple[KeyState, ...]
-) -> dict[str, int]:
-    """The further watermark keys whose forwarded watermark has advanced."""
-    return {
-        key: new.forwarded
-        for (key, _), old, new in zip(keys, before, after, strict=True)
-        if new.forwarded is not None and new.forwarded != old.forwarded
-    }

@@ -1,0 +1,164 @@
+"""The specification of the as-of join: `AsofSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import DurationLike, check_int64, duration
+from slackwater.windows.checks import check_choice, check_lateness, check_type
+from slackwater.windows.spec import REACH, SIDES, JoinIdle, Late, OperatorSpec, Side
+
+AsofDirection = Literal["backward", "forward", "nearest"]
+AsofHow = Literal["left", "inner"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsofSpec(OperatorSpec):
+    """The configuration of an `AsofOperator`: each left row with the right row that is closest in time.
+
+    A left row is answered when no future right row can be a better match, so the result does not depend on
+    the order of arrival. Of several right rows with the same key and time, backward and nearest select the
+    one that arrived last, and forward the one that arrived first. Without a tolerance, a left row without a
+    match waits: for ``"backward"`` until the right watermark has passed it, for the other directions until
+    a match arrives or the right side ends.
+
+    Args:
+        on: the key columns, which both sides have; with none, only times are compared.
+        direction: ``"backward"`` selects the last right row that is not later than the left row,
+            ``"forward"`` the first that is not earlier, ``"nearest"`` the one with the smallest distance;
+            of two at the same distance, the later one.
+        how: whether left rows without a match are emitted with nulls (``"left"``) or not (``"inner"``).
+        tolerance: the largest distance of a match in microseconds; None for no limit.
+        left_time: the event-time column of the left side.
+        right_time: the event-time column of the right side.
+        suffixes: appended to the columns that both sides have and that are not keys.
+        late: whether late rows are only counted or also returned.
+        idle: whether an idle side waits (``"wait"``) or counts as being as far as the other side
+            (``"proceed"``).
+        left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
+        right_lateness: the same for the right side.
+        left_keys: further watermark keys of the left side, each with its event-time column.
+
+    Raises:
+        InvalidArgument: a value is invalid.
+
+    >>> AsofSpec(on=("symbol",), tolerance=5).direction
+    'backward'
+    >>> AsofSpec(direction="before")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: direction = 'before': is not a valid value of direction; use one of \
+backward, forward, nearest
+    """
+
+    on: tuple[str, ...] = ()
+    direction: AsofDirection = "backward"
+    how: AsofHow = "left"
+    tolerance: int | None = None
+    left_time: str = "ts"
+    right_time: str = "ts"
+    suffixes: tuple[str, str] = ("_left", "_right")
+    late: Late = "count"
+    idle: JoinIdle = "wait"
+    left_lateness: int | None = 0
+    right_lateness: int | None = 0
+    left_keys: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_type("on", self.on, tuple, 'a tuple of column names, as in on=("symbol",)')
+        check_choice("direction", self.direction, get_args(AsofDirection))
+        check_choice("how", self.how, get_args(AsofHow))
+        check_choice("late", self.late, get_args(Late))
+        check_choice("idle", self.idle, get_args(JoinIdle))
+        if self.tolerance is not None and not 0 <= check_int64(self.tolerance, "tolerance") < REACH:
+            raise InvalidArgument(
+                "tolerance",
+                self.tolerance,
+                "is negative or longer than 146,000 years",
+                fix="use a duration, or None for no limit",
+            )
+        for side in SIDES:
+            check_lateness(f"{side}_lateness", self.lateness(side))
+        if self.left_time in self.on or self.right_time in self.on:
+            raise InvalidArgument(
+                "on", self.on, "contains an event-time column", fix="use tolerance=0 to match equal times"
+            )
+
+    @property
+    def times(self) -> dict[Side, str]:
+        """The event-time column of each side."""
+        return {"left": self.left_time, "right": self.right_time}
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a match may be earlier than the left row."""
+        return self.direction != "forward"
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a match may be later than the left row."""
+        return self.direction != "backward"
+
+    def retractions(self, side: Side) -> str | None:
+        """None: an as-of join does not take retractions."""
+        return None
+
+    def lateness(self, side: Side) -> int | None:
+        """How far rows of a side may be behind its watermark; None for no limit."""
+        return self.left_lateness if side == "left" else self.right_lateness
+
+    def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
+        """The further watermark keys of a side; those of the right side are not forwarded."""
+        return self.left_keys if side == "left" else ()
+
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on; state with another signature is rejected.
+
+        >>> AsofSpec(on=("k",), tolerance=5).signature
+        "left backward as-of join on ('k',) within 5, ts of ts"
+        """
+        within = "" if self.tolerance is None else f" within {self.tolerance}"
+        keys = f", left keys {self.left_keys}" if self.left_keys else ""
+        return (
+            f"{self.how} {self.direction} as-of join on {self.on}{within}, "
+            f"{self.left_time} of {self.right_time}{keys}"
+        )
+
+
+def asof_join(
+    *on: str,
+    direction: AsofDirection = "backward",
+    tolerance: DurationLike | None = None,
+    how: AsofHow = "left",
+    left_time: str = "ts",
+    right_time: str = "ts",
+    late: Late = "count",
+    idle: JoinIdle = "wait",
+) -> AsofSpec:
+    """An `AsofSpec` with its tolerance written as a duration.
+
+    Args:
+        on: the key columns, which both sides have.
+        direction: ``"backward"``, ``"forward"`` or ``"nearest"``.
+        tolerance: the largest distance of a match; None for no limit.
+        how: whether left rows without a match are emitted with nulls or not.
+        left_time: the event-time column of the left side.
+        right_time: the event-time column of the right side.
+        late: whether late rows are only counted or also returned.
+        idle: whether an idle side waits or counts as being as far as the other side.
+
+    >>> asof_join("symbol", tolerance="10 seconds").tolerance
+    10000000
+    """
+    return AsofSpec(
+        on=on,
+        direction=direction,
+        tolerance=None if tolerance is None else duration(tolerance, name="tolerance"),
+        how=how,
+        left_time=left_time,
+        right_time=right_time,
+        late=late,
+        idle=idle,
+    )

@@ -1,0 +1,44 @@
+"""Checks of the arguments of specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import UnionType
+
+from slackwater.errors import InvalidArgument
+from slackwater.time import check_int64
+
+
+def check_lateness(name: str, lateness: int | None) -> None:
+    """Raise unless a lateness is None or a number of microseconds that is not negative.
+
+    >>> check_lateness("left_lateness", -1)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: left_lateness = -1: must not be negative; use 0, or None for no limit
+    """
+    if lateness is not None and check_int64(lateness, name) < 0:
+        raise InvalidArgument(name, lateness, "must not be negative", fix="use 0, or None for no limit")
+
+
+def check_type(name: str, value: object, wanted: type | UnionType, expected: str) -> None:
+    """Raise unless an argument has one of the wanted types.
+
+    >>> check_type("on", "k", tuple, "a tuple of column names")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: on = 'k': has type str; give a tuple of column names
+    """
+    if not isinstance(value, wanted):
+        raise InvalidArgument(name, value, f"has type {type(value).__name__}", fix=f"give {expected}")
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise unless an argument is one of the allowed values.
+
+    >>> check_choice("late", "drop", ("count", "emit"))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: late = 'drop': is not a valid value of late; use one of count, emit
+    """
+    if value not in allowed:
+        raise InvalidArgument(
+            name, value, f"is not a valid value of {name}", fix=f"use one of {', '.join(allowed)}"
+        )

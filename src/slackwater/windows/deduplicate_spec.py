@@ -1,0 +1,88 @@
+"""The specification of deduplication: `DeduplicateSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from slackwater.errors import InvalidArgument
+from slackwater.progress.values import DEFAULT_KEY
+from slackwater.time import DurationLike, check_int64, duration
+from slackwater.windows.checks import check_choice, check_lateness, check_type
+from slackwater.windows.spec import REACH, Late, OperatorSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeduplicateSpec(OperatorSpec):
+    """The configuration of a `DeduplicateOperator`: the first row per key within a time bound.
+
+    A row is a duplicate if a row with the same key was kept whose event time is at most ``within`` earlier or
+    later. Rows count in order of arrival, and those of one batch in order of their event time. A kept row is
+    remembered until the watermark is more than ``within`` after it, so state does not grow with time. A row
+    behind the watermark is late and dropped, because rows before it may have been forgotten. Null is a key.
+
+    Args:
+        on: the key columns.
+        within: the time bound in microseconds, inclusive.
+        event_time: the column with the event time of a row, in microseconds since 1970.
+        late: whether late rows are only counted or also returned.
+        lateness: microseconds that rows may be behind the watermark; None for no limit.
+        watermark_key: the key of the watermark.
+
+    Raises:
+        InvalidArgument: a value is invalid.
+
+    >>> DeduplicateSpec(on=("id",), within=5).within
+    5
+    >>> DeduplicateSpec(on=(), within=5)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: on = (): is empty; name at least one key column
+    """
+
+    on: tuple[str, ...]
+    within: int
+    event_time: str = "ts"
+    late: Late = "count"
+    lateness: int | None = 0
+    watermark_key: str = DEFAULT_KEY
+
+    def __post_init__(self) -> None:
+        check_type("on", self.on, tuple, 'a tuple of column names, as in on=("id",)')
+        if not self.on:
+            raise InvalidArgument("on", self.on, "is empty", fix="name at least one key column")
+        if not 0 <= check_int64(self.within, "within") < REACH:
+            raise InvalidArgument(
+                "within", self.within, "is negative or longer than 146,000 years", fix="use a duration"
+            )
+        if self.event_time in self.on:
+            raise InvalidArgument(
+                "on", self.on, "contains the event-time column", fix="use within=0 to compare equal times"
+            )
+        check_choice("late", self.late, get_args(Late))
+        check_lateness("lateness", self.lateness)
+
+    @property
+    def signature(self) -> str:
+        """The settings that saved state depends on; state with another signature is rejected.
+
+        >>> DeduplicateSpec(on=("id",), within=5).signature
+        "deduplication on ('id',) by ts"
+        """
+        return f"deduplication on {self.on} by {self.event_time}"
+
+
+def deduplication(
+    *on: str, within: DurationLike, event_time: str = "ts", late: Late = "count"
+) -> DeduplicateSpec:
+    """A `DeduplicateSpec` with its bound written as a duration.
+
+    Args:
+        on: the key columns.
+        within: how close in time rows with the same key are duplicates.
+        event_time: the event-time column.
+        late: whether late rows are only counted or also returned.
+
+    >>> deduplication("id", within="10 minutes").within
+    600000000
+    """
+    return DeduplicateSpec(on=on, within=duration(within, name="within"), event_time=event_time, late=late)

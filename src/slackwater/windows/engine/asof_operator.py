@@ -1,0 +1,403 @@
+"""The as-of join operator: each left row with the right row that is closest in time.
+
+A left row waits until no future right row can be a better match. The right watermark decides that, so the
+result equals Polars' ``join_asof`` over all rows that were not late. A right row is removed when no left row,
+buffered or future, can select it. If matches may be arbitrarily old, the latest row of each key stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.progress.saved_form import Saved, SavedForm
+from slackwater.progress.values import NO_WATERMARKS
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.asof_spec import AsofSpec
+from slackwater.windows.engine.asof_matching import ARRIVAL, closest_rows
+from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
+from slackwater.windows.engine.join_buffers import (
+    CHUNK_ROWS,
+    BufferSize,
+    Chunk,
+    SideBuffer,
+    SideRows,
+    SideState,
+)
+from slackwater.windows.engine.join_columns import PairColumns, Schema
+from slackwater.windows.engine.join_limits import SideLevels
+from slackwater.windows.engine.join_matching import time_range
+from slackwater.windows.spec import REACH, SIDES, Side
+
+_DISTANCE: Final = "distance:"
+_FEW_ROWS: Final = 4096
+"""Superseded right rows are removed once there are about as many as rows that stay, plus this number."""
+
+
+class SavedAsof(Saved):
+    """The saved form of the index; ``join`` is the signature of the join that wrote it."""
+
+    join: str
+    left: SideState
+    right: SideState
+    arrived: int
+    latest: int
+
+
+INDEX: Final = SavedForm("index of an as-of join", "S", 1, SavedAsof)
+
+
+@dataclass(frozen=True, slots=True)
+class AsofState:
+    """The state of an as-of join between two steps: an index, and the store with its blobs.
+
+    A step returns a new index with the same blob store; the state that it was given must not be used again.
+    """
+
+    left: SideState
+    right: SideState
+    blobs: BlobStore
+    arrived: int = 0
+    """The number of right rows that have arrived."""
+    latest: int = 0
+    """The number of right rows that stayed when superseded rows were last removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsofOutput:
+    """The output of one step of an as-of join: rows, then the watermark of the left side.
+
+    ``rows`` has the keys, then the other columns of the left side, then those of the right side, which are
+    null without a match. ``late`` has the rows that were dropped in this step by side, if the spec has
+    ``late="emit"``; their number is always in ``dropped``. ``watermarks`` has ``"left"`` if the watermark of
+    the left side has advanced, and ``key_watermarks`` its further keys; those of the right side end here.
+    """
+
+    rows: pl.DataFrame
+    watermarks: Mapping[Side, int]
+    dropped: Mapping[Side, int]
+    late: Mapping[Side, pl.DataFrame] | None
+    key_watermarks: Mapping[Side, Mapping[str, int]] = field(default_factory=dict)
+
+
+class AsofOperator:
+    """Joins each left row with the right row that is closest in time; described by an `AsofSpec`.
+
+    Args:
+        spec: what to join.
+        left: the schema of the left side. The event time must be ``Int64`` microseconds.
+        right: the schema of the right side.
+        chunk_rows: the maximum number of rows per blob of the state.
+
+    Raises:
+        InvalidArgument: a column is missing or has a type that cannot be used.
+
+    >>> trades = {"symbol": pl.String, "ts": pl.Int64, "size": pl.Int64}
+    >>> quotes = {"symbol": pl.String, "ts": pl.Int64, "price": pl.Int64}
+    >>> operator = AsofOperator(AsofSpec(on=("symbol",)), left=trades, right=quotes)
+    >>> trade = pl.DataFrame({"symbol": ["a"], "ts": [10], "size": [3]})
+    >>> quote = pl.DataFrame({"symbol": ["a", "a"], "ts": [7, 9], "price": [70, 90]})
+    >>> state, output = operator.step(operator.initial_state(), trade, quote, {"left": 12, "right": 10})
+    >>> output.rows.is_empty()  # a quote at 10 could still arrive
+    True
+    >>> state, output = operator.step(state, watermarks={"right": 11})
+    >>> output.rows.rows(), output.watermarks
+    ([('a', 10, 3, 9, 90)], {'left': 12})
+    """
+
+    def __init__(self, spec: AsofSpec, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS) -> None:
+        if chunk_rows < 1:
+            raise InvalidArgument("chunk_rows", chunk_rows, "must be at least 1", fix="use the default")
+        self.spec = spec
+        self._chunk_rows = chunk_rows
+        self._columns = PairColumns(spec, left=left, right=right)
+        self.output_schema = self._columns.pair_schema
+        """The names and types of the output columns."""
+
+    def initial_state(self, blobs: BlobStore | None = None) -> AsofState:
+        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
+        return AsofState(SideState(), SideState(), {} if blobs is None else blobs)
+
+    def save(self, state: AsofState) -> bytes:
+        """Serialize the index of the state; its blobs are in the store already."""
+        return INDEX.encode(SavedAsof(self._signature, state.left, state.right, state.arrived, state.latest))
+
+    def load(self, data: bytes, blobs: BlobStore) -> AsofState:
+        """Load the state whose index `save` returned, with the store that has its blobs."""
+        index = INDEX.decode(data)
+        if index.join != self._signature:
+            problem = f"it belongs to another join (saved: {index.join}; this join: {self._signature})"
+            raise CorruptState(INDEX.what, problem)
+        return AsofState(index.left, index.right, blobs, index.arrived, index.latest)
+
+    def buffer_sizes(self, state: AsofState) -> Mapping[Side, BufferSize]:
+        """The size of the buffer of each side, without reading it."""
+        return {"left": state.left.size, "right": state.right.size}
+
+    def step(
+        self,
+        state: AsofState,
+        left: pl.DataFrame | None = None,
+        right: pl.DataFrame | None = None,
+        watermarks: Mapping[str, int] = NO_WATERMARKS,
+        *,
+        idle: Collection[str] = (),
+        key_watermarks: Mapping[Side, Mapping[str, int]] | None = None,
+    ) -> tuple[AsofState, AsofOutput]:
+        """Add a batch of one side or both, advance the watermarks, and emit the left rows that are certain.
+
+        Args:
+            state: the state after the last step. It must not be used again: continue with the one returned.
+            left: the rows of the left side that arrived.
+            right: the rows of the right side that arrived.
+            watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
+                ``END_OF_TIME`` means that the side has ended.
+            idle: the sides whose inputs are all idle; has an effect only with ``idle="proceed"``.
+            key_watermarks: by side, the watermarks of its further keys that have changed.
+
+        Returns:
+            The new state and the output. Rows below the watermark of their side before the step are late.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the state is unchanged.
+            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
+        """
+        batches = {
+            "left": self._columns.checked("left", left),
+            "right": self._columns.checked("right", right),
+        }
+        old = SideLevels.of(state.left, state.right)
+        new = old.advanced(self.spec, "as-of join", watermarks, idle)
+        given = key_watermarks or {}
+        received = received_keys("left", self.spec.left_keys, state.left.keys, given.get("left", {}))
+
+        late: dict[Side, pl.DataFrame] = {}
+        fresh: dict[Side, pl.DataFrame] = {}
+        for side in SIDES:
+            below = batches[side][self.spec.times[side]] < old.used.get(side, BEGINNING_OF_TIME)
+            late[side], fresh[side] = batches[side].filter(below), batches[side].filter(~below)
+
+        buffers = {"left": self._buffer("left", state), "right": self._buffer("right", state)}
+        before = _held(old.used.get("left"), buffers["left"])
+        arrived = pl.int_range(state.arrived, state.arrived + fresh["right"].height, eager=True)
+        numbered = fresh["right"].with_columns(arrived.alias(ARRIVAL))
+        matchable = numbered.drop_nulls(list(self.spec.on)) if self.spec.on else numbered
+        buffers["right"].append(SideRows(matchable, None))
+        rows = self._answer(fresh["left"], buffers, new.used.get("right"))
+        held = _held(new.used.get("left"), buffers["left"])
+        latest = self._free(buffers["right"], held, state.latest)
+        buffers["left"].compact(None)
+
+        keys = forwarded_keys(received, buffers["left"], None)
+        dropped = {side: late[side].height for side in SIDES}
+        advanced = advanced_keys(self.spec.left_keys, received, keys)
+        output = AsofOutput(
+            rows=rows,
+            watermarks={} if held is None or held == before else {"left": held},
+            dropped=dropped,
+            late=late if self.spec.late == "emit" else None,
+            key_watermarks={"left": advanced} if advanced else {},
+        )
+        state = AsofState(
+            buffers["left"].commit(new, dropped["left"], keys),
+            buffers["right"].commit(new, dropped["right"], ()),
+            state.blobs,
+            state.arrived + fresh["right"].height,
+            latest,
+        )
+        return state, output
+
+    # ---- answering
+
+    def _answer(
+        self, fresh: pl.DataFrame, buffers: Mapping[Side, SideBuffer], right_watermark: int | None
+    ) -> pl.DataFrame:
+        """Take the left rows that are certain out of the buffer, and store the new ones that are not."""
+        buffer = buffers["left"]
+        has_null = pl.zeros(fresh.height, dtype=pl.Boolean, eager=True)
+        if self.spec.on:
+            has_null = fresh.select(pl.any_horizontal(pl.col(self.spec.on).is_null())).to_series()
+        answered = [self.output_schema.to_frame()]
+        if self.spec.how == "left":  # a null key matches nothing, so there is nothing to wait for
+            answered.append(self._columns.padded("left", fresh.filter(has_null)))
+        waiting = fresh.filter(~has_null)
+        if right_watermark is not None:
+            for number in buffer.overlapping(-REACH, min(right_watermark, REACH)):
+                rows = buffer.load(number).rows
+                emitted, kept = self._settled(rows, buffers["right"], right_watermark)
+                if kept.height < rows.height:
+                    answered.append(emitted)
+                    buffer.drop(number)
+                    buffer.append(SideRows(kept, None))
+            emitted, waiting = self._settled(waiting, buffers["right"], right_watermark)
+            answered.append(emitted)
+        buffer.append(SideRows(waiting, None))
+        return pl.concat(answered)
+
+    def _settled(
+        self, rows: pl.DataFrame, right: SideBuffer, watermark: int
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The output rows of left rows that no future right row can change, and the left rows that remain."""
+        time = self.spec.left_time
+        near = rows[time] <= min(watermark, REACH)
+        due, waiting = rows.filter(near), rows.filter(~near)
+        if due.is_empty():
+            return self.output_schema.to_frame(), rows
+        candidates = self._candidates(right, due)
+        found = self._closest(due, candidates)
+        certain = self._is_certain(due[time], candidates[self.spec.right_time].gather(found), watermark)
+        matched = candidates.select(pl.all().gather(found.filter(certain)))
+        waiting = pl.concat([waiting, due.filter(~certain)])
+        return self._emitted(due.filter(certain), matched), waiting
+
+    def _is_certain(self, times: pl.Series, found: pl.Series, watermark: int) -> pl.Series:
+        """Whether no right row at or after the watermark can be a better match, for each left row."""
+        if watermark == END_OF_TIME:
+            return pl.repeat(True, times.len(), eager=True)  # noqa: FBT003
+        if self.spec.direction == "backward":
+            return times < watermark
+        if self.spec.direction == "forward":  # of rows at the same time, the first to arrive is selected
+            certain = found <= watermark
+        else:
+            certain = times + (found - times).abs() < watermark
+        if self.spec.tolerance is None:
+            return certain.fill_null(value=False)
+        return certain.fill_null(value=False) | (times + self.spec.tolerance < watermark)
+
+    def _emitted(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Left rows with their matches, which are null for rows without one."""
+        rows = self._columns.pairs(left, right)
+        return rows if self.spec.how == "left" else rows.filter(right[ARRIVAL].is_not_null())
+
+    def _closest(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.Series:
+        return closest_rows(
+            left,
+            right,
+            on=self.spec.on,
+            left_time=self.spec.left_time,
+            right_time=self.spec.right_time,
+            direction=self.spec.direction,
+            tolerance=self.spec.tolerance,
+        )
+
+    # ---- right rows
+
+    def _candidates(self, buffer: SideBuffer, left: pl.DataFrame) -> pl.DataFrame:
+        """The right rows among which the matches of left rows are.
+
+        Chunks whose times overlap those of the left rows come first, then further chunks in the direction of
+        the search, until no left row can have a better match in the next one.
+        """
+        low, high = time_range(left[self.spec.left_time])
+        reach = 2 * REACH if self.spec.tolerance is None else self.spec.tolerance
+        parts = [buffer.empty()]
+        parts += [buffer.load(chunk.number).rows for chunk in buffer.chunks if _overlaps(chunk, low, high)]
+        if self.spec.looks_back:
+            older = [chunk for chunk in buffer.chunks if low - reach <= chunk.high < low]
+            parts += self._further(buffer, left, parts, sorted(older, key=lambda chunk: -chunk.high))
+        if self.spec.looks_ahead:
+            newer = [chunk for chunk in buffer.chunks if high < chunk.low <= high + reach]
+            parts += self._further(buffer, left, parts, sorted(newer, key=lambda chunk: chunk.low))
+        return pl.concat(parts)
+
+    def _further(
+        self, buffer: SideBuffer, left: pl.DataFrame, parts: Sequence[pl.DataFrame], chunks: Sequence[Chunk]
+    ) -> list[pl.DataFrame]:
+        """The rows of further chunks in which left rows may have a better match than those found so far.
+
+        The chunks are in order of their distance to the left rows.
+        """
+        loaded: list[pl.DataFrame] = []
+        if not chunks:
+            return loaded
+        open_rows = left.with_columns(self._distance(left, pl.concat(parts)).alias(_DISTANCE))
+        time = pl.col(self.spec.left_time)
+        for chunk in chunks:
+            away = pl.max_horizontal(time - chunk.high, chunk.low - time)
+            reachable = (pl.col(_DISTANCE) >= away).fill_null(value=True)
+            if self.spec.tolerance is not None:
+                reachable &= away <= self.spec.tolerance
+            open_rows = open_rows.filter(reachable)
+            if open_rows.is_empty():
+                break
+            rows = buffer.load(chunk.number).rows
+            loaded.append(rows)
+            found = self._distance(open_rows, rows)
+            open_rows = open_rows.with_columns(pl.min_horizontal(_DISTANCE, found).alias(_DISTANCE))
+        return loaded
+
+    def _distance(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.Series:
+        """The distance of each left row to its match; null without one."""
+        found = right[self.spec.right_time].gather(self._closest(left, right))
+        return (found - left[self.spec.left_time]).abs()
+
+    def _free(self, buffer: SideBuffer, held: int | None, latest: int) -> int:
+        """Remove right rows that no left row at or after ``held`` can select.
+
+        Returns:
+            The number of rows that stayed when superseded rows were last removed.
+        """
+        if held is None:
+            buffer.compact(None)
+            return latest
+        if held == END_OF_TIME:
+            for chunk in buffer.chunks:
+                buffer.drop(chunk.number)
+            return 0
+        if self.spec.looks_back and self.spec.tolerance is None:
+            buffer.compact(None)
+            return self._remove_superseded(buffer, held, latest)
+        reach = (self.spec.tolerance or 0) if self.spec.looks_back else 0
+        freed = max(-REACH, min(held - reach, REACH))
+        buffer.evict(None, freed, freed)
+        buffer.compact(freed)
+        return latest
+
+    def _remove_superseded(self, buffer: SideBuffer, held: int, latest: int) -> int:
+        """Keep only the latest row of each key among the chunks that lie entirely before ``held``."""
+        passed = [chunk for chunk in buffer.chunks if chunk.high <= held]
+        if sum(chunk.rows for chunk in passed) < 2 * latest + min(_FEW_ROWS, self._chunk_rows):
+            return latest
+        rows = pl.concat([buffer.load(chunk.number).rows for chunk in passed])
+        rows = rows.sort(self.spec.right_time, ARRIVAL)
+        on = list(self.spec.on)
+        rows = rows.unique(on, keep="last", maintain_order=True) if on else rows.tail(1)
+        for chunk in passed:
+            buffer.drop(chunk.number)
+        buffer.append(SideRows(rows, None))
+        return rows.height
+
+    # ---- state
+
+    def _buffer(self, side: Side, state: AsofState) -> SideBuffer:
+        numbered = {ARRIVAL: pl.Int64()} if side == "right" else {}
+        return SideBuffer(
+            side=side,
+            time=self.spec.times[side],
+            keys=tuple(column for _, column in self.spec.keys(side)),
+            schema=pl.Schema({**self._columns.stored[side], **numbered}),
+            state=state.left if side == "left" else state.right,
+            blobs=state.blobs,
+            chunk_rows=self._chunk_rows,
+            operator="an as-of join",
+        )
+
+    @property
+    def _signature(self) -> str:
+        return f"{self.spec.signature} of {self._columns.signature}"
+
+
+def _held(watermark: int | None, buffer: SideBuffer) -> int | None:
+    """The watermark, held at the earliest buffered row; None while it is unknown."""
+    if watermark is None:
+        return None
+    return min([watermark, *(chunk.low for chunk in buffer.chunks)])
+
+
+def _overlaps(chunk: Chunk, low: int, high: int) -> bool:
+    return chunk.high >= low and chunk.low <= high
