@@ -1,4 +1,4 @@
-"""Watermark keys of a join's side besides the one that drives the join (rule J6 for several keys).
+"""Further watermark keys of a side, in addition to the one that drives the join (rule J6 for several keys).
 
 A join forwards each of them, held at the earliest time of that key among the buffered rows of the side.
 """
