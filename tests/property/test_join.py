@@ -158,7 +158,7 @@ def pairs(output: JoinOutput) -> Counter[Pair]:
 def named_by_index(state: JoinState, join: JoinSpec) -> set[str]:
     """The blobs that are in the index; the store must have these and no others."""
     names = set()
-    for side, index in (("left", state.left), ("right", state.right)):
+    for side, index in zip(SIDES, (state.left, state.right), strict=True):
         for chunk in index.chunks:
             names.add(f"{side}-{chunk.number}")
             if join.tracks(side):
@@ -211,7 +211,13 @@ signed_arrivals = st.builds(
     ),
     st.dictionaries(st.sampled_from(SIDES), st.integers(0, 9), max_size=2),
 )
-SIGNED = {"key": pl.String, "ts": pl.Int64, "other": pl.Int64, "tags": pl.List(pl.Int64), "back": pl.Boolean}
+SIGNED: dict[str, pl.DataType] = {
+    "key": pl.String(),
+    "ts": pl.Int64(),
+    "other": pl.Int64(),
+    "tags": pl.List(pl.Int64()),
+    "back": pl.Boolean(),
+}
 
 
 @given(
@@ -273,7 +279,7 @@ def test_retractions_fold_to_the_join_of_the_rows_that_remain(
             values = [(key, ts, other, [other], back) for (ts, key, other), back in rows]
             frames[side] = pl.DataFrame(values, schema=SIGNED, orient="row").select(*schemas[side])
         if step is None:
-            given = dict.fromkeys(SIDES, END_OF_TIME)
+            given: dict[str, int] = dict.fromkeys(SIDES, END_OF_TIME)
             second = END_OF_TIME
         else:
             marks |= {side: marks[side] + move for side, move in step.moves.items()}

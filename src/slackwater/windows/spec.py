@@ -548,6 +548,8 @@ not be negative
     right_lateness: int | None = 0
     left_keys: tuple[tuple[str, str], ...] = ()
     right_keys: tuple[tuple[str, str], ...] = ()
+    predicate: pl.Expr | None = field(init=False, default=None, compare=False)
+    """The condition as an expression."""
     condition_text: str = field(init=False, default="")
     """The condition as text, by which specifications are compared: expressions have no equality."""
 
@@ -577,8 +579,8 @@ not be negative
                 fix="use before=0, after=0 to match equal event times",
             )
         if self.condition is not None:
-            object.__setattr__(self, "condition", _expression(self.condition))
-            object.__setattr__(self, "condition_text", str(self.condition))
+            object.__setattr__(self, "predicate", _expression(self.condition))
+            object.__setattr__(self, "condition_text", str(self.predicate))
 
     def pads(self, side: Side) -> bool:
         """Whether rows of that side are emitted with nulls when nothing matched them.

@@ -20,7 +20,8 @@ def rows(*triples: tuple[str | None, int, str]) -> pl.DataFrame:
 
 
 def operator(**settings: Any) -> DeduplicateOperator:
-    return DeduplicateOperator(DeduplicateSpec(**({"on": ("k",), "within": 5} | settings)), schema=SCHEMA)
+    given: dict[str, Any] = {"on": ("k",), "within": 5} | settings
+    return DeduplicateOperator(DeduplicateSpec(**given), schema=SCHEMA)
 
 
 def test_a_row_at_the_bound_before_or_after_a_kept_one_is_a_duplicate() -> None:

@@ -14,10 +14,11 @@ import pytest
 from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator
-from slackwater.windows.spec import JoinSpec
+from slackwater.windows.spec import SIDES, JoinSpec
 from tests.support.recording_store import RecordingStore
 
-SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}
+SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Int64(), "name": pl.String()}
+SIGNED = {**SCHEMA, "back": pl.Boolean()}
 ENDED = {"left": END_OF_TIME, "right": END_OF_TIME}
 
 
@@ -26,15 +27,13 @@ def rows(*triples: tuple[str | None, int, str]) -> pl.DataFrame:
 
 
 def signed(*changes: tuple[str, int, str, bool]) -> pl.DataFrame:
-    return pl.DataFrame(changes, schema={**SCHEMA, "back": pl.Boolean}, orient="row")
+    return pl.DataFrame(changes, schema=SIGNED, orient="row")
 
 
 def operator(**settings: Any) -> JoinOperator:
-    spec = JoinSpec(**({"on": ("k",), "before": 1, "after": 1} | settings))
-    left, right = (
-        SCHEMA if spec.retractions(side) is None else {**SCHEMA, "back": pl.Boolean()}  # type: ignore[arg-type]
-        for side in ("left", "right")
-    )
+    given: dict[str, Any] = {"on": ("k",), "before": 1, "after": 1} | settings
+    spec = JoinSpec(**given)
+    left, right = (SCHEMA if spec.retractions(side) is None else SIGNED for side in SIDES)
     return JoinOperator(spec, left=left, right=right)
 
 
@@ -266,7 +265,7 @@ def test_a_retraction_column_that_is_not_boolean_raises() -> None:
 # ---- further watermark keys
 
 
-TWO_TIMES = {**SCHEMA, "paid": pl.Int64}
+TWO_TIMES = {**SCHEMA, "paid": pl.Int64()}
 
 
 def two_times(*values: tuple[str, int, str, int | None]) -> pl.DataFrame:

@@ -182,7 +182,7 @@ class AsofOperator:
             below = batches[side][self.spec.times[side]] < old.used.get(side, BEGINNING_OF_TIME)
             late[side], fresh[side] = batches[side].filter(below), batches[side].filter(~below)
 
-        buffers = {"left": self._buffer("left", state), "right": self._buffer("right", state)}
+        buffers: dict[Side, SideBuffer] = {side: self._buffer(side, state) for side in SIDES}
         before = _held(old.used.get("left"), buffers["left"])
         arrived = pl.int_range(state.arrived, state.arrived + fresh["right"].height, eager=True)
         numbered = fresh["right"].with_columns(arrived.alias(ARRIVAL))

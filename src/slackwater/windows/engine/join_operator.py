@@ -265,8 +265,8 @@ class JoinOperator:
         here, there = self._matching(side, rows.rows, candidates)
         mine, theirs = rows.rows[here], candidates[there]
         pairs = self._columns.pairs(*((mine, theirs) if side == "left" else (theirs, mine)))
-        if self.spec.condition is not None:
-            holds = pairs.select(pl.lit(value=True).alias(_HOLDS) & self.spec.condition).to_series()
+        if self.spec.predicate is not None:
+            holds = pairs.select(pl.lit(value=True).alias(_HOLDS) & self.spec.predicate).to_series()
             holds = holds.fill_null(value=False)
             pairs, here, there = pairs.filter(holds), here.filter(holds), there.filter(holds)
 
@@ -406,10 +406,10 @@ class JoinOperator:
 
     def _check_condition(self) -> None:
         """Raise unless the condition is a boolean expression over the columns of a pair."""
-        if self.spec.condition is None:
+        if self.spec.predicate is None:
             return
         try:
-            found = self._columns.pair_schema.to_frame().select(pl.lit(1), self.spec.condition.alias(_HOLDS))
+            found = self._columns.pair_schema.to_frame().select(pl.lit(1), self.spec.predicate.alias(_HOLDS))
         except pl.exceptions.PolarsError as error:
             raise InvalidArgument(
                 "condition",
