@@ -72,7 +72,7 @@ def test_results_equal_polars_over_the_accepted_rows_with_a_restart_after_every_
         direction=case.direction,
         how=case.how,
         tolerance=case.tolerance,
-        idle="proceed" if case.proceeds else "wait",
+        idle="proceed" if case.proceeds else "hold",
         right_lateness=case.lateness,
         left_keys=(("second", "other"),),
         late="emit",

@@ -96,7 +96,7 @@ def check(case: JoinCase) -> None:
         after=case.after,
         how=case.how,
         late="emit",
-        idle="proceed" if case.proceeds else "wait",
+        idle="proceed" if case.proceeds else "hold",
         condition=condition if case.conditional else None,
         left_lateness=case.lateness[0],
         right_lateness=case.lateness[1],

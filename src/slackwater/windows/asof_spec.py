@@ -35,8 +35,8 @@ class AsofSpec(OperatorSpec):
         right_time: the event-time column of the right side.
         suffixes: appended to the columns that both sides have and that are not keys.
         late: whether late rows are only counted or also returned.
-        idle: whether an idle side waits (``"wait"``) or counts as being as far as the other side
-            (``"proceed"``).
+        idle: whether an idle side holds the other one back (``"hold"``) or counts as being as far as the
+            other side (``"proceed"``).
         left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
         right_lateness: the same for the right side.
         left_keys: further watermark keys of the left side, each with its event-time column.
@@ -60,7 +60,7 @@ backward, forward, nearest
     right_time: str = "ts"
     suffixes: tuple[str, str] = ("_left", "_right")
     late: Late = "count"
-    idle: JoinIdle = "wait"
+    idle: JoinIdle = "hold"
     left_lateness: int | None = 0
     right_lateness: int | None = 0
     left_keys: tuple[tuple[str, str], ...] = ()
@@ -135,7 +135,7 @@ def asof_join(
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
-    idle: JoinIdle = "wait",
+    idle: JoinIdle = "hold",
 ) -> AsofSpec:
     """An `AsofSpec` with its tolerance written as a duration.
 
@@ -147,7 +147,7 @@ def asof_join(
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         late: whether late rows are only counted or also returned.
-        idle: whether an idle side waits or counts as being as far as the other side.
+        idle: whether an idle side holds the other one back or counts as being as far as the other side.
 
     >>> asof_join("symbol", tolerance="10 seconds").tolerance
     10000000

@@ -38,7 +38,7 @@ DropLate = Literal["by_window", "by_element"]
 Late = Literal["count", "emit"]
 Idle = Literal["hold", "close"]
 JoinHow = Literal["inner", "left", "right", "full", "semi", "anti"]
-JoinIdle = Literal["wait", "proceed"]
+JoinIdle = Literal["hold", "proceed"]
 CogroupHow = Literal["cogroup", "inner", "left", "right", "full"]
 Side = Literal["left", "right"]
 
@@ -509,8 +509,8 @@ class JoinSpec(OperatorSpec):
         right_time: the event-time column of the right side.
         suffixes: appended to the columns that both sides have and that are not keys.
         late: whether late rows are only counted or also returned.
-        idle: whether an idle side waits (``"wait"``) or counts as being as far as the other side
-            (``"proceed"``), so that rows that it sends later below that are late.
+        idle: whether an idle side holds the other one back (``"hold"``) or counts as being as far as the
+            other side (``"proceed"``), so that rows that it sends later below that are late.
         condition: a further condition for a match: a boolean Polars expression over the columns of a pair,
             under their names in the output of an inner join, or the same as SQL text. Null is no match. The
             expression must be deterministic.
@@ -540,7 +540,7 @@ not be negative
     right_time: str = "ts"
     suffixes: tuple[str, str] = ("_left", "_right")
     late: Late = "count"
-    idle: JoinIdle = "wait"
+    idle: JoinIdle = "hold"
     condition: pl.Expr | str | None = field(default=None, compare=False)
     left_retractions: str | None = None
     right_retractions: str | None = None
@@ -673,7 +673,7 @@ def time_bounded_join(
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
-    idle: JoinIdle = "wait",
+    idle: JoinIdle = "hold",
     condition: pl.Expr | str | None = None,
 ) -> JoinSpec:
     """A `JoinSpec` with its bounds written as durations.
@@ -686,7 +686,7 @@ def time_bounded_join(
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         late: whether late rows are only counted or also returned.
-        idle: whether an idle side waits or counts as being as far as the other side.
+        idle: whether an idle side holds the other one back or counts as being as far as the other side.
         condition: a further condition for a match, as a Polars expression or SQL text.
 
     >>> time_bounded_join("auction", before="0 seconds", after="10 seconds").after

@@ -208,7 +208,7 @@ def test_a_missing_blob_raises() -> None:
         ({"tolerance": -1}, "tolerance = -1: is negative"),
         ({"on": "k"}, "on = 'k': has type str; give a tuple of column names"),
         ({"on": ("ts",)}, "contains an event-time column"),
-        ({"idle": "close"}, "idle = 'close'.*wait, proceed"),
+        ({"idle": "close"}, "idle = 'close'.*hold, proceed"),
         ({"chunk_rows": 0}, "chunk_rows = 0"),
     ],
 )
