@@ -76,6 +76,12 @@ class AsofOutput:
     null without a match. ``late`` has the rows that were dropped in this step by side, if the spec has
     ``late="emit"``; their number is always in ``dropped``. ``watermarks`` has ``"left"`` if the watermark of
     the left side has advanced, and ``key_watermarks`` its further keys; those of the right side end here.
+
+    >>> times = {"ts": pl.Int64}
+    >>> operator = AsofOperator(AsofSpec(), left=times, right=times)
+    >>> _, output = operator.step(operator.initial_state(), watermarks={"left": 5, "right": 4})
+    >>> output.watermarks, output.dropped
+    ({'left': 5}, {'left': 0, 'right': 0})
     """
 
     rows: pl.DataFrame

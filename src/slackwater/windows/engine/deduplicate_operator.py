@@ -57,9 +57,15 @@ class DeduplicateState:
 class DeduplicateOutput:
     """The output of one step: rows, then the watermark.
 
-    ``rows`` has the rows that are no duplicates, in order of arrival. ``duplicates`` is the number of
+    ``rows`` has the rows without duplicates, in order of arrival. ``duplicates`` is the number of
     duplicates and ``dropped`` that of late rows in this step; ``late`` has the late rows if the spec has
     ``late="emit"``. ``watermarks`` has the watermark if it has advanced: it is forwarded unchanged.
+
+    >>> spec = DeduplicateSpec(on=("id",), within=5)
+    >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
+    >>> _, output = operator.step(operator.initial_state(), watermarks={"default": 20})
+    >>> output.watermarks, output.duplicates
+    ({'default': 20}, 0)
     """
 
     rows: pl.DataFrame

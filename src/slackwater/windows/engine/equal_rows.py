@@ -1,6 +1,6 @@
 """Rows as a counted multiset: cancel rows against their retractions, and find rows that equal others.
 
-Equal rows are told apart by their occurrence: the n-th row of a value equals the n-th row of that value in
+Equal rows are distinguished by their occurrence: the n-th row of a value equals the n-th row of that value in
 another frame. So the cost is that of a join, also with many equal rows.
 """
 
