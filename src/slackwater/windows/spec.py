@@ -512,8 +512,8 @@ class JoinSpec(OperatorSpec):
         idle: whether an idle side holds the other one back (``"hold"``) or counts as being as far as the
             other side (``"proceed"``), so that rows that it sends later below that are late.
         condition: a further condition for a match: a boolean Polars expression over the columns of a pair,
-            under their names in the output of an inner join, or the same as SQL text. Null does not match. The
-            expression must be deterministic.
+            under their names in the output of an inner join, or the same as SQL text. Null does not match.
+            The expression must be deterministic.
         left_retractions: the boolean column that marks left rows which retract an equal earlier row.
         right_retractions: the same for the right side.
         left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
