@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from slackwater.windows import collect_set as collect_set
     from slackwater.windows import count as count
     from slackwater.windows import deduplication as deduplication
+    from slackwater.windows import count_distinct as count_distinct
     from slackwater.windows import every as every
     from slackwater.windows import first as first
     from slackwater.windows import fixed as fixed
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
     from slackwater.windows import sort as sort
     from slackwater.windows import stddev as stddev
     from slackwater.windows import sum as sum
+    from slackwater.windows import sum_distinct as sum_distinct
     from slackwater.windows import time_bounded_join as time_bounded_join
     from slackwater.windows import top_n as top_n
     from slackwater.windows import top_n_by_key as top_n_by_key

@@ -92,7 +92,7 @@ class MergeModel:
         done = MergeStep(drops=output.drops, forwarded=output.forwarded, waiting=output.waiting)
         for emission in output.emissions:
             taken_back = [row for old in emission.retractions for row in self._rows(old)]
-            results = self._rows(emission.pane)
+            results = [] if emission.pane is None else self._rows(emission.pane)
             if self.once:
                 results = [row for row in results if self._is_new(row)]
             if taken_back or results:

@@ -42,10 +42,14 @@ class Pane:
 
 @dataclass(frozen=True)
 class Emission:
-    """A pane, and the retractions directly before it."""
+    """A pane, and the retractions directly before it; no pane if everything in the window was retracted."""
 
     retractions: tuple[Pane, ...]
-    pane: Pane
+    pane: Pane | None
+
+    @property
+    def panes(self) -> tuple[Pane, ...]:
+        return self.retractions if self.pane is None else (*self.retractions, self.pane)
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ class WindowedModel:
         drop_late: str = "by_window",
         idle: str = "hold",
         only_updated: bool = False,
+        retractions: str | None = None,
     ) -> None:
         if only_updated and mode == "discarding":
             raise InvalidArgument(
@@ -143,6 +148,7 @@ class WindowedModel:
         self.drop_late = drop_late
         self.idle = idle
         self.only_updated = only_updated
+        self.retractions = retractions
         self.records: list[Record] = []
         self.watermark = BEGINNING_OF_TIME
         self.received = BEGINNING_OF_TIME
@@ -163,7 +169,11 @@ class WindowedModel:
         self.received = self.received if watermark is None else watermark
         output = Output()
         for record in self._take(list(rows), now, output):
-            self._ask(record, output)
+            if self.watermark >= self._horizon(record.end):  # a retraction has shortened the session
+                self._emit(record, output, last=True, completes=False)
+                self.records.remove(record)
+            else:
+                self._ask(record, output)
         if watermark is not None and watermark > self.watermark:
             self._advance(watermark, output)
         if idle and self.idle == "close":
@@ -224,8 +234,45 @@ class WindowedModel:
                 record = self._merged(key, (start, end), sources, same)
                 for at, row in inside:
                     self._put(record, at, row, now)
-                touched.append(record)
+                touched += self._reformed(record, sources, now)
         return touched
+
+    def _reformed(self, record: Record, sources: list[Record], now: int) -> list[Record]:
+        """The session; if it lost elements so that its bounds change, those of the elements that remain."""
+        if self.retractions is None or self.mode == "discarding":
+            return [record]
+        remaining = self._remaining(record)
+        windows = merge_windows([assign(self.window, at, row)[0] for at, row in remaining])
+        if not windows or windows == [record.bounds]:
+            return [record]
+        self.records.remove(record)
+        parts = [Record(record.key, *window, triggers.build(self.trigger)) for window in windows]
+        for part in parts:
+            for at, row in remaining:
+                if part.start <= at < part.end:
+                    self._put(part, at, row, now)
+        by_bounds = {part.bounds: part for part in parts}
+        owed = list(record.owed) + ([] if record.last is None else [record.last])
+        for source in sources:
+            if source.bounds in by_bounds:
+                part = by_bounds[source.bounds]
+                part.index, part.on_time_index = source.index, source.on_time_index
+                part.last, part.owed = source.last, list(source.owed)
+                owed = [pane for pane in owed if pane is not source.last and pane not in source.owed]
+        parts[0].owed += owed
+        self.records += parts
+        return parts
+
+    def _remaining(self, record: Record) -> list[tuple[int, Row]]:
+        """The elements that were not retracted."""
+        remaining: list[tuple[int, Row]] = []
+        for element in record.elements:
+            row = {**element.row, self.retractions: False}
+            if element.row[self.retractions]:
+                remaining.remove((element.timestamp, row))
+            else:
+                remaining.append((element.timestamp, row))
+        return remaining
 
     def _merged(self, key: Key, window: Bounds, sources: list[Record], same: Record | None) -> Record:
         """The open session `window`, merged from the sources; a new one if there are none."""
@@ -289,6 +336,12 @@ class WindowedModel:
             or (timing == "ON_TIME" and self.on_time == "always")
             or (last and self.closing == "always")
         )
+        if wanted and self._is_withdrawn(record):
+            retracted = tuple(replace(old, retraction=True) for old in self._owed(record))
+            record.last, record.owed = None, []
+            if retracted:
+                output.emissions.append(Emission(retracted, None))
+            return
         values = self.accumulate([e.row for e in (new if self.mode == "discarding" else record.elements)])
         unchanged = record.last is not None and record.last.values == values and not record.owed
         if not wanted or (self.only_updated and unchanged):
@@ -305,13 +358,24 @@ class WindowedModel:
             is_last=last,
             timestamp=self._timestamp(record, new),
         )
-        retracted: list[Pane] = []
-        if self.mode == "accumulating_and_retracting":
-            retracted = record.owed + ([] if record.last is None else [record.last])
-        output.emissions.append(Emission(tuple(replace(old, retraction=True) for old in retracted), pane))
+        retracted = tuple(replace(old, retraction=True) for old in self._owed(record))
+        output.emissions.append(Emission(retracted, pane))
         record.index += 1
         record.on_time_index += timing != "EARLY"
         record.last, record.owed = pane, []
+
+    def _owed(self, record: Record) -> list[Pane]:
+        """The panes that the next one takes back."""
+        if self.mode != "accumulating_and_retracting":
+            return []
+        return record.owed + ([] if record.last is None else [record.last])
+
+    def _is_withdrawn(self, record: Record) -> bool:
+        """Whether every element was retracted, so that there is no pane to emit."""
+        if self.retractions is None or self.mode == "discarding":
+            return False
+        remaining = sum(-1 if element.row[self.retractions] else 1 for element in record.elements)
+        return remaining == 0 and (self.mode == "accumulating_and_retracting" or record.index == 0)
 
     def _timing(self, record: Record, new: list[Element], completes: bool) -> str:
         if self.watermark < record.end:

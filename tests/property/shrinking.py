@@ -7,18 +7,35 @@ from dataclasses import fields, replace
 from typing import Any
 
 from slackwater import windows
+from tests.model.windows import Row
 from tests.strategies.windows import Scenario, Step
-from tests.support.windowed import Options
+from tests.support.windowed import RETRACTION, Options
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], rounds: int = 400) -> Scenario:
     """The smallest scenario found by trying one simplification after the other."""
     for _ in range(rounds):
-        smaller = next((candidate for candidate in _simpler(scenario) if fails(candidate)), None)
+        simpler = (candidate for candidate in _simpler(scenario) if _is_valid(candidate))
+        smaller = next((candidate for candidate in simpler if fails(candidate)), None)
         if smaller is None:
             break
         scenario = smaller
     return scenario
+
+
+def _is_valid(scenario: Scenario) -> bool:
+    """Whether every retraction takes back a row that was sent before."""
+    remaining: list[Row] = []
+    for step in scenario.steps:
+        for row in step.rows:
+            plain = {name: value for name, value in row.items() if name != RETRACTION}
+            if not row.get(RETRACTION):
+                remaining.append(plain)
+            elif not scenario.options.retractions or plain not in remaining:
+                return False
+            else:
+                remaining.remove(plain)
+    return True
 
 
 def _simpler(scenario: Scenario) -> Iterator[Scenario]:

@@ -12,6 +12,9 @@ from tests.strategies.windows import Limits, Scenario, scenarios
 SETTINGS = settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 
 
+NOT_DISCARDING = ("accumulating_and_retracting", "accumulating")
+
+
 @SETTINGS
 @given(scenarios())
 def test_any_scenario(made: Scenario) -> None:
@@ -22,6 +25,13 @@ def test_any_scenario(made: Scenario) -> None:
 @given(scenarios(Limits(kinds=("sessions",), rows=4)))
 def test_sessions(made: Scenario) -> None:
     """Merging has additional rules: retractions of old windows, numbering, rewinding."""
+    compare(made)
+
+
+@SETTINGS
+@given(scenarios(Limits(kinds=("sessions", "fixed"), modes=NOT_DISCARDING, retractions=100, rows=4)))
+def test_input_with_retractions(made: Scenario) -> None:
+    """Every accumulation takes elements back, sessions split, and windows without elements have no pane."""
     compare(made)
 
 

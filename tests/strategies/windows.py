@@ -132,6 +132,8 @@ class Limits:
     accumulations: tuple[str, ...] | None = None
     only_updated: bool = True
     lateness: bool = True
+    retractions: int = 30
+    """How often the input contains retractions, in percent."""
     steps: int = 10
     rows: int = 6
     keys: int = 2
@@ -161,11 +163,16 @@ def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B0
         closing=source.choose(["if_non_empty", "always"]),
         timestamp=source.choose(["end_of_window", "earliest", "latest"]),
         drop_late=source.choose(["by_window", "by_window", "by_element"]),
-        retractions=limits.accumulations is None and set(accumulations) <= SUBTRACTABLE and source.chance(30),
+        retractions=limits.accumulations is None
+        and (mode != "discarding" or set(accumulations) <= SUBTRACTABLE)
+        and source.chance(limits.retractions),
         only_updated=limits.only_updated and mode != "discarding" and source.chance(25),
     )
     if options.allowed_lateness is not None and not isinstance(window, windows.Global) and source.chance(40):
         options = replace(options, idle="close")
+    if options.retractions and isinstance(window, windows.Sessions) and options.trigger.can_finish:
+        # A retraction whose element is in a closed session would be added to another one.
+        options = replace(options, trigger=windows.Repeatedly(options.trigger))
     columns = _columns(source, limits)
     schema = columns.schema
     if isinstance(window, windows.Inherited):
@@ -245,7 +252,10 @@ def _window(source: Source, kind: str) -> tuple[windows.Window, _Scale]:
 
 def _accumulations(source: Source) -> tuple[str, ...]:
     usual = ("count", "sum", "collect")
-    others = ("min", "max", "mean", "first", "last", "collect_set", "sort", "top_n")
+    others = (
+        "min", "max", "mean", "first", "last", "collect_set", "sort", "top_n", "count_distinct",
+        "sum_distinct", "ordered",
+    )  # fmt: skip
     if source.chance(60):
         return tuple(name for name in usual if source.chance(60)) or ("sum",)
     return tuple(name for name in (*usual, *others) if source.chance(30)) or ("max",)
@@ -272,17 +282,26 @@ def _columns(source: Source, limits: Limits) -> _Columns:
 
 def _steps(source: Source, limits: Limits, options: Options, scale: _Scale, columns: _Columns) -> list[Step]:
     steps: list[Step] = []
+    remaining: list[Row] = []
     now = 0
     low = FIRST
     for _ in range(source.integer(1, limits.steps)):
         count = source.integer(0, limits.rows) if source.chance(75) else 0
-        rows = tuple(_row(source, options, scale, low, columns) for _ in range(count))
+        rows: list[Row] = []
+        for _ in range(count):
+            row = _row(source, options, scale, low, columns)
+            rows.append(row)
+            remaining.append(row)
+            if options.retractions and source.chance(35):
+                taken = remaining.pop(source.integer(0, len(remaining) - 1))
+                rows.append(taken | {"retraction": True})
         watermark: int | None = None
         if source.chance(45):
             low = min(LAST + 10, low + source.choose([0, 1, 2, 4, 8, 12]))
             watermark = END_OF_TIME if source.chance(3) else scale.at(low)
         now += source.choose([0, 0, 1, 2, 5, 9])
-        steps.append(Step(rows, watermark, now, source.chance(15), idle=not rows and source.chance(12)))
+        idle = not rows and source.chance(12)
+        steps.append(Step(tuple(rows), watermark, now, source.chance(15), idle=idle))
         if watermark == END_OF_TIME:
             low = END_OF_TIME
             break
@@ -299,7 +318,7 @@ def _row(source: Source, options: Options, scale: _Scale, low: int, columns: _Co
     row: Row = {name: values[name] for name in options.key}
     row |= {"ts": scale.at(tick), "value": None if source.chance(8) else source.integer(-3, 6) * columns.unit}
     if options.retractions:
-        row |= {"retraction": source.chance(25)}
+        row |= {"retraction": False}
     if isinstance(options.window, windows.Inherited):
         start = tick - tick % 5
         row |= {"window_start": scale.at(start), "window_end": scale.at(start + source.choose([5, 5, 7]))}

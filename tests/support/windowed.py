@@ -6,6 +6,7 @@ and `window_start` and `window_end` for inherited windows. Both return an `Obser
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -52,6 +53,7 @@ class Observed:
     forwarded: int | None = None
     drops: tuple[Drop, ...] = field(default=())
     waiting: int | None = None
+    takes_retractions: bool = False
 
 
 class Subject(Protocol):
@@ -63,14 +65,15 @@ class Subject(Protocol):
 
 def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
     """The value of each accumulation over the rows; without rows, as in SQL."""
-    values = [row[VALUE] for row in rows if row[VALUE] is not None]
+    remaining = remaining_rows(rows)
+    values = [row[VALUE] for row in remaining if row[VALUE] is not None]
     count, known, total = 0, 0, 0
     for row in rows:
         weight = -1 if row.get(RETRACTION) else 1
         count += weight
         known += 0 if row[VALUE] is None else weight
         total += (row[VALUE] or 0) * weight
-    by_time = sorted((row for row in rows if row[VALUE] is not None), key=lambda row: row[EVENT_TIME])
+    by_time = sorted((row for row in remaining if row[VALUE] is not None), key=lambda row: row[EVENT_TIME])
     results: Row = {
         "count": count,
         "sum": total if known else None,
@@ -83,8 +86,22 @@ def accumulate(names: Iterable[str], rows: Sequence[Row]) -> Row:
         "collect_set": sorted(set(values)),
         "sort": sorted(values),
         "top_n": sorted(values, reverse=True)[:2],
+        "count_distinct": len(set(values)),
+        "sum_distinct": sum(set(values)) if values else None,
+        "ordered": [row[VALUE] for row in by_time],
     }
     return {name: results[name] for name in names}
+
+
+def remaining_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows that were not retracted; with retractions, those with equal event times by value."""
+    if not any(RETRACTION in row for row in rows):
+        return list(rows)
+    counts: Counter[tuple[int, float | None]] = Counter()
+    for row in rows:
+        counts[row[EVENT_TIME], row[VALUE]] += -1 if row[RETRACTION] else 1
+    known = [element for element in counts.elements() if element[1] is not None]
+    return [{EVENT_TIME: at, VALUE: value} for at, value in sorted(known)]
 
 
 class ModelSubject:
@@ -104,20 +121,20 @@ class ModelSubject:
             drop_late=options.drop_late,
             idle=options.idle,
             only_updated=options.only_updated,
+            retractions=RETRACTION if options.retractions else None,
         )
 
     def step(self, rows: Sequence[Row], watermark: int | None, now: int, *, idle: bool = False) -> Observed:
         keyed = [(tuple(row[name] for name in self.options.key), row[EVENT_TIME], row) for row in rows]
         output = self.model.step(keyed, watermark, now, idle=idle)
         return Observed(
-            panes=tuple(
-                pane for emission in output.emissions for pane in (*emission.retractions, emission.pane)
-            ),
+            panes=tuple(pane for emission in output.emissions for pane in emission.panes),
             dropped_late=output.dropped("late"),
             dropped_closed=output.dropped("closed"),
             forwarded=output.forwarded,
             drops=tuple(self._drop(drop) for drop in output.drops),
             waiting=output.waiting,
+            takes_retractions=self.options.retractions,
         )
 
     def _drop(self, drop: Drop) -> Drop:
@@ -149,6 +166,9 @@ class OperatorSubject:
             "collect_set": windows.collect_set(VALUE),
             "sort": windows.sort(VALUE),
             "top_n": windows.top_n(VALUE, 2),
+            "count_distinct": windows.count_distinct(VALUE),
+            "sum_distinct": windows.sum_distinct(VALUE),
+            "ordered": windows.collect(VALUE, ordered=True),
         }
         self.operator = windows.WindowedOperator(
             window=options.window,
@@ -184,6 +204,7 @@ class OperatorSubject:
             forwarded=output.watermarks.get("default"),
             drops=tuple(self._drop(row) for row in late),
             waiting=output.waiting,
+            takes_retractions=self.options.retractions,
         )
 
     def run_step(
@@ -266,11 +287,20 @@ def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:
 
 def canonical(observed: Observed) -> dict[str, Any]:
     """The parts that must be equal; the order of windows and of retractions is not defined."""
-    ordered = sorted(
-        blocks(observed.panes), key=lambda block: (repr(block[1].key), block[1].start, block[1].end)
-    )
+    panes: list[Any]
+    if observed.takes_retractions:
+        # A retraction is emitted alone if everything in its window was retracted.
+        panes = sorted(
+            observed.panes,
+            key=lambda pane: (repr(pane.key), pane.start, pane.end, pane.index, pane.retraction, pane.timing),
+        )
+    else:
+        ordered = sorted(
+            blocks(observed.panes), key=lambda block: (repr(block[1].key), block[1].start, block[1].end)
+        )
+        panes = [(sorted(retractions, key=repr), pane) for retractions, pane in ordered]
     return {
-        "panes": [(sorted(retractions, key=repr), pane) for retractions, pane in ordered],
+        "panes": panes,
         "dropped_late": observed.dropped_late,
         "dropped_closed": observed.dropped_closed,
         "forwarded": observed.forwarded,

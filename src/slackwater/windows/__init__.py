@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import ApproxCountDistinct as ApproxCountDistinct
     from slackwater.windows.accumulations import ApproxQuantile as ApproxQuantile
     from slackwater.windows.accumulations import Collect as Collect
+    from slackwater.windows.accumulations import CollectOrdered as CollectOrdered
     from slackwater.windows.accumulations import CollectSet as CollectSet
     from slackwater.windows.accumulations import ColumnarAccumulation as ColumnarAccumulation
     from slackwater.windows.accumulations import Count as Count
+    from slackwater.windows.accumulations import CountDistinct as CountDistinct
     from slackwater.windows.accumulations import First as First
     from slackwater.windows.accumulations import Fold as Fold
     from slackwater.windows.accumulations import Last as Last
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import Sort as Sort
     from slackwater.windows.accumulations import Stddev as Stddev
     from slackwater.windows.accumulations import Sum as Sum
+    from slackwater.windows.accumulations import SumDistinct as SumDistinct
     from slackwater.windows.accumulations import TopN as TopN
     from slackwater.windows.accumulations import TopNByKey as TopNByKey
     from slackwater.windows.accumulations import Variance as Variance
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import collect as collect
     from slackwater.windows.accumulations import collect_set as collect_set
     from slackwater.windows.accumulations import count as count
+    from slackwater.windows.accumulations import count_distinct as count_distinct
     from slackwater.windows.accumulations import first as first
     from slackwater.windows.accumulations import fold as fold
     from slackwater.windows.accumulations import last as last
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import sort as sort
     from slackwater.windows.accumulations import stddev as stddev
     from slackwater.windows.accumulations import sum as sum
+    from slackwater.windows.accumulations import sum_distinct as sum_distinct
     from slackwater.windows.accumulations import top_n as top_n
     from slackwater.windows.accumulations import top_n_by_key as top_n_by_key
     from slackwater.windows.accumulations import variance as variance

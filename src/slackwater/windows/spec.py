@@ -381,12 +381,25 @@ class WindowSpec(WindowingStrategy):
                     name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
                 )
             if self.takes_retractions and not accumulation.can_subtract:
-                raise InvalidArgument(
-                    name,
-                    accumulation.name,
-                    "cannot subtract elements, but the input contains retractions",
-                    fix="use one that can: count, sum, mean, variance, stddev, any, all",
-                )
+                self._check_recomputable(name, accumulation)
+
+    def _check_recomputable(self, name: str, accumulation: ColumnarAccumulation) -> None:
+        """Raise if an accumulation that cannot subtract cannot be computed from the remaining elements."""
+        if not accumulation.can_recompute:
+            raise InvalidArgument(
+                name,
+                accumulation.name,
+                "cannot subtract elements, but the input contains retractions",
+                fix=f"use {accumulation.retractable_alternative}",
+            )
+        if self.mode == "discarding":
+            raise InvalidArgument(
+                name,
+                accumulation.name,
+                "cannot process retractions in discarding mode, because a retraction may take back an "
+                "element of an earlier pane",
+                fix='use mode="accumulating" or "accumulating_and_retracting"',
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

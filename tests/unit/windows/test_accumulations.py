@@ -67,6 +67,9 @@ CASES: list[tuple[ColumnarAccumulation, Any]] = [
     (windows.sort("v"), sorted(KNOWN)),
     (windows.sort("v", descending=True), sorted(KNOWN, reverse=True)),
     (windows.top_n("v", 3), [12, 7, 7]),
+    (windows.count_distinct("v"), len(set(KNOWN))),
+    (windows.sum_distinct("v"), sum(set(KNOWN))),
+    (windows.collect("v", ordered=True), KNOWN),
     (windows.approx_count_distinct("v"), len(set(KNOWN))),
     (windows.approx_quantile("v", 0.5), 4.0),
     (windows.reduce("v", lambda left, right: left + right, dtype=pl.Int64()), sum(KNOWN)),
@@ -93,6 +96,8 @@ EMPTY = {
     "collect_set": [],
     "sort": [],
     "top_n": [],
+    "count_distinct": 0,
+    "collect_ordered": [],
     "approx_count_distinct": 0,
     "fold": 0,
 }
@@ -144,6 +149,19 @@ def test_first_and_last_order_by_event_time_then_by_arrival() -> None:
     batches: list[list[Row]] = [[(5, "b"), (3, "x"), (3, "y")], [(3, "z"), (5, "c"), (4, None)]]
     assert value(windows.first("v"), folded(windows.first("v"), *batches)) == "x"
     assert value(windows.last("v"), folded(windows.last("v"), *batches)) == "c"
+
+
+def test_values_are_collected_in_event_time_order_whatever_the_order_of_arrival() -> None:
+    accumulation = windows.collect("v", ordered=True)
+    assert value(accumulation, folded(accumulation, [(5, "e"), (1, "a")], [(1, "b"), (0, "z")])) == [
+        "z", "a", "b", "e",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt8, pl.Float32, pl.Decimal(10, 2)])
+def test_distinct_values_are_added_without_overflow(dtype: Any) -> None:
+    accumulation = windows.sum_distinct("v")
+    assert value(accumulation, folded(accumulation, [(0, 100), (1, 90)], [(2, 100)], dtype=dtype)) == 190
 
 
 def test_top_n_by_key_lists_each_key_once() -> None:

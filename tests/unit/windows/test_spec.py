@@ -30,6 +30,7 @@ from slackwater.windows import (
     WindowedOperator,
     WindowingStrategy,
     WindowSpec,
+    approx_quantile,
     count,
     every,
     first,
@@ -122,8 +123,13 @@ def test_a_spec_is_hashable_even_if_a_value_in_it_is_not() -> None:
         (window_spec, {"trigger": AfterCount(2)}, "trigger = 'after_count.*can finish.*allow_data_loss"),
         (
             window_spec,
-            {"retractions": "gone", "accumulations": {"f": first("x")}},
-            "cannot subtract elements",
+            {"retractions": "gone", "accumulations": {"q": approx_quantile("x", 0.5)}},
+            "cannot subtract elements.*use sort",
+        ),
+        (
+            window_spec,
+            {"retractions": "gone", "accumulations": {"f": first("x")}, "mode": "discarding"},
+            "f = 'first': cannot process retractions in discarding mode",
         ),
         (window_spec, {"allowed_lateness": -1}, "allowed_lateness = -1: must not be negative"),
         (window_spec, {"key": ("timing",)}, "name = 'timing': is used twice in the panes"),

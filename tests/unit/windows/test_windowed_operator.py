@@ -16,6 +16,7 @@ from slackwater.windows import (
     AfterEach,
     AfterWatermark,
     Always,
+    ApproxCountDistinct,
     Calendar,
     Collect,
     Count,
@@ -63,8 +64,8 @@ def make(**options: Any) -> WindowedOperator:
         ({"idle": "close", "allowed_lateness": None}, "give the window an end and a finite allowed lateness"),
         ({"only_updated": True, "mode": "discarding"}, "cannot compare discarding panes"),
         (
-            {"retractions": "back", "accumulations": {"best": Max("value")}},
-            "best = 'max': cannot subtract elements",
+            {"retractions": "back", "accumulations": {"n": ApproxCountDistinct("value")}},
+            "n = 'approx_count_distinct': cannot subtract elements.*use count_distinct",
         ),
         ({"trigger": AfterWatermark()}, r"trigger = 'after_watermark\(\)': can finish"),
         ({"trigger": AfterCount(3)}, r"after_count\(3\).*allow_data_loss=True"),

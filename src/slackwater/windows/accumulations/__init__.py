@@ -16,12 +16,15 @@ from slackwater.windows.accumulations.numbers import All, Any, Count, Mean, Stdd
 from slackwater.windows.accumulations.python import Accumulation, Fold, Function, Reduce
 from slackwater.windows.accumulations.selections import (
     Collect,
+    CollectOrdered,
     CollectSet,
+    CountDistinct,
     First,
     Last,
     Max,
     Min,
     Sort,
+    SumDistinct,
     TopN,
     TopNByKey,
 )
@@ -34,9 +37,11 @@ __all__ = [
     "ApproxCountDistinct",
     "ApproxQuantile",
     "Collect",
+    "CollectOrdered",
     "CollectSet",
     "ColumnarAccumulation",
     "Count",
+    "CountDistinct",
     "First",
     "Fold",
     "Last",
@@ -48,6 +53,7 @@ __all__ = [
     "Sort",
     "Stddev",
     "Sum",
+    "SumDistinct",
     "TopN",
     "TopNByKey",
     "Variance",
@@ -58,6 +64,7 @@ __all__ = [
     "collect",
     "collect_set",
     "count",
+    "count_distinct",
     "first",
     "fold",
     "last",
@@ -68,6 +75,7 @@ __all__ = [
     "sort",
     "stddev",
     "sum",
+    "sum_distinct",
     "top_n",
     "top_n_by_key",
     "variance",
@@ -93,6 +101,26 @@ def sum(column: str) -> Sum:
     Sum(column='price')
     """
     return Sum(column)
+
+
+def sum_distinct(column: str) -> SumDistinct:
+    """Sum the distinct values of a column; null if there are no values. Keeps every distinct value.
+
+    >>> sum_distinct("price")
+    SumDistinct(column='price')
+    """
+    return SumDistinct(column)
+
+
+def count_distinct(column: str) -> CountDistinct:
+    """Count the distinct values of a column exactly. Keeps every distinct value.
+
+    `approx_count_distinct` needs constant space instead.
+
+    >>> count_distinct("bidder")
+    CountDistinct(column='bidder')
+    """
+    return CountDistinct(column)
 
 
 def min(column: str) -> Min:
@@ -184,13 +212,20 @@ def all(column: str) -> All:
     return All(column)
 
 
-def collect(column: str) -> Collect:
-    """All values of a column as a list, in no particular order. Keeps every value.
+def collect(column: str, *, ordered: bool = False) -> Collect | CollectOrdered:
+    """All values of a column as a list. Keeps every value.
+
+    Args:
+        column: the column to collect; nulls are left out.
+        ordered: whether the list is in event-time order; among equal times, in order of arrival. Otherwise it
+            is in no particular order.
 
     >>> collect("price")
     Collect(column='price')
+    >>> collect("price", ordered=True)
+    CollectOrdered(column='price')
     """
-    return Collect(column)
+    return CollectOrdered(column) if ordered else Collect(column)
 
 
 def collect_set(column: str) -> CollectSet:

@@ -75,6 +75,16 @@ class Applied(ColumnarAccumulation):
         return self.columns
 
     @property
+    def can_recompute(self) -> bool:
+        """Whether its value may be computed from the elements that remain after retractions."""
+        return True
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its value depends on the event times of the elements."""
+        return True
+
+    @property
     def dtype(self) -> pl.DataType:
         """The type of the value of a pane: a list of rows."""
         return pl.List(pl.Struct(dict(self.schema)))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+import polars.selectors as cs
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.columns import input_column
@@ -44,8 +45,9 @@ class PartialColumns:
 class ColumnarAccumulation(ABC):
     """Base class of all accumulations, which process whole columns by expressions.
 
-    ``inputs`` are the columns it reads. ``can_subtract`` tells whether it can subtract an element; an
-    accumulation that cannot is rejected if the input contains retractions.
+    ``inputs`` are the columns it reads. If the input contains retractions, an accumulation either subtracts
+    them (``can_subtract``), or is computed from the elements that remain, which are then stored
+    (``can_recompute``). One that can do neither is rejected.
 
     >>> from slackwater.windows import Sum
     >>> total, partials = Sum("price"), PartialColumns("total", retractable=False)
@@ -58,6 +60,21 @@ class ColumnarAccumulation(ABC):
     def can_subtract(self) -> bool:
         """Whether it can subtract an element that is retracted."""
         return False
+
+    @property
+    def can_recompute(self) -> bool:
+        """Whether its value may be computed from the elements that remain after retractions."""
+        return False
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its value depends on the event times of the elements."""
+        return False
+
+    @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions; only if it cannot process them."""
+        return "one that can: count, sum, mean, max, first, collect, count_distinct, …"
 
     @property
     @abstractmethod
@@ -132,6 +149,27 @@ def is_number(dtype: pl.DataType) -> bool:
     (True, True, False)
     """
     return dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)
+
+
+_NARROW = cs.by_dtype(pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+
+
+def widened(column: str) -> list[pl.Expr]:
+    """Cast the column to the widest type of its kind, so that sums of narrow numbers do not overflow.
+
+    There is one expression per kind; selectors leave the one that applies to the actual type.
+
+    >>> pl.DataFrame({"in:price": pl.Series([200, 100], dtype=pl.UInt8)}).select(
+    ...     widened("price")
+    ... ).sum().item()
+    300
+    """
+    values, single = cs.by_name(input_column(column)), cs.by_dtype(pl.Float32)
+    return [
+        (values & _NARROW).cast(pl.Int64),
+        (values & single).cast(pl.Float64),
+        (values - _NARROW - single).as_expr(),
+    ]
 
 
 def check_column(value: object, name: str = "column") -> None:

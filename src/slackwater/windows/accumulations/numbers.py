@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
-import polars.selectors as cs
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
@@ -20,6 +19,7 @@ from slackwater.windows.accumulations.base import (
     PartialColumns,
     check_column,
     is_number,
+    widened,
 )
 from slackwater.windows.columns import WEIGHT, input_column
 
@@ -42,22 +42,6 @@ def _quotient(numerator: pl.Expr, denominator: pl.Expr) -> pl.Expr:
     2.4. Adding a range of zeros prevents that optimization.
     """
     return numerator / (denominator + pl.int_range(pl.len(), dtype=pl.Int64) * 0)
-
-
-_NARROW = cs.by_dtype(pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
-
-
-def _widened(column: str) -> list[pl.Expr]:
-    """Cast the column to the widest type of its kind, so that sums of narrow numbers do not overflow.
-
-    There is one expression per kind; selectors leave the one that applies to the actual type.
-    """
-    values, single = cs.by_name(input_column(column)), cs.by_dtype(pl.Float32)
-    return [
-        (values & _NARROW).cast(pl.Int64),
-        (values & single).cast(pl.Float64),
-        (values - _NARROW - single).as_expr(),
-    ]
 
 
 def _weighted_count(value: pl.Expr, partials: PartialColumns) -> pl.Expr:
@@ -116,7 +100,7 @@ class Sum(_SubtractableOfColumn):
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
-        totals = [each * pl.col(WEIGHT) if partials.retractable else each for each in _widened(self.column)]
+        totals = [each * pl.col(WEIGHT) if partials.retractable else each for each in widened(self.column)]
         count = _weighted_count(self._value(), partials)
         return [*(each.sum().alias(partials.name("sum")) for each in totals), count.alias(partials.name("n"))]
 

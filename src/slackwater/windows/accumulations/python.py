@@ -91,6 +91,11 @@ class Accumulation(ColumnarAccumulation):
         return type(self).subtract is not Accumulation.subtract
 
     @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions."""
+        return "an accumulation that defines subtract()"
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The input columns that it reads."""
         return (self.column,)
@@ -227,6 +232,11 @@ class Fold(Accumulation):
         """Whether it can subtract an element: if an inverse is given."""
         return self.inverse is not None
 
+    @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions."""
+        return "fold(…, inverse=…), which can subtract a value"
+
     def empty(self) -> AnyValue:
         """Return a copy of the initial value, so that accumulators do not share it."""
         return deepcopy(self.initial)
@@ -268,6 +278,11 @@ class Reduce(Accumulation):
     def __post_init__(self) -> None:
         check_column(self.column)
         _check_callable(self.function, "function")
+
+    @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions."""
+        return "fold(…, inverse=…), which can subtract a value"
 
     def empty(self) -> AnyValue:
         """Return None, the accumulator without values."""

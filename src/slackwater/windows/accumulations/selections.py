@@ -1,6 +1,7 @@
-"""Accumulations that select or collect values: min, max, first, last, collect, sort, top n.
+"""Accumulations that select or collect values: min, max, first, last, collect, sort, top n, distinct values.
 
-None of them can subtract an element, because the values that it displaced are gone.
+None of them can subtract an element, because the values that it displaced are gone. If the input contains
+retractions, the elements are stored with a count, and the value is computed from those that remain.
 """
 
 from __future__ import annotations
@@ -17,11 +18,24 @@ from slackwater.windows.accumulations.base import (
     PartialColumns,
     check_column,
     check_positive,
+    is_number,
+    widened,
 )
 from slackwater.windows.columns import TIME, input_column
 
 
-class _Extreme(OfColumn):
+class _Recomputable(ColumnarAccumulation):
+    @property
+    def can_recompute(self) -> bool:
+        """Whether its value may be computed from the elements that remain after retractions."""
+        return True
+
+
+class _RecomputableOfColumn(OfColumn, _Recomputable):
+    __slots__ = ()
+
+
+class _Extreme(_RecomputableOfColumn):
     """The minimum or maximum of a column."""
 
     __slots__ = ()
@@ -71,12 +85,17 @@ class Max(_Extreme):
 
 
 @dataclass(frozen=True, slots=True)
-class First(OfColumn):
+class First(_RecomputableOfColumn):
     """The value with the earliest event time; among equal times, the one that arrived first.
 
     >>> First("price").name
     'first'
     """
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its value depends on the event times of the elements."""
+        return True
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
@@ -121,7 +140,7 @@ class Last(First):
 
 
 @dataclass(frozen=True, slots=True)
-class Collect(OfColumn):
+class Collect(_RecomputableOfColumn):
     """All values of a column as a list, in no particular order.
 
     >>> Collect("price").name
@@ -154,6 +173,72 @@ class CollectSet(Collect):
 
     def _keep(self, values: pl.Expr) -> pl.Expr:
         return values.unique().sort()
+
+
+@dataclass(frozen=True, slots=True)
+class CountDistinct(CollectSet):
+    """The number of distinct values of a column; exact, so that it keeps every distinct value.
+
+    >>> CountDistinct("bidder").name
+    'count_distinct'
+    """
+
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The number of values; 0 without values."""
+        return partials.column("values").list.len().cast(pl.Int64).fill_null(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SumDistinct(CollectSet):
+    """The sum of the distinct values of a column; null without values. Keeps every distinct value.
+
+    >>> SumDistinct("price").name
+    'sum_distinct'
+    """
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Accept numbers and durations."""
+        return is_number(dtype) or dtype == pl.Duration
+
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        name = partials.name("values")
+        return [self._keep(each.drop_nulls()).alias(name) for each in widened(self.column)]
+
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The sum; null without values."""
+        values = partials.column("values")
+        return pl.when(values.list.len() > 0).then(values.list.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOrdered(_RecomputableOfColumn):
+    """All values of a column as a list in event-time order; among equal times, in order of arrival.
+
+    >>> CollectOrdered("price").name
+    'collect_ordered'
+    """
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its value depends on the event times of the elements."""
+        return True
+
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        value = self._value()
+        timed = pl.struct(pl.col(TIME).alias("time"), value.alias("value"))
+        return [timed.filter(value.is_not_null()).alias(partials.name("timed"))]
+
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        return [partials.column("timed").explode().drop_nulls()]
+
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The list; empty without values."""
+        time, value = (pl.element().struct.field(name) for name in ("time", "value"))
+        in_order = partials.column("timed").list.eval(value.sort_by(time, maintain_order=True))
+        return in_order.fill_null([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +275,7 @@ class TopN(Collect):
 
 
 @dataclass(frozen=True, slots=True)
-class TopNByKey(ColumnarAccumulation):
+class TopNByKey(_Recomputable):
     """The ``n`` distinct values of ``key`` with the greatest values of ``column``.
 
     The output is a list of ``{value, key}``, greatest first, each key with its greatest value.

@@ -44,6 +44,11 @@ class ApproxCountDistinct(ColumnarAccumulation):
             )
 
     @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions."""
+        return 'count_distinct("…"), which is exact'
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The input columns that it reads."""
         return (self.column,)
@@ -103,6 +108,11 @@ class ApproxQuantile(ColumnarAccumulation):
             raise InvalidArgument(
                 "size", self.size, "must be between 8 and 65535", fix="use a value such as size=200"
             )
+
+    @property
+    def retractable_alternative(self) -> str:
+        """What to use instead if the input contains retractions."""
+        return 'sort("…"), and select the quantile from the list'
 
     @property
     def inputs(self) -> tuple[str, ...]:

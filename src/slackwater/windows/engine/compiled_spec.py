@@ -13,7 +13,9 @@ from functools import cached_property
 import polars as pl
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.accumulations.base import PartialColumns
+from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
+from slackwater.windows.accumulations.counted import Counted, CountedElements
+from slackwater.windows.assigners import Sessions
 from slackwater.windows.columns import (
     ADDED,
     CLOSED,
@@ -24,9 +26,11 @@ from slackwater.windows.columns import (
     INDEX,
     NEW,
     ON_TIME,
+    REMAINING,
     STAMP,
     START,
     TIME,
+    WEIGHT,
     key_column,
     value_column,
 )
@@ -73,6 +77,33 @@ class CompiledSpec:
         """The partial columns of each accumulation."""
         return {name: PartialColumns(name, self.spec.takes_retractions) for name in self.spec.accumulations}
 
+    @cached_property
+    def accumulations(self) -> dict[str, ColumnarAccumulation]:
+        """The accumulations, of which some store their elements if the input contains retractions."""
+        if not self.spec.takes_retractions:
+            return dict(self.spec.accumulations)
+        return {
+            name: accumulation if accumulation.can_subtract else Counted(accumulation)
+            for name, accumulation in self.spec.accumulations.items()
+        }
+
+    @cached_property
+    def _counted(self) -> list[tuple[Counted, PartialColumns]]:
+        """The accumulations that store their elements, with their partial columns."""
+        return [
+            (accumulation, self.partials[name])
+            for name, accumulation in self.accumulations.items()
+            if isinstance(accumulation, Counted)
+        ]
+
+    @cached_property
+    def session_elements(self) -> CountedElements | None:
+        """The elements of a session, which a retraction may split or shorten; None if that cannot happen."""
+        splits = isinstance(self.spec.window, Sessions) and self.spec.takes_retractions
+        if not splits or self.spec.mode == "discarding":
+            return None
+        return CountedElements(PartialColumns("", retractable=True), self.spec.inputs, reads_time=True)
+
     # ---- expressions over elements and partials
 
     def add_elements(self, watermark: int) -> list[pl.Expr]:
@@ -82,7 +113,11 @@ class CompiledSpec:
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
             stamp = times.min() if self.spec.timestamp == "earliest" else times.max()
             aggregations.append(stamp.alias(STAMP))
-        for name, accumulation in self.spec.accumulations.items():
+        if self.spec.takes_retractions:
+            aggregations.append(pl.col(WEIGHT).sum().alias(REMAINING))
+        if self.session_elements is not None:
+            aggregations += self.session_elements.add()
+        for name, accumulation in self.accumulations.items():
             aggregations += accumulation.add(self.partials[name])
         return aggregations
 
@@ -95,9 +130,14 @@ class CompiledSpec:
 
     def merge_values(self) -> list[pl.Expr]:
         """`merge_partials` without the number of elements and the timestamp."""
-        return [
+        # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
+        known = pl.col(REMAINING).is_not_null().all()
+        counts = [pl.when(known).then(pl.col(REMAINING).sum())] if self.spec.takes_retractions else []
+        if self.session_elements is not None:
+            counts += self.session_elements.merge()
+        return counts + [
             expression
-            for name, accumulation in self.spec.accumulations.items()
+            for name, accumulation in self.accumulations.items()
             for expression in accumulation.merge(self.partials[name])
         ]
 
@@ -105,12 +145,27 @@ class CompiledSpec:
         """Aggregation from several output timestamps to one."""
         return pl.col(STAMP).max() if self.spec.timestamp == "latest" else pl.col(STAMP).min()
 
-    def values(self) -> list[pl.Expr]:
-        """The values of panes, from partials."""
-        return [
+    def settled(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials that were just aggregated or merged, without elements that retractions cancelled."""
+        for accumulation, columns in self._counted:
+            partials = accumulation.settle(partials, columns)
+        return partials if self.session_elements is None else self.session_elements.settle(partials)
+
+    def upgraded(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials from the state, with the columns that an earlier release did not store."""
+        if self.spec.takes_retractions and REMAINING not in partials.columns:
+            partials = partials.with_columns(pl.lit(None, pl.Int64()).alias(REMAINING))
+            return partials if self.session_elements is None else self.session_elements.upgraded(partials)
+        return partials
+
+    def with_values(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials with the values of their panes."""
+        for accumulation, columns in self._counted:
+            partials = accumulation.prepare(partials, columns)
+        return partials.with_columns(
             accumulation.output(self.partials[name]).alias(value_column(name))
-            for name, accumulation in self.spec.accumulations.items()
-        ]
+            for name, accumulation in self.accumulations.items()
+        )
 
     # ---- expressions over window rows
 

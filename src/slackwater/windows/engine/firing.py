@@ -121,14 +121,14 @@ def decide(rows: pl.DataFrame, compiled: CompiledSpec, evaluation: Evaluation) -
     ).with_row_index(ROW)
 
 
-def undo_suppressed(rows: pl.DataFrame, suppressed: pl.Series | None) -> pl.DataFrame:
-    """Give back the indexes of panes that were suppressed after the decision (``only_updated``).
+def undo_suppressed(rows: pl.DataFrame, suppressed: pl.Series) -> pl.DataFrame:
+    """Give back the indexes of panes that were suppressed after the decision.
 
     >>> rows = pl.DataFrame({ROW: [0, 1], INDEX: [1, 1], ON_TIME: [1, 1], PANE_ON_TIME_INDEX: [0, 0]})
     >>> undo_suppressed(rows, pl.Series([1]))[INDEX].to_list()
     [1, 0]
     """
-    if suppressed is None or suppressed.is_empty():
+    if suppressed.is_empty():
         return rows
     is_suppressed = pl.col(ROW).is_in(suppressed.implode())
     early = pl.col(PANE_ON_TIME_INDEX) < 0

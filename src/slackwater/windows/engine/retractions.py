@@ -1,7 +1,8 @@
 """Panes as they are emitted: values, retractions of the panes they replace, suppression of unchanged ones.
 
 In accumulating-and-retracting mode, and with ``only_updated``, the last emitted pane of each key and window
-is kept. A new pane is emitted directly after the retraction of the kept pane, and replaces it.
+is kept. A new pane is emitted directly after the retraction of the kept pane, and replaces it. If every
+element of a window was retracted, it has no pane any more, and the kept pane is only retracted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.columns import END, ROW, START, key_column, value_column
+from slackwater.windows.columns import END, REMAINING, ROW, START, key_column, value_column
 from slackwater.windows.engine.compiled_spec import CompiledSpec
 from slackwater.windows.engine.firing import (
     PANE_INDEX,
@@ -34,7 +35,7 @@ class Emission:
     """The panes of some window rows, the rows whose pane was suppressed, and the last panes to keep."""
 
     panes: pl.DataFrame
-    suppressed: pl.Series | None
+    suppressed: pl.Series
     last_panes: pl.DataFrame | None
 
 
@@ -54,23 +55,27 @@ def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | 
     [(10, 2, 'EARLY')]
     """
     values = [value_column(name) for name in compiled.spec.accumulations]
-    emitted = rows.with_columns(*compiled.values())
-    suppressed: pl.Series | None = None
+    emitted = compiled.with_values(rows)
+    withdrawn = emitted.clear()
+    if compiled.spec.takes_retractions and compiled.spec.mode != "discarding":
+        is_withdrawn = _is_withdrawn(compiled)
+        withdrawn, emitted = emitted.filter(is_withdrawn), emitted.filter(~is_withdrawn)
+    suppressed = withdrawn[ROW]
     if compiled.spec.only_updated and last_panes is not None:
         unchanged = _unchanged(emitted, last_panes, compiled, values)
         emitted = match(emitted, unchanged, [ROW], "anti")
-        suppressed = unchanged[ROW]
+        suppressed = pl.concat([suppressed, unchanged[ROW]])
     identity = [*compiled.row_columns, ROW]
     results = emitted.select(
         *identity, pl.col(START).alias(_PANE_START), pl.col(END).alias(_PANE_END), *values, *_DESCRIPTION,
         pl.lit(value=False).alias(_RETRACTION),
     )  # fmt: skip
     if not compiled.keeps_panes:
-        return Emission(_output(results, compiled), None, None)
+        return Emission(_output(results, compiled), suppressed, None)
     kept = results.filter(~pl.col(PANE_LAST)).drop(ROW)
     panes = results
     if last_panes is not None:
-        replaced = results.select(identity)
+        replaced = stack([results.select(identity), withdrawn.select(identity)])
         if compiled.spec.retracts:
             retractions = match(last_panes, replaced, compiled.row_columns, "inner").with_columns(
                 pl.lit(value=True).alias(_RETRACTION)
@@ -104,6 +109,15 @@ def retraction_hold(last_panes: pl.DataFrame | None, compiled: CompiledSpec) -> 
     if last_panes is None or last_panes.is_empty() or not retracts or lateness is None:
         return None
     return min(int(last_panes.select(pl.col(PANE_TIMESTAMP).min()).item()) + lateness, END_OF_TIME)
+
+
+def _is_withdrawn(compiled: CompiledSpec) -> pl.Expr:
+    """Whether every element of a window row was retracted, so that it has no pane.
+
+    An accumulating pane that was emitted before cannot be retracted, so an empty one replaces it.
+    """
+    empty = (pl.col(REMAINING) == 0).fill_null(value=False)
+    return empty if compiled.spec.retracts else empty & (pl.col(PANE_INDEX) == 0)
 
 
 def _unchanged(

@@ -1,7 +1,8 @@
 """Merging of sessions: elements of a batch form sessions, which merge with the stored ones they overlap.
 
 Intervals that overlap strictly merge: elements exactly one gap apart are two sessions. A session that was
-closed by its trigger takes no part in merging.
+closed by its trigger takes no part in merging. If the input contains retractions, a session that lost
+elements is formed again from those that remain.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Final
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME
-from slackwater.windows.columns import ADDED, CLOSED, END, INDEX, ON_TIME, ROW, STAMP, START, TIME
+from slackwater.windows.accumulations.counted import GROUP
+from slackwater.windows.columns import ADDED, CLOSED, END, INDEX, ON_TIME, REMAINING, ROW, STAMP, START, TIME
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.frames import match, stack
 
@@ -24,6 +26,9 @@ _MERGED_START: Final = "met:start"
 _MERGED_END: Final = "met:end"
 _MEETS_STORED: Final = "met:sources"
 _MEETS_NEW: Final = "met:arrivals"
+_FIRST: Final = "remaining:start"
+_LAST: Final = "remaining:end"
+_SPLIT: Final = "remaining:split"
 NEW_OWNER: Final = (("owner:start", START), ("owner:end", END))
 """The bounds of the session into which a stored one was merged, with the columns they replace."""
 
@@ -63,7 +68,7 @@ class SessionMerging:
         )
         if STAMP not in sessions.columns:
             sessions = sessions.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
-        return sessions.drop(_SEGMENT)
+        return self.compiled.settled(sessions.drop(_SEGMENT))
 
     def merge(
         self,
@@ -76,7 +81,9 @@ class SessionMerging:
         """Merge the sessions of a batch with stored ones; elements of closed sessions are dropped."""
         if stored is None:
             merged = sessions.with_columns(self.compiled.new_rows())
-            return Merge(merged, sessions.clear(), sessions.clear())
+            return self._reformed(
+                Merge(merged, sessions.clear(), sessions.clear()), sessions.clear(), watermark
+            )
         columns = self.compiled.row_columns
         closed, opened = stored.filter(CLOSED), stored.filter(~pl.col(CLOSED))
         overlaps = _overlaps(opened.select(columns), sessions.select(columns), self.compiled.key_columns)
@@ -93,7 +100,7 @@ class SessionMerging:
         bounds = zip((_MERGED_START, _MERGED_END), NEW_OWNER, strict=True)
         owners = to_merge.select(*columns, *(pl.col(name).alias(owner) for name, (owner, _) in bounds))
         merged, untouched = self._drop_closed(merged, untouched, elements, out)
-        return Merge(merged, untouched, owners)
+        return self._reformed(Merge(merged, untouched, owners), to_merge, watermark)
 
     def _joined(self, stored: pl.DataFrame, sessions: pl.DataFrame, watermark: int) -> pl.DataFrame:
         """Each group of overlapping sessions as one.
@@ -122,7 +129,72 @@ class SessionMerging:
             *compiled.merge_values(),
         )
         rewound = compiled.trigger.rewind(pl.col(END) <= watermark)
-        return merged.with_columns(*rewound, pl.lit(1).alias(_FROM_STORED))
+        return compiled.settled(merged).with_columns(*rewound, pl.lit(1).alias(_FROM_STORED))
+
+    # ---- sessions that lost elements
+
+    def _reformed(self, merge: Merge, stored: pl.DataFrame, watermark: int) -> Merge:
+        """Replace each session that lost elements by the sessions that the remaining ones form.
+
+        A part with other bounds than any of the ``stored`` sessions is a new window. All elements of a part
+        are new, and its trigger starts again. A session without elements stays until it has fired.
+        """
+        compiled, merged = self.compiled, merge.merged
+        if compiled.session_elements is None:
+            return merge
+        elements = compiled.session_elements.elements(merged).sort(GROUP, TIME, maintain_order=True)
+        split = (pl.col(TIME).diff() >= self.gap).any().alias(_SPLIT)
+        first, last = pl.col(TIME).first().alias(_FIRST), (pl.col(TIME).last() + self.gap).alias(_LAST)
+        ranges = elements.group_by(GROUP).agg(first, last, split)
+        sessions = merged.select(*compiled.row_columns, REMAINING).with_row_index(GROUP)
+        moved = (pl.col(START) != pl.col(_FIRST)) | (pl.col(END) != pl.col(_LAST)) | pl.col(_SPLIT)
+        # The count is null if an earlier release stored the session, without its elements.
+        lost = sessions.join(ranges, on=GROUP).filter(moved & pl.col(REMAINING).is_not_null())
+        if lost.is_empty():
+            return merge
+        keyed = elements.join(lost.select(GROUP, *compiled.key_columns), on=GROUP, maintain_order="left")
+        parts = self.sessions_of(keyed, watermark).with_columns(compiled.new_rows())
+        if stored.height:
+            parts = self._renumbered(parts, stored)
+        kept = match(merged, lost, compiled.row_columns, "anti")
+        merged = stack([kept, parts.select(kept.columns)])
+        return Merge(merged, merge.untouched, self._owners_of_parts(merge.owners, lost, parts))
+
+    def _renumbered(self, parts: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+        """Continue the pane numbering of stored sessions with the same bounds."""
+        columns = self.compiled.row_columns
+        numbers = (INDEX, ON_TIME)
+        known = stored.select(*columns, *(pl.col(name).alias(f"stored:{name}") for name in numbers))
+        found = match(parts, known, columns, "left")
+        return found.with_columns(pl.coalesce(f"stored:{name}", name).alias(name) for name in numbers)
+
+    def _owners_of_parts(self, owners: pl.DataFrame, lost: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+        """Assign stored sessions to parts: to the one with the same bounds, else to the earliest one."""
+        if owners.is_empty():
+            return owners
+        keys, columns = self.compiled.key_columns, self.compiled.row_columns
+        (owner_start, _), (owner_end, _) = NEW_OWNER
+        bounds = parts.select(*keys, pl.col(START).alias(_FIRST), pl.col(END).alias(_LAST))
+        whole = lost.select(*keys, pl.col(START).alias(owner_start), pl.col(END).alias(owner_end))
+        within = match(whole, bounds, keys, "inner").filter(
+            pl.col(_FIRST) >= pl.col(owner_start), pl.col(_LAST) <= pl.col(owner_end)
+        )
+        earliest = within.sort(_FIRST).unique([*keys, owner_start, owner_end], keep="first")
+        found = match(owners, earliest, [*keys, owner_start, owner_end], "left")
+        unmoved = match(found, bounds.rename({_FIRST: START, _LAST: END}), columns, "semi")
+        moved = match(found, unmoved, columns, "anti")
+        return stack(
+            [
+                moved.select(
+                    *columns,
+                    pl.coalesce(_FIRST, owner_start).alias(owner_start),
+                    pl.coalesce(_LAST, owner_end).alias(owner_end),
+                ),
+                unmoved.select(*columns, pl.col(START).alias(owner_start), pl.col(END).alias(owner_end)),
+            ]
+        )
+
+    # ---- sessions that a trigger closed
 
     def _drop_closed(
         self, merged: pl.DataFrame, untouched: pl.DataFrame, elements: pl.DataFrame, out: StepResults

@@ -64,7 +64,9 @@ class SessionWindows:
         # A trigger that waits for the end need not be evaluated for sessions that are not complete.
         due = pl.col(END) <= watermark if self.compiled.trigger.waits_for_end else pl.lit(value=True)
         any_due = merged.height > 0 and bool(merged.select(due.any()).item())
-        evaluation = Evaluation(watermark, state.clock, state.step, due, evaluates_trigger=any_due)
+        # A retraction can shorten a session to one that would have been purged before.
+        purged = self.compiled.lateness.purge_times(pl.col(END)) <= watermark
+        evaluation = Evaluation(watermark, state.clock, state.step, due, purged, evaluates_trigger=any_due)
         if any_due:
             merged, last_panes = self._fire(merged, last_panes, evaluation, out)
         self._store(state, groups, [merge.untouched, merged], last_panes, evaluation)
@@ -167,7 +169,8 @@ class SessionWindows:
         )
 
     def _read_rows(self, state: WindowState, groups: Iterable[WindowBounds]) -> pl.DataFrame | None:
-        return state.read_all(state.windows[bounds].rows for bounds in groups)
+        rows = state.read_all(state.windows[bounds].rows for bounds in groups)
+        return None if rows is None else self.compiled.upgraded(rows)
 
     def _read_last_panes(self, state: WindowState, groups: Iterable[WindowBounds]) -> pl.DataFrame | None:
         return state.read_all(state.windows[bounds].last_panes for bounds in groups)
@@ -196,8 +199,9 @@ class SessionWindows:
             named = {(start, start + self.width) for start in rows[_GROUP].unique()}
             entered = [bounds for bounds in named - changed if bounds in state.windows]
             if entered:  # sessions grew into a group that the batch did not overlap
-                others = [state.read(state.windows[bounds].rows) for bounds in entered]
-                rows = stack([rows, *(frame.with_columns(self._group()) for frame in others)])
+                others = self._read_rows(state, entered)
+                if others is not None:
+                    rows = stack([rows, others.with_columns(self._group())])
                 known = [
                     frame
                     for frame in (last_panes, self._read_last_panes(state, entered))

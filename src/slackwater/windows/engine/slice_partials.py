@@ -51,14 +51,14 @@ class SlicePartials:
     def _grouped(self, frame: pl.DataFrame, slices: int, aggregations: Sequence[pl.Expr]) -> pl.DataFrame:
         keys, columns = self.compiled.key_columns, self.slicing.columns
         if frame.height <= slices * _ROWS_WORTH_SPLITTING:
-            return frame.group_by(*columns, *keys).agg(aggregations)
+            return self.compiled.settled(frame.group_by(*columns, *keys).agg(aggregations))
         grouped: list[pl.DataFrame] = []
         for bounds, part in _split(frame, columns):
             literals = [
                 pl.lit(value, pl.Int64()).alias(name) for name, value in zip(columns, bounds, strict=True)
             ]
             grouped.append(part.group_by(keys).agg(aggregations).select(*literals, pl.all()))
-        return stack(grouped)
+        return self.compiled.settled(stack(grouped))
 
     def append(self, state: WindowState, partials: pl.DataFrame) -> None:
         """Store the partials of a batch, one blob per slice."""
@@ -85,15 +85,19 @@ class SlicePartials:
 
     def _compacted(self, state: WindowState, entry: SliceEntry, blobs: Sequence[Blob]) -> pl.DataFrame:
         """Merge the partials of some blobs of a slice, as far as the firings of its windows allow."""
-        partials = stack(state.read(blob.name) for blob in blobs)
+        partials = stack(self._read(state, blob) for blob in blobs)
         keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials()
         if not self.counts_steps:
-            return partials.group_by(keys).agg(aggregations)
+            return self.compiled.settled(partials.group_by(keys).agg(aggregations))
         # Steps after the last firing of any window over the slice need not be distinguished any more.
         holders = (state.windows.get(window) for window in self.slicing.windows((entry.start, entry.end)))
         fired = max((holder.fired for holder in holders if holder is not None), default=-1)
         step = pl.when(pl.col(SEQUENCE) > fired).then(pl.col(SEQUENCE).max()).otherwise(pl.col(SEQUENCE))
-        return partials.with_columns(step.alias(SEQUENCE)).group_by(*keys, SEQUENCE).agg(aggregations)
+        merged = partials.with_columns(step.alias(SEQUENCE)).group_by(*keys, SEQUENCE).agg(aggregations)
+        return self.compiled.settled(merged)
+
+    def _read(self, state: WindowState, blob: Blob) -> pl.DataFrame:
+        return self.compiled.upgraded(state.read(blob.name))
 
     # ---- combining
 
@@ -110,7 +114,7 @@ class SlicePartials:
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
             frames = [
-                state.read(blob.name)
+                self._read(state, blob)
                 for part in self._known(state, window)
                 for blob in state.slices[part].blobs
             ]
@@ -120,7 +124,7 @@ class SlicePartials:
                 merged.append(frames[0].with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _ROWS_WORTH_SPLITTING:
                 grouped = stack(frames).group_by(keys).agg(self.compiled.merge_partials())
-                merged.append(grouped.with_columns(bounds))
+                merged.append(self.compiled.settled(grouped).with_columns(bounds))
             else:
                 together += [(window, frame) for frame in frames]
         if together:
@@ -128,7 +132,8 @@ class SlicePartials:
             if before is not None:
                 several = match(several, before, self.compiled.row_columns, "inner")
                 several = several.filter(pl.col(SEQUENCE) > pl.col(FIRED))
-            merged.append(several.group_by(self.compiled.row_columns).agg(self.compiled.merge_partials()))
+            grouped = several.group_by(self.compiled.row_columns).agg(self.compiled.merge_partials())
+            merged.append(self.compiled.settled(grouped))
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
             return state.no_partials.with_columns(nothing.alias(START), nothing.alias(END))

@@ -1,0 +1,238 @@
+"""Operators whose input contains retractions: what they keep, and what they emit when elements are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.errors import InvalidArgument
+from slackwater.time import END_OF_TIME
+from slackwater.windows import ColumnarAccumulation, WindowedOperator
+from slackwater.windows.accumulations.applied import Applied
+from slackwater.windows.columns import REMAINING
+from slackwater.windows.engine.blobs import decode, encode
+
+EVERY_ELEMENT = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
+Row = tuple[int, Any, bool]
+"""The event time, the value, and whether it is a retraction."""
+
+
+def operator(**settings: Any) -> WindowedOperator:
+    given = {
+        "window": windows.Fixed(10),
+        "key": ("key",),
+        "accumulations": {"n": windows.count(), "best": windows.max("value")},
+        "trigger": EVERY_ELEMENT,
+        "mode": "accumulating_and_retracting",
+        "allowed_lateness": None,
+        "event_time": "ts",
+        "retractions": "gone",
+    }
+    return WindowedOperator(**(given | settings))
+
+
+def batch(*rows: Row, key: str = "a") -> pl.DataFrame:
+    frame = pl.DataFrame(rows, schema=["ts", "value", "gone"], orient="row")
+    return frame.select(pl.lit(key).alias("key"), "ts", "value", pl.col("gone").cast(pl.Boolean))
+
+
+def play(tested: WindowedOperator, *batches: pl.DataFrame, watermark: int | None = None) -> list[list[Any]]:
+    """The panes of each step as (start, end, values…, retraction)."""
+    state = tested.initial_state()
+    names = ["window_start", "window_end", *tested.spec.accumulations, "retraction"]
+    panes: list[list[Any]] = []
+    watermarks = {} if watermark is None else {"default": watermark}
+    for each in batches:
+        state, output = tested.step(state, each, watermarks)
+        state = tested.load(tested.save(state), dict(state.blobs))
+        panes.append(output.panes.select(names).rows())
+    return panes
+
+
+SELECTIONS: list[tuple[ColumnarAccumulation, Any, Any]] = [
+    (windows.max("value"), 9, 7),
+    (windows.min("value"), 2, 2),
+    (windows.first("value"), 9, 7),
+    (windows.last("value"), 2, 2),
+    (windows.top_n("value", 2), [9, 7], [7, 7]),
+    (windows.collect("value", ordered=True), [9, 7, 7, 2], [7, 7, 2]),
+    (windows.collect_set("value"), [2, 7, 9], [2, 7]),
+    (windows.sort("value"), [2, 7, 7, 9], [2, 7, 7]),
+    (windows.count_distinct("value"), 3, 2),
+    (windows.sum_distinct("value"), 18, 9),
+    (
+        windows.top_n_by_key("value", key="ts", n=2),
+        [{"value": 9, "key": 1}, {"value": 7, "key": 2}],
+        [{"value": 7, "key": 2}, {"value": 2, "key": 3}],
+    ),
+    (
+        Applied(
+            lambda key, window, rows: [{"all": repr(rows["value"].to_list())}],
+            ("value",),
+            {"all": pl.String()},
+        ),
+        [{"all": "[9, 7, 7, 2]"}],
+        [{"all": "[7, 7, 2]"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("tested", "before", "after"), SELECTIONS, ids=lambda case: getattr(case, "name", "")
+)
+def test_a_selection_goes_back_to_the_values_that_remain(
+    tested: ColumnarAccumulation, before: Any, after: Any
+) -> None:
+    steps = (
+        batch((1, 9, False), (2, 7, False), (2, 7, False), (3, 2, False)),
+        batch((1, 9, True)),
+    )
+    first, second = play(operator(accumulations={"x": tested}), *steps)
+    assert first == [(0, 10, before, False)]
+    assert second == [(0, 10, before, True), (0, 10, after, False)]
+
+
+def test_collected_values_keep_their_number() -> None:
+    steps = batch((1, 9, False), (1, 9, False), (2, 7, False)), batch((1, 9, True))
+    _, (_, (*_, values, _)) = play(operator(accumulations={"x": windows.collect("value")}), *steps)
+    assert sorted(values) == [7, 9]
+
+
+def test_a_window_whose_elements_were_all_retracted_has_no_pane() -> None:
+    steps = batch((1, 9, False)), batch((1, 9, True)), batch((4, 5, False))
+    assert play(operator(), *steps) == [
+        [(0, 10, 1, 9, False)],
+        [(0, 10, 1, 9, True)],
+        [(0, 10, 1, 5, False)],
+    ]
+
+
+@pytest.mark.parametrize("closing", ["always", "if_non_empty"])
+@pytest.mark.parametrize("mode", ["accumulating", "accumulating_and_retracting"])
+def test_a_window_that_lost_all_elements_before_it_fired_emits_nothing(mode: str, closing: str) -> None:
+    tested = operator(trigger=windows.DEFAULT_TRIGGER, mode=mode, closing=closing, allowed_lateness=0)
+    assert play(tested, batch((1, 9, False), (1, 9, True)), watermark=END_OF_TIME) == [[]]
+
+
+def test_an_emitted_accumulating_pane_is_replaced_by_an_empty_one() -> None:
+    steps = batch((1, 9, False)), batch((1, 9, True))
+    assert play(operator(mode="accumulating"), *steps) == [[(0, 10, 1, 9, False)], [(0, 10, 0, None, False)]]
+
+
+def test_the_pane_index_continues_after_a_retraction_without_a_replacement() -> None:
+    tested = operator()
+    state = tested.initial_state()
+    found: list[Any] = []
+    for rows in (batch((1, 9, False)), batch((1, 9, True)), batch((4, 5, False))):
+        state, output = tested.step(state, rows)
+        found += output.panes.select("index", "retraction").rows()
+    assert found == [(0, False), (0, True), (1, False)]
+
+
+def test_a_retraction_splits_a_session() -> None:
+    tested = operator(window=windows.Sessions(5))
+    steps = batch((1, 1, False), (4, 2, False), (8, 3, False)), batch((4, 2, True))
+    first, second = play(tested, *steps)
+    assert first == [(1, 13, 3, 3, False)]
+    assert second == [(1, 13, 3, 3, True), (1, 6, 1, 1, False), (8, 13, 1, 3, False)]
+
+
+def test_a_shortened_session_is_purged_at_once_if_it_is_past_its_lateness() -> None:
+    tested = operator(
+        window=windows.Sessions(5),
+        trigger=windows.after_watermark(late=windows.every(count=9)),
+        allowed_lateness=3,
+    )
+    state = tested.initial_state()
+    state, _ = tested.step(state, batch((1, 1, False), (5, 2, False)), {"default": 11})
+    state, output = tested.step(state, batch((5, 2, True)), {"default": 11})
+    panes = output.panes.select("window_start", "window_end", "n", "retraction", "is_last").rows()
+    assert panes == [(1, 10, 2, True, False), (1, 6, 1, False, True)]
+    assert state.open_windows == 0
+
+
+def test_cancelled_elements_are_not_stored() -> None:
+    tested = operator(accumulations={"best": windows.max("value")})
+    state = tested.initial_state()
+    for number in range(60):
+        state, _ = tested.step(state, batch((1, number, False), (1, number - 1, number > 0)))
+        sizes = [
+            decode(blob, "blob").select(pl.col("^part:best:counted:count$").list.len())
+            for blob in state.blobs.values()
+        ]
+    assert sum(int(size.sum().item()) for size in sizes if size.width) <= 2 * 8
+
+
+def test_an_operator_without_retractions_stores_what_it_did() -> None:
+    tested = operator(retractions=None, trigger=windows.DEFAULT_TRIGGER)
+    state, _ = tested.step(tested.initial_state(), batch((1, 9, False)))
+    (blob,) = state.blobs.values()
+    assert decode(blob, "blob").columns == ["key:0", "added", "part:n:n", "part:best:value"]
+
+
+@pytest.mark.parametrize("window", [windows.Fixed(10), windows.Sessions(5)])
+def test_state_of_a_release_that_did_not_count_the_remaining_elements_is_loaded(
+    window: windows.Window,
+) -> None:
+    tested = operator(window=window, accumulations={"n": windows.count()})
+    state, _ = tested.step(tested.initial_state(), batch((1, 1, False), (2, 2, False)))
+    old = {
+        name: encode(
+            frame.drop(REMAINING, *(each for each in frame.columns if "counted" in each), strict=False)
+        )
+        for name, frame in ((name, decode(blob, "blob")) for name, blob in state.blobs.items())
+    }
+    state = tested.load(tested.save(state), old)
+    state, output = tested.step(state, batch((1, 1, True), (3, 3, False), (4, 4, False)))
+    assert output.panes["n"].to_list()[-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("tested", "alternative"),
+    [
+        (windows.approx_count_distinct("value"), "use count_distinct"),
+        (windows.approx_quantile("value", 0.5), "use sort"),
+        (windows.reduce("value", max, dtype=pl.Int64()), "inverse"),
+        (windows.fold("value", 0, max, combine=max, dtype=pl.Int64()), "inverse"),
+    ],
+    ids=lambda case: getattr(case, "name", ""),
+)
+def test_an_accumulation_that_cannot_take_elements_back_names_the_alternative(
+    tested: ColumnarAccumulation, alternative: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=f"cannot subtract elements.*{alternative}"):
+        operator(accumulations={"x": tested})
+
+
+def test_a_selection_cannot_take_elements_back_in_discarding_mode() -> None:
+    with pytest.raises(InvalidArgument, match="an element of an earlier pane"):
+        operator(mode="discarding")
+
+
+@pytest.mark.parametrize(
+    ("tested", "values", "expected"),
+    [
+        (windows.any("value"), [True, False], False),
+        (windows.all("value"), [False, True], True),
+        (windows.any("value"), [True], None),
+        (windows.all("value"), [False], None),
+        (windows.mean("value"), [3], None),
+        (windows.variance("value"), [3, 5], None),
+        (windows.stddev("value"), [3, 5, 5], pytest.approx(0, abs=1e-6)),
+        (windows.sum("value"), [3], None),
+        (windows.count("value"), [3], 0),
+    ],
+    ids=lambda case: getattr(case, "name", repr(case)),
+)
+def test_the_first_of_several_values_is_subtracted(
+    tested: ColumnarAccumulation, values: list[Any], expected: Any
+) -> None:
+    """A row without a value keeps the window from being empty."""
+    rows = [(1, value, False) for value in values] + [(1, None, False)]
+    _, (_, (*_, found, _)) = play(
+        operator(accumulations={"x": tested}), batch(*rows), batch((1, values[0], True))
+    )
+    assert found == expected
