@@ -235,7 +235,7 @@ def test_a_chain_over_retractions_needs_accumulations_that_take_elements_back(sp
         .accumulating_and_retracting()
         .agg(n=windows.count())
     )
-    with pytest.raises(InvalidArgument, match="cannot subtract elements.*use count_distinct"):
+    with pytest.raises(InvalidArgument, match=r"cannot subtract elements.*use count_distinct"):
         first.agg(best=windows.approx_count_distinct("n"))
     (row,) = first.agg(best=windows.max("n")).to_df().collect()
     assert row["best"] == 1

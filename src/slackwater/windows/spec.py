@@ -412,6 +412,8 @@ class CogroupSpec(WindowingStrategy):
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         how: ``"cogroup"`` gives two lists of rows per pane; the others give one row per pair.
+        retractions: the boolean column that marks rows which retract an earlier row of their side, if there
+            is one; a batch without this column contains no retractions.
 
     The other settings are those of `WindowingStrategy`.
 
@@ -434,6 +436,7 @@ class CogroupSpec(WindowingStrategy):
     left_time: str
     right_time: str
     how: CogroupHow = "cogroup"
+    retractions: str | None = None
     carried_names: Mapping[tuple[Side, str], str] = field(init=False, repr=False, compare=False)
     """The name in the output of each carried column; a cogroup keeps the names of each side apart."""
 
@@ -449,12 +452,24 @@ class CogroupSpec(WindowingStrategy):
                 "cannot be inherited, because the two inputs have no common windows",
                 fix='use a window such as fixed("10 seconds")',
             )
+        if self.takes_retractions and self.mode == "discarding":
+            raise InvalidArgument(
+                "mode",
+                self.mode,
+                "cannot process retractions, because a retraction may take back a row of an earlier pane",
+                fix='use mode="accumulating" or "accumulating_and_retracting"',
+            )
         reserved = (*PANE_COLUMNS, *(SIDES if self.how == "cogroup" else ()))
         _check_distinct("key", self.key, reserved, "is used twice in the panes; rename the column")
         if self.late == "emit":
             problem = "is used twice in the late rows; rename the column"
             _check_distinct("key", self.key, COGROUP_LATE_COLUMNS, problem)
         object.__setattr__(self, "carried_names", self._named_carried())
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of the input can be retractions of earlier rows."""
+        return self.retractions is not None
 
     @property
     def carried(self) -> dict[Side, Sequence[str]]:

@@ -387,3 +387,85 @@ def test_a_discarding_join_pads_a_row_only_when_no_match_can_come(how: str) -> N
     matches = [(1, 5, 7, "EARLY", False), (3, 9, 8, "LATE", False)]
     lonely = [] if how == "right" else [(2, 6, None, "LATE", True)]
     assert emitted == [*matches, *lonely]
+
+
+# ---- input with retractions
+
+
+def retracting_rows(random: Random, columns: tuple[str, ...]) -> list[pl.DataFrame]:
+    """Batches of rows of one side, some of which take an earlier row back."""
+    remaining: list[tuple[int | None, int, int]] = []
+    batches: list[pl.DataFrame] = []
+    for _ in range(4):
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(random.randint(0, 4)):
+            row = random.choice([1, 2, None]), random.randint(0, 19), random.randint(1, 3)
+            remaining.append(row)
+            rows.append((*row, False))
+            if random.random() < 0.5:
+                rows.append((*remaining.pop(random.randrange(len(remaining))), True))
+        schema = dict.fromkeys(columns, pl.Int64) | {"gone": pl.Boolean}
+        batches.append(pl.DataFrame(rows, schema=schema, orient="row"))
+    return batches
+
+
+def remaining_rows(batches: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all batches that were not taken back."""
+    rows = pl.concat(batches)
+    counts = rows.group_by(pl.exclude("gone")).agg((1 - 2 * pl.col("gone").cast(pl.Int64)).sum().alias("n"))
+    counts = counts.filter(pl.col("n") > 0)
+    return counts.select(pl.exclude("n").repeat_by("n").explode())
+
+
+def folded(panes: list[pl.DataFrame]) -> list[str]:
+    """The rows of all panes without those that were retracted."""
+    rows: list[str] = []
+    retracted: list[str] = []
+    for frame in panes:
+        for row in frame.iter_rows(named=True):
+            values = {name: row[name] for name in frame.columns[: frame.columns.index("timing")]}
+            for side in ("left", "right"):
+                if isinstance(values.get(side), list):
+                    values[side] = sorted(values[side], key=repr)
+            (retracted if row["retraction"] else rows).append(repr(values))
+    for row in retracted:
+        rows.remove(row)
+    return sorted(rows)
+
+
+@pytest.mark.parametrize("how", ["cogroup", "inner", "left", "right", "full"])
+@pytest.mark.parametrize("window", [Fixed(10), Sliding(10, 5), Sessions(4)], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_folded_panes_over_retractions_equal_those_over_the_remaining_rows(
+    how: str, window: Window, seed: int
+) -> None:
+    random = Random(seed)
+    sides = retracting_rows(random, ("id", "ts", "price")), retracting_rows(random, ("id", "at", "price"))
+    settings = {"window": window, "right": ("price",), "allowed_lateness": None}
+    merge = make(how, **settings, trigger=EARLY, mode="accumulating_and_retracting", retractions="gone")
+    state = merge.initial_state()
+    panes: list[pl.DataFrame] = []
+    for left, right in zip(*sides, strict=True):
+        state, output = merge.step(state, left, right)
+        state = merge.load(merge.save(state), dict(state.blobs))
+        panes.append(output.panes)
+    _, output = merge.step(state, watermarks=dict.fromkeys(("left", "right"), END_OF_TIME))
+    plain = make(how, **settings)
+    left, right = map(remaining_rows, sides)
+    _, expected = plain.step(
+        plain.initial_state(), left, right, dict.fromkeys(("left", "right"), END_OF_TIME)
+    )
+    assert folded([*panes, output.panes]) == folded([expected.panes])
+
+
+def test_a_side_without_the_retraction_column_retracts_nothing() -> None:
+    merge = make("cogroup", retractions="gone", right=("price",))
+    left = bids((1, 1, 10)).with_columns(gone=False)
+    right = asks((1, 2, 11, "x"))
+    _, output = merge.step(merge.initial_state(), left, right, {"left": 10, "right": 10})
+    assert output.panes.select("left", "right").rows() == [([{"price": 10}], [{"price": 11}])]
+
+
+def test_a_discarding_cogroup_cannot_process_retractions() -> None:
+    with pytest.raises(InvalidArgument, match="a row of an earlier pane"):
+        make("inner", retractions="gone", mode="discarding")

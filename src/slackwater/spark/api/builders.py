@@ -107,7 +107,13 @@ def cogrouped(
     check_sides(inputs, other)
     _check_names([*inputs.key, *(() if how == "cogroup" else (*left, *right))])
     spec = CogroupSpec.from_strategy(
-        strategy, left=left, right=right, how=how, left_time=TIME, right_time=TIME
+        strategy,
+        left=left,
+        right=right,
+        how=how,
+        left_time=TIME,
+        right_time=TIME,
+        retractions=RETRACTION if inputs.retracts or other.retracts else None,
     )
     fields = [inputs.field("left", name) for name in left], [other.field("right", name) for name in right]
     values: dict[str, DataType]

@@ -57,7 +57,14 @@ class Joined:
 def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> Joined:
     """Join two keyed streams by their event times; the implementation of `Stream.join`."""
     check_sides(left, right)
-    for one in (left, right):
+    for side, one in (("left", left), ("right", right)):
+        if one.retracts:
+            raise InvalidArgument(
+                side,
+                one.key,
+                "contains retractions, which a time-bounded join cannot process",
+                fix="use cogroup, or the mode accumulating() or discarding() upstream",
+            )
         for name in one.sources[0].schema.names:
             one.field("join", name)
     sides = [one.sources[0].schema for one in (left, right)]
@@ -100,13 +107,6 @@ def check_sides(left: StreamInputs, right: StreamInputs) -> None:
         if len(one.sources) > 1:
             raise InvalidArgument(
                 side, len(one.sources), "is a union of several streams", fix="unite the DataFrames instead"
-            )
-        if one.retracts:
-            raise InvalidArgument(
-                side,
-                one.key,
-                "contains retractions, which a join or cogroup cannot process",
-                fix="use the mode accumulating() or discarding() upstream",
             )
     if left.key != right.key:
         raise InvalidArgument(

@@ -41,6 +41,7 @@ _TIME: Final = "merge:time"
 _SIDE: Final = "merge:side"
 _BLOCK: Final = "merge:block"
 _PANE: Final = "merge:pane"
+_RETRACTION: Final = "merge:retraction"
 _NUMBER: Final = "number"
 """The field of a side's struct that identifies its rows; carried columns have a prefix."""
 _CARRIED: Final = "carried:"
@@ -97,7 +98,8 @@ class MergeOperator:
 
     In a join, a null in the key matches nothing, not even another null; an outer join pads such a row like
     any row without a match. In a cogroup, rows with a null form a group of their own. ``only_updated``
-    compares the rows of a window, not the pairs.
+    compares the rows of a window, not the pairs. With ``retractions`` a retracted row leaves its pane, and
+    the rows of a pane are in ascending order of their columns.
 
     With ``late="emit"`` the late rows of both sides have the key, ``event_time``, ``side``, the carried
     columns as in panes, and the ``reason`` and window of the drop.
@@ -128,6 +130,7 @@ class MergeOperator:
             key=tuple(self._keys),
             accumulations={_inner(side): Collect(_inner(side)) for side in SIDES},
             event_time=_TIME,
+            retractions=_RETRACTION if self.spec.takes_retractions else None,
         )
         self.windows = WindowedOperator(windows)
         if self._emits_pairs_once:
@@ -223,12 +226,19 @@ class MergeOperator:
                 side, batch.columns, f"has no column {missing[0]!r}", fix="add or rename the column"
             )
         number = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(_NUMBER)
+        retraction: list[pl.Expr] = []
+        if self.spec.retractions is not None:
+            number = pl.lit(0, pl.Int64()).alias(_NUMBER)  # a retraction equals the row that it takes back
+            marked = self.spec.retractions in batch.columns
+            is_retraction = pl.col(self.spec.retractions) if marked else pl.lit(value=False)
+            retraction = [is_retraction.alias(_RETRACTION)]
         carried = [pl.col(name).alias(_CARRIED + name) for name in self.spec.carried[side]]
         return batch.select(
             *(pl.col(name).alias(inner) for inner, name in self._keys.items()),
             pl.col(self.spec.times[side]).alias(_TIME),
             pl.lit(side).alias(_SIDE),
             pl.struct(number, *carried).alias(_inner(side)),
+            *retraction,
         )
 
     @staticmethod
