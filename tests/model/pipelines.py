@@ -1,0 +1,186 @@
+"""The batch truth of a pipeline: the rows that its last operator has over the rows that were accepted.
+
+One node after the other, from lists, as SQL would compute it over complete input.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slackwater import windows
+from tests.model.windows import Bounds, assign, merge_windows
+from tests.support.pipelines import (
+    Accepted,
+    Cogrouped,
+    Feed,
+    Filtered,
+    Mapped,
+    Node,
+    Operator,
+    Pipeline,
+    Rekeyed,
+    Windowed,
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row of an operator."""
+
+    key: str | None
+    value: int | None
+    start: int
+    end: int
+    elements: int = 0
+    """How many rows the window has; 0 for a pair."""
+
+
+Group = tuple[str | None, Bounds]
+Element = tuple[int, int | None]
+"""The event time and the value."""
+
+
+def truth(pipeline: Pipeline, node: Operator) -> list[Result]:
+    """The rows of an operator over the accepted rows."""
+    accepted = pipeline.stages[node].accepted
+    sides = [_elements(pipeline, node, number, each, accepted) for number, each in enumerate(node.inputs)]
+    united = [one for side in sides for one in side]
+    groups = _grouped(node.window, united)
+    merges = isinstance(node.window, windows.Sessions)
+    if isinstance(node, Windowed):
+        return [
+            Result(key, value_of(node.value, rows), *bounds, len(rows))
+            for (key, bounds), (rows,) in _in_groups(groups, [united], sessions=merges).items()
+        ]
+    results: list[Result] = []
+    for (key, bounds), (left, right) in _in_groups(groups, sides, sessions=merges).items():
+        pairs = _pairs(node.how, left, right, matches=key is not None)
+        results += [Result(key, value, *bounds) for value in pairs]
+    return results
+
+
+def _elements(
+    pipeline: Pipeline, node: Operator, number: int, each: Node, accepted: Mapping[int, Sequence[Accepted]]
+) -> list[Accepted]:
+    """The rows of an input, with the windows in which the operator accepted them."""
+    if _is_feed(each):
+        return [one for one in accepted.get(number, ()) if one.windows]
+    keyed = isinstance(node, Cogrouped) or node.keyed
+    rows: list[Accepted] = []
+    for one in rows_of(pipeline, each):
+        row = {"window_start": one.start, "window_end": one.end}
+        found = tuple(assign(node.window, one.end - 1, row))
+        rows.append(Accepted(one.key if keyed else None, one.value, one.end - 1, found))
+    return rows
+
+
+def _is_feed(node: Node) -> bool:
+    return isinstance(node, Feed) or (isinstance(node, Filtered | Mapped | Rekeyed) and _is_feed(node.input))
+
+
+def rows_of(pipeline: Pipeline, node: Node) -> list[Result]:
+    """The rows of a node behind an operator, under the names that the next operator reads."""
+    match node:
+        case Filtered(inner, modulus):
+            return [one for one in rows_of(pipeline, inner) if one.value is None or one.value % modulus]
+        case Mapped(inner, factor):
+            return [
+                Result(one.key, None if one.value is None else one.value * factor + 1, one.start, one.end)
+                for one in rows_of(pipeline, inner)
+            ]
+        case Rekeyed(inner, keys):
+            return [
+                Result(None if one.value is None else f"r{one.value % keys}", one.value, one.start, one.end)
+                for one in rows_of(pipeline, inner)
+            ]
+        case Windowed() | Cogrouped():
+            rows = truth(pipeline, node)
+            if isinstance(node, Windowed) and not node.keyed:
+                return [Result("all", one.value, one.start, one.end) for one in rows]
+            return rows
+    raise TypeError(f"not behind an operator: {node}")
+
+
+def _grouped(window: windows.Window, rows: Sequence[Accepted]) -> set[Group]:
+    """The windows of each key that have a row."""
+    if not isinstance(window, windows.Sessions):
+        return {(one.key, bounds) for one in rows for bounds in one.windows}
+    by_key: defaultdict[str | None, list[Bounds]] = defaultdict(list)
+    for one in rows:
+        by_key[one.key] += one.windows
+    return {(key, bounds) for key, several in by_key.items() for bounds in merge_windows(several)}
+
+
+def _in_groups(
+    groups: set[Group], sides: Sequence[Sequence[Accepted]], *, sessions: bool
+) -> dict[Group, tuple[list[Element], ...]]:
+    return {
+        (key, bounds): tuple(
+            [
+                (one.at, one.value)
+                for one in side
+                if one.key == key
+                for start, end in one.windows
+                if (bounds[0] <= start and end <= bounds[1] if sessions else bounds == (start, end))
+            ]
+            for side in sides
+        )
+        for key, bounds in groups
+    }
+
+
+def value_of(name: str, rows: Sequence[Element]) -> int | None:
+    """The value of an accumulation; among equal event times the lowest value comes first."""
+    values = [value for _, value in rows if value is not None]
+    ordered = sorted((at, value) for at, value in rows if value is not None)
+    match name:
+        case "count":
+            return len(rows)
+        case "count_distinct":
+            return len(set(values))
+    if not values:
+        return None
+    match name:
+        case "sum":
+            return sum(values)
+        case "sum_distinct":
+            return sum(set(values))
+        case "max":
+            return max(values)
+        case "min":
+            return min(values)
+        case "first":
+            return ordered[0][1]
+    return ordered[-1][1]
+
+
+def _pairs(how: str, left: list[Element], right: list[Element], *, matches: bool) -> list[int]:
+    def value(one: int | None, other: int | None) -> int:
+        return (50 if one is None else one) * 10 + (7 if other is None else other)
+
+    pairs = [value(one, other) for _, one in left for _, other in right if matches]
+    if how in ("left", "full"):
+        pairs += [value(one, None) for _, one in left if not (matches and right)]
+    if how in ("right", "full"):
+        pairs += [value(None, other) for _, other in right if not (matches and left)]
+    return pairs
+
+
+def folded(panes: Sequence[Mapping[str, Any]], node: Operator) -> Counter[Result]:
+    """What a consumer has in the end: results minus retractions, or the last pane of each window."""
+    results: Counter[Result] = Counter()
+    last: dict[Group, Result] = {}
+    for row in panes:
+        bounds = row["window_start"], row["window_end"]
+        result = Result(row.get("key"), row["value"], *bounds, row.get("elements", 0))
+        if node.mode == "accumulating":
+            last[result.key, (result.start, result.end)] = result
+            results[result] += 1
+        else:
+            results[result] += -1 if row["retraction"] else 1
+    if node.mode == "accumulating" and isinstance(node, Windowed):
+        return Counter(result for result in last.values() if result.elements)
+    return Counter({result: count for result, count in results.items() if count})

@@ -1,0 +1,133 @@
+"""A long run of random pipelines: `python -m tests.property.pipeline_soak --cases 100000`.
+
+Each case has its own seed, made from the seed of the run and its number, so that `--first` takes up a run
+where it was left, and runs any one case again. Stops at the first difference, made as small as possible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.model.pipelines import folded, truth
+from tests.strategies.pipelines import Case, adds_up, case
+from tests.strategies.windows import RandomSource
+from tests.support.pipelines import Cogrouped, Filtered, Mapped, Node, Pipeline, Rekeyed, Windowed
+
+PROGRESS_SECONDS = 10
+OPERATORS = 5
+
+
+def numbered_case(seed: int, number: int) -> Case:
+    """The case of that number."""
+    return case(RandomSource(Random(f"{seed}/{number}")), OPERATORS)
+
+
+def difference(made: Case) -> str | None:
+    """The rows that the pipeline has too many or too few of, or lost; None if there are none."""
+    pipeline = Pipeline(made.last, folds=made.folds)
+    panes: list[dict[str, Any]] = []
+    for number, batch in enumerate(made.batches):
+        panes += pipeline.step(batch, 2 * number).rows(named=True)
+    panes += pipeline.step({}, 2 * len(made.batches), end=True).rows(named=True)
+    found, expected = folded(panes, made.last), Counter(truth(pipeline, made.last))
+    problems = [f"missing {one}" for one in (expected - found).elements()]
+    problems += [f"unexpected {one}" for one in (found - expected).elements()]
+    problems += [f"retracted but never emitted: {one}" for one, count in found.items() if count < 0]
+    problems += [
+        f"{stage.reported} rows were dropped instead of {stage.dropped} by {node}"
+        for node, stage in pipeline.stages.items()
+        if stage.reported != stage.dropped
+    ]
+    return "\n".join(problems) or None
+
+
+def failure(made: Case) -> str | None:
+    """The difference, or the error that the pipeline raises."""
+    try:
+        return difference(made)
+    except Exception as error:  # any error is a finding
+        return f"{type(error).__name__}: {error}"
+
+
+def shrink(made: Case, fails: Callable[[Case], bool], rounds: int = 300) -> Case:
+    """The smallest case found by trying one simplification after the other."""
+    for _ in range(rounds):
+        smaller = next((candidate for candidate in _simpler(made) if fails(candidate)), None)
+        if smaller is None:
+            break
+        made = smaller
+    return made
+
+
+def _simpler(made: Case) -> Iterator[Case]:
+    for last in _simpler_nodes(made.last):
+        if isinstance(last, Windowed | Cogrouped) and adds_up(last):
+            yield replace(made, last=last)
+    for index, batch in enumerate(made.batches):
+        yield replace(made, batches=made.batches[:index] + made.batches[index + 1 :])
+        for name, rows in batch.items():
+            for row in range(len(rows)):
+                smaller = {**batch, name: rows[:row] + rows[row + 1 :]}
+                yield replace(made, batches=(*made.batches[:index], smaller, *made.batches[index + 1 :]))
+    if made.folds:
+        yield replace(made, folds=False)
+
+
+def _simpler_nodes(node: Node) -> Iterator[Node]:
+    """The node without one of its steps, or one of its inputs alone."""
+    match node:
+        case Filtered() | Mapped() | Rekeyed():
+            yield node.input
+            yield from (replace(node, input=inner) for inner in _simpler_nodes(node.input))
+        case Windowed(inputs=inputs):
+            yield from inputs
+            if len(inputs) > 1:
+                yield from (replace(node, inputs=(each,)) for each in inputs)
+            for index, each in enumerate(inputs):
+                for inner in _simpler_nodes(each):
+                    yield replace(node, inputs=(*inputs[:index], inner, *inputs[index + 1 :]))
+        case Cogrouped():
+            yield from node.inputs
+            yield from (replace(node, left=inner) for inner in _simpler_nodes(node.left))
+            yield from (replace(node, right=inner) for inner in _simpler_nodes(node.right))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases; 1 at the first difference."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", type=int, default=100_000, help="how many (default 100,000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the run (default 1)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
+    given = parser.parse_args(arguments)
+    began = said = time.monotonic()
+    for number in range(given.first, given.first + given.cases):
+        made = numbered_case(given.seed, number)
+        if failure(made) is not None:
+            small = shrink(made, lambda candidate: failure(candidate) is not None)
+            _say(f"case {number} of seed {given.seed} differs, at its smallest:\n{small.last}\n")
+            _say("\n".join(map(str, small.batches)) + "\n")
+            _say(str(failure(small)))
+            return 1
+        if time.monotonic() - said > PROGRESS_SECONDS:
+            said = time.monotonic()
+            done = number + 1 - given.first
+            speed = done / (said - began)
+            _say(f"{done:,} of {given.cases:,} cases without a difference, {speed:.0f} a second")
+    _say(f"{given.cases:,} cases of seed {given.seed} without a difference")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

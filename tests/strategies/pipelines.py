@@ -1,0 +1,187 @@
+"""Random pipelines: up to some number of operators, composed at random, and the rows of their feeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from slackwater import windows
+from slackwater.spark.wire.columns import TIME
+from tests.model.windows import Row
+from tests.strategies.windows import HypothesisSource, Source
+from tests.support.pipelines import (
+    Cogrouped,
+    Feed,
+    Filtered,
+    Mapped,
+    Node,
+    Operator,
+    Rekeyed,
+    Stateless,
+    Windowed,
+    base,
+    retracts,
+)
+
+INFINITE = 10**9
+RETRACTING = "accumulating_and_retracting"
+TRIGGERS = (
+    windows.DEFAULT_TRIGGER,
+    windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1)),
+    windows.after_watermark(early=windows.every(count=2), late=windows.every(count=2)),
+    windows.every(count=2),
+    windows.after_watermark(early=windows.Repeatedly(windows.AfterProcessingTime(3)), late=windows.every(count=1)),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline, and the rows of its feeds in each micro-batch."""
+
+    last: Operator
+    batches: tuple[dict[str, tuple[Row, ...]], ...]
+    folds: bool
+
+
+@st.composite
+def cases(draw: st.DrawFn, operators: int = 4, *, chains: bool = False) -> Case:
+    """Cases that Hypothesis draws."""
+    return case(HypothesisSource(draw), operators, chains=chains)
+
+
+def case(source: Source, operators: int = 4, *, chains: bool = False) -> Case:
+    """A case; with ``chains`` every operator is a window over the one before it."""
+    builder = _Builder(source, chains=chains)
+    last = builder.operator(source.integer(1, operators), last=True)
+    batches = tuple(builder.batch(number) for number in range(source.integer(1, 5)))
+    return Case(last, batches, source.chance(50))
+
+
+def adds_up(node: Node, *, last: bool = True) -> bool:
+    """Whether the panes of every operator add up to the batch result, and none is late for the next one."""
+    if isinstance(node, Feed):
+        return True
+    if isinstance(node, Stateless):
+        return adds_up(node.input, last=last)
+    starts = [base(each) for each in node.inputs]
+    upstream = [start.lateness for start in starts if not isinstance(start, Feed)]
+    longest = max((INFINITE if each is None else each for each in upstream), default=0)
+    fires_once = node.lateness == 0 and node.trigger == windows.DEFAULT_TRIGGER
+    inherits = isinstance(node.window, windows.Inherited)
+    return (
+        (last or node.mode == RETRACTING or fires_once)
+        and (INFINITE if node.lateness is None else node.lateness) >= longest
+        and not (inherits and any(isinstance(start, Feed) for start in starts))
+        and all(adds_up(each, last=False) for each in node.inputs)
+    )
+
+
+class _Builder:
+    def __init__(self, source: Source, *, chains: bool) -> None:
+        self.source = source
+        self.chains = chains
+        self.feeds: list[Feed] = []
+
+    def node(self, operators: int) -> Node:
+        """A node with at most so many operators."""
+        if operators == 0:
+            node: Node = Feed(f"feed {len(self.feeds)}", self.source.choose([0, 2, 6]))
+            self.feeds.append(node)
+        else:
+            node = self.operator(operators)
+        for _ in range(self.source.choose([0, 0, 1, 2])):
+            step = self.source.choose(["filter", "map", "rekey"])
+            if step == "filter":
+                node = Filtered(node, self.source.integer(2, 4))
+            elif step == "map":
+                node = Mapped(node, self.source.choose([-1, 2, 3]))
+            else:
+                node = Rekeyed(node, self.source.integer(1, 3))
+        return node
+
+    def operator(self, operators: int, *, last: bool = False) -> Operator:
+        """An operator with at most so many operators in total."""
+        kind = self.source.choose(["window", "window", "window", "union", "cogroup"])
+        if self.chains or kind == "window":
+            return self._windowed((self.node(operators - 1),), last=last)
+        others = self.source.integer(0, min(operators - 1, 1))
+        inputs = self.node(operators - 1 - others), self.node(others)
+        if self.source.chance(50):
+            inputs = inputs[1], inputs[0]
+        return self._windowed(inputs, last=last) if kind == "union" else self._cogrouped(inputs, last=last)
+
+    def _windowed(self, inputs: tuple[Node, ...], *, last: bool) -> Windowed:
+        signed = any(map(retracts, inputs))
+        panes = all(not isinstance(base(each), Feed) for each in inputs)
+        kinds = [
+            "fixed",
+            "sliding",
+            "sessions",
+            *(["inherited"] if panes else []),
+            *(["global"] if last else []),
+        ]
+        values = ["sum", "count", "max", "min", "count_distinct", "sum_distinct"]
+        node = Windowed(
+            inputs,
+            window=self._window(self.source.choose(kinds)),
+            value=self.source.choose([*values, *(["first", "last"] if signed else [])]),
+        )
+        if not isinstance(node.window, windows.Sessions):
+            node = replace(node, keyed=self.source.chance(75))
+        return replace(node, **self._settings(node, last=last))  # type: ignore[arg-type]
+
+    def _cogrouped(self, inputs: tuple[Node, Node], *, last: bool) -> Cogrouped:
+        window = self._window(self.source.choose(["fixed", "sliding", "sessions"]))
+        node = Cogrouped(*inputs, window=window, how=self.source.choose(["inner", "left", "right", "full"]))
+        return replace(node, **self._settings(node, last=last))  # type: ignore[arg-type]
+
+    def _settings(self, node: Operator, *, last: bool) -> dict[str, object]:
+        """Lateness, trigger and mode, so that the panes of each operator add up to the truth."""
+        lateness = self._lateness(node)
+        fires_once = lateness == 0 and self.source.chance(40)
+        if fires_once:
+            mode = self.source.choose(["accumulating", RETRACTING])
+            return {"mode": mode, "lateness": 0}
+        modes = [RETRACTING]
+        if last and isinstance(node, Windowed) and not isinstance(node.window, windows.Sessions):
+            modes.append("accumulating")
+        return {
+            "mode": self.source.choose(modes),
+            "lateness": lateness,
+            "trigger": self.source.choose(TRIGGERS),
+        }
+
+    def _lateness(self, node: Operator) -> int | None:
+        """At least the lateness of the operators before it."""
+        before = [start.lateness for each in node.inputs if not isinstance(start := base(each), Feed)]
+        least = None if None in before else max((each for each in before if each is not None), default=0)
+        more = self.source.choose([0, 0, 3, 10, None])
+        return None if least is None or more is None else least + more
+
+    def _window(self, kind: str) -> windows.Window:
+        match kind:
+            case "fixed":
+                return windows.Fixed(self.source.integer(1, 12), self.source.integer(-3, 3))
+            case "sliding":
+                size = self.source.integer(1, 12)
+                return windows.Sliding(size, self.source.integer(1, size))
+            case "sessions":
+                return windows.Sessions(self.source.integer(1, 8))
+            case "inherited":
+                return windows.Inherited()
+        return windows.Global()
+
+    def batch(self, number: int) -> dict[str, tuple[Row, ...]]:
+        """The rows of all feeds in a micro-batch, out of order and some of them far behind."""
+        return {
+            feed.name: tuple(self._row(number) for _ in range(self.source.integer(0, 4)))
+            for feed in self.feeds
+        }
+
+    def _row(self, number: int) -> Row:
+        return {
+            "key": self.source.choose(["a", "b", None]),
+            "value": None if self.source.chance(8) else self.source.integer(-3, 6),
+            TIME: 6 * number + self.source.integer(-9, 9),
+        }

@@ -1,0 +1,345 @@
+"""Pipelines without Spark: operators composed through the pieces that Spark runs in its workers.
+
+A pipeline is a tree of nodes. `Feed` is a source, `Filtered`, `Mapped` and `Rekeyed` are stateless steps, and
+`Windowed` and `Cogrouped` are operators with state. All rows have the columns ``key`` and ``value``, so that
+any node can follow any other.
+
+`Pipeline.step` runs one micro-batch: rows become buffers by the map side (`Shipper`), every bucket takes its
+step (`OperatorPlan`), its state goes through bytes, and its panes and headers are the input of the next
+operator. The pipeline records which rows of the feeds each operator accepted in which windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from slackwater import windows
+from slackwater.progress.generator import Lag
+from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
+from slackwater.spark.runtime.hosts import CogroupHost, Host, WindowHost
+from slackwater.spark.runtime.map_side import Shipper
+from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.buffers import Header, Tick, write_header
+from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, RETRACTION, TIME, WINDOW_BOUNDS, WITNESS
+from slackwater.spark.wire.pane_schema import PANE_KIND
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.spec import OperatorSpec
+from tests.model.windows import Bounds, Row, assign
+
+BUCKETS: Final = (3, 8)
+Buffers = list[tuple[int, Header, bytes | None]]
+_ROWS: Final = {"key": pl.String, "value": pl.Int64, TIME: pl.Int64}
+_ELEMENTS: Final = {
+    **_ROWS, RETRACTION: pl.Boolean, CONTROL: pl.Binary, **dict.fromkeys(WINDOW_BOUNDS, pl.Int64),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A source: rows that arrive in batches, with a watermark that follows their highest event time."""
+
+    name: str
+    lag: int
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The rows whose value is not a multiple of a number."""
+
+    input: Node
+    modulus: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The rows with a value computed from theirs."""
+
+    input: Node
+    factor: int
+
+
+@dataclass(frozen=True)
+class Rekeyed:
+    """The rows with a key computed from their value."""
+
+    input: Node
+    keys: int
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A windowed operator over one or several inputs; ``value`` is the accumulation that gives the value."""
+
+    inputs: tuple[Node, ...]
+    window: windows.Window
+    value: str
+    trigger: windows.Trigger = windows.DEFAULT_TRIGGER
+    mode: str = "accumulating"
+    lateness: int | None = 0
+    keyed: bool = True
+    """Whether the window is per key; otherwise the panes have the key ``all``."""
+    timestamp: str = "end_of_window"
+
+
+@dataclass(frozen=True)
+class Cogrouped:
+    """Two inputs joined in the same windows; the value of a pair is computed from those of its rows."""
+
+    left: Node
+    right: Node
+    window: windows.Window
+    how: str
+    trigger: windows.Trigger = windows.DEFAULT_TRIGGER
+    mode: str = "accumulating"
+    lateness: int | None = 0
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Both sides."""
+        return self.left, self.right
+
+
+Stateless = Filtered | Mapped | Rekeyed
+Operator = Windowed | Cogrouped
+Node = Feed | Stateless | Operator
+
+ACCUMULATIONS: Final[Mapping[str, windows.ColumnarAccumulation]] = {
+    "sum": windows.sum("value"),
+    "count": windows.count(),
+    "max": windows.max("value"),
+    "min": windows.min("value"),
+    "first": windows.first("value"),
+    "last": windows.last("value"),
+    "count_distinct": windows.count_distinct("value"),
+    "sum_distinct": windows.sum_distinct("value"),
+}
+
+
+def retracts(node: Node) -> bool:
+    """Whether the rows of a node can be retractions."""
+    match node:
+        case Feed():
+            return False
+        case Filtered() | Mapped() | Rekeyed():
+            return retracts(node.input)
+        case Windowed() | Cogrouped():
+            return node.mode == "accumulating_and_retracting"
+
+
+def base(node: Node) -> Feed | Operator:
+    """The feed or operator whose rows pass through the stateless steps of a node."""
+    return base(node.input) if isinstance(node, Stateless) else node
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A row of a feed in the windows of an operator that accepted it."""
+
+    key: str | None
+    value: int | None
+    at: int
+    windows: tuple[Bounds, ...]
+
+
+@dataclass
+class Stage:
+    """An operator with its buckets."""
+
+    node: Operator
+    plan: OperatorPlan
+    saved: dict[int, bytes] = field(default_factory=dict)
+    blobs: dict[int, dict[str, bytes]] = field(default_factory=lambda: {bucket: {} for bucket in BUCKETS})
+    watermark: int = BEGINNING_OF_TIME
+    accepted: dict[int, list[Accepted]] = field(default_factory=dict)
+    """By the number of the input."""
+    dropped: int = 0
+    """The number of rows of feeds, once for each window, that come too late for it."""
+    reported: int = 0
+    """The number that the operator reports."""
+
+    def step(self, buffers: Buffers) -> list[BucketOutput]:
+        """Run the step of every bucket."""
+        outputs: list[BucketOutput] = []
+        for bucket in BUCKETS:
+            mine = [
+                (write_header(header), payload) for target, header, payload in buffers if target == bucket
+            ]
+            output = self.plan.step(bucket, self.saved.get(bucket), self.blobs[bucket], mine)
+            self.saved[bucket] = output.state
+            outputs.append(output)
+        (watermark,) = {output.report.watermark for output in outputs}
+        self.watermark = BEGINNING_OF_TIME if watermark is None else watermark
+        self.reported = sum(output.report.totals["dropped_late"] for output in outputs)
+        return outputs
+
+    def accept(self, number: int, rows: pl.DataFrame) -> None:
+        """Record in which windows the rows of a feed are accepted, given the watermark before the step."""
+        mine = self.accepted.setdefault(number, [])
+        lateness = self.node.lateness
+        for row in rows.iter_rows(named=True):
+            key = row["key"] if isinstance(self.node, Cogrouped) or self.node.keyed else None
+            found = assign(self.node.window, row[TIME], row)
+            if drop_late(self.node) == "by_element" and lateness is not None:
+                if row[TIME] < self.watermark - lateness:
+                    self.dropped += 1
+                    continue
+            limits = [END_OF_TIME if lateness is None else end + lateness for _, end in found]
+            kept = [window for window, limit in zip(found, limits, strict=True) if limit > self.watermark]
+            self.dropped += len(found) - len(kept)
+            mine.append(Accepted(key, row["value"], row[TIME], tuple(kept)))
+
+
+class Pipeline:
+    """A pipeline with its state."""
+
+    def __init__(self, last: Operator, *, folds: bool = True) -> None:
+        self.last = last
+        self.folds = folds
+        self.stages: dict[Operator, Stage] = {}
+        self._add(last)
+
+    def _add(self, node: Node) -> None:
+        if isinstance(node, Stateless):
+            self._add(node.input)
+        elif isinstance(node, Operator):
+            for each in node.inputs:
+                self._add(each)
+            rules = tuple(_rules(base(each)) for each in node.inputs)
+            self.stages[node] = Stage(node, OperatorPlan(rules, host(node)))
+
+    def step(self, batch: Mapping[str, Sequence[Row]], now: int, *, end: bool = False) -> pl.DataFrame:
+        """Run a micro-batch; return the panes of the last operator."""
+        outputs: dict[Operator, list[BucketOutput]] = {}
+        for node, stage in self.stages.items():
+            sent: Buffers = []
+            for number, each in enumerate(node.inputs):
+                start = base(each)
+                if isinstance(start, Feed):
+                    rows = pl.DataFrame(list(batch.get(start.name, ())), schema=_ROWS, orient="row")
+                    rows = applied(each, rows.with_columns(pl.lit(value=False).alias(WITNESS)))
+                    stage.accept(number, rows.filter(~pl.col(WITNESS)))
+                    sent += [(bucket, Tick(now, 1, end), None) for bucket in BUCKETS]
+                else:
+                    rows = applied(each, elements(outputs[start], start))
+                sent += self._shipped(stage, number, rows)
+            outputs[node] = stage.step(sent)
+        found = panes(outputs[self.last])
+        is_pairs = isinstance(self.last, Cogrouped) and found.height
+        return found.with_columns(pair_value()) if is_pairs else found
+
+    def _shipped(self, stage: Stage, number: int, rows: pl.DataFrame) -> Buffers:
+        """The buffers of some rows, as two map tasks would make them."""
+        spec = stage.plan.host.spec
+        is_feed = CONTROL not in rows.columns
+        if not spec.takes_retractions:
+            rows = rows.drop(RETRACTION, strict=False)
+        elif RETRACTION not in rows.columns:
+            rows = rows.with_columns(pl.lit(value=False).alias(RETRACTION))
+        if not spec.inherits:
+            rows = rows.drop(WINDOW_BOUNDS, strict=False)
+        is_keyed = isinstance(stage.node, Cogrouped) or stage.node.keyed
+        index = pl.col("key").hash() % len(BUCKETS) if is_keyed else pl.lit(0)
+        rows = rows.with_columns(index.cast(pl.Int32).alias(BUCKET_INDEX))
+        shipper = Shipper(
+            BUCKETS,
+            number,
+            tuple(rows.columns),
+            "input" if is_feed else None,
+            peaks=False,
+            emit_invalid=False,
+            fold=stage.plan.host.fold if self.folds and spec.can_fold else None,
+        )
+        half = rows.height // 2
+        parts = [(task, part) for task, part in enumerate((rows[:half], rows[half:])) if part.height]
+        return [buffer for task, part in parts for buffer in shipper.buffers(part, task, 0)]
+
+
+def drop_late(node: Operator) -> str:
+    """How an operator drops late rows.
+
+    By window, a session accepts a row that belongs to a session which was purged before.
+    """
+    return "by_element" if isinstance(node.window, windows.Sessions) else "by_window"
+
+
+def _rules(start: Feed | Operator) -> InputRules:
+    return SourceRules(Lag(start.lag)) if isinstance(start, Feed) else UpstreamRules(BUCKETS)
+
+
+def host(node: Operator) -> Host[OperatorSpec]:
+    """The host of an operator."""
+    retractions = RETRACTION if any(map(retracts, node.inputs)) else None
+    settings: dict[str, Any] = {
+        "window": node.window,
+        "trigger": node.trigger,
+        "mode": node.mode,
+        "allowed_lateness": node.lateness,
+        "drop_late": drop_late(node),
+        "retractions": retractions,
+    }
+    if isinstance(node, Cogrouped):
+        return CogroupHost(
+            windows.CogroupSpec(
+                **settings, key=("key",), left=("value",), right=("value",), left_time=TIME, right_time=TIME,
+                how=node.how,  # type: ignore[arg-type]  # one of the choices
+            )
+        )  # fmt: skip
+    return WindowHost(
+        windows.WindowSpec(
+            **settings,
+            key=("key",) if node.keyed else (),
+            accumulations={"value": ACCUMULATIONS[node.value], "elements": windows.count()},
+            event_time=TIME,
+            timestamp=node.timestamp,  # type: ignore[arg-type]  # one of the choices
+        )
+    )
+
+
+def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows after the stateless steps of a node; filtered rows of a feed stay as witnesses."""
+    if not isinstance(node, Stateless):
+        return rows
+    rows = applied(node.input, rows)
+    value = pl.col("value")
+    match node:
+        case Filtered(modulus=modulus):
+            kept = (value % modulus != 0).fill_null(value=True)
+            if WITNESS in rows.columns:
+                return rows.with_columns(pl.col(WITNESS) | ~kept)
+            return rows.filter(kept | pl.col(CONTROL).is_not_null())
+        case Mapped(factor=factor):
+            return rows.with_columns(value * factor + 1)
+        case Rekeyed(keys=keys):
+            return rows.with_columns(pl.concat_str(pl.lit("r"), value % keys).alias("key"))
+
+
+def panes(outputs: Sequence[BucketOutput]) -> pl.DataFrame:
+    """The panes of all buckets."""
+    frames = [output.rows.filter(kind=PANE_KIND) for output in outputs if output.rows is not None]
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
+
+
+def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
+    """The rows that the next operator gets: the header of each bucket, and the panes."""
+    control = pl.DataFrame({CONTROL: [write_header(output.header) for output in outputs]})
+    frames = [pl.DataFrame(schema=_ELEMENTS), control]
+    found = panes(outputs)
+    if found.height:
+        if isinstance(node, Cogrouped):
+            found = found.with_columns(pair_value())
+        elif not node.keyed:
+            found = found.with_columns(pl.lit("all").alias("key"))
+        found = found.rename({"timestamp": TIME, "retraction": RETRACTION})
+        frames.append(found.select(name for name in _ELEMENTS if name != CONTROL))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def pair_value() -> pl.Expr:
+    """The value of a pair of a cogroup."""
+    left, right = pl.col("value").cast(pl.Int64), pl.col("value_right").cast(pl.Int64)
+    return (left.fill_null(50) * 10 + right.fill_null(7)).alias("value")
