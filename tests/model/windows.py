@@ -266,9 +266,10 @@ class WindowedModel:
     def _remaining(self, record: Record) -> list[tuple[int, Row]]:
         """The elements that were not retracted."""
         remaining: list[tuple[int, Row]] = []
+        mark = str(self.retractions)
         for element in record.elements:
-            row = {**element.row, self.retractions: False}
-            if element.row[self.retractions]:
+            row = {**element.row, mark: False}
+            if element.row[mark]:
                 remaining.remove((element.timestamp, row))
             else:
                 remaining.append((element.timestamp, row))

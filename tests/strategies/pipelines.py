@@ -31,7 +31,9 @@ TRIGGERS = (
     windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1)),
     windows.after_watermark(early=windows.every(count=2), late=windows.every(count=2)),
     windows.every(count=2),
-    windows.after_watermark(early=windows.Repeatedly(windows.AfterProcessingTime(3)), late=windows.every(count=1)),
+    windows.after_watermark(
+        early=windows.Repeatedly(windows.AfterProcessingTime(3)), late=windows.every(count=1)
+    ),
 )
 
 
@@ -86,8 +88,9 @@ class _Builder:
     def node(self, operators: int) -> Node:
         """A node with at most so many operators."""
         if operators == 0:
-            node: Node = Feed(f"feed {len(self.feeds)}", self.source.choose([0, 2, 6]))
-            self.feeds.append(node)
+            feed = Feed(f"feed {len(self.feeds)}", self.source.choose([0, 2, 6]))
+            self.feeds.append(feed)
+            node: Node = feed
         else:
             node = self.operator(operators)
         for _ in range(self.source.choose([0, 0, 1, 2])):

@@ -184,10 +184,10 @@ class Stage:
         for row in rows.iter_rows(named=True):
             key = row["key"] if isinstance(self.node, Cogrouped) or self.node.keyed else None
             found = assign(self.node.window, row[TIME], row)
-            if drop_late(self.node) == "by_element" and lateness is not None:
-                if row[TIME] < self.watermark - lateness:
-                    self.dropped += 1
-                    continue
+            by_element = drop_late(self.node) == "by_element" and lateness is not None
+            if by_element and row[TIME] < self.watermark - (lateness or 0):
+                self.dropped += 1
+                continue
             limits = [END_OF_TIME if lateness is None else end + lateness for _, end in found]
             kept = [window for window, limit in zip(found, limits, strict=True) if limit > self.watermark]
             self.dropped += len(found) - len(kept)

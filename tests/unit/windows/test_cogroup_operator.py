@@ -428,8 +428,8 @@ def folded(panes: list[pl.DataFrame]) -> list[str]:
                 if isinstance(values.get(side), list):
                     values[side] = sorted(values[side], key=repr)
             (retracted if row["retraction"] else rows).append(repr(values))
-    for row in retracted:
-        rows.remove(row)
+    for gone in retracted:
+        rows.remove(gone)
     return sorted(rows)
 
 

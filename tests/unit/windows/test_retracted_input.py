@@ -95,6 +95,12 @@ def test_a_selection_goes_back_to_the_values_that_remain(
     assert second == [(0, 10, before, True), (0, 10, after, False)]
 
 
+def test_input_columns_may_have_any_name() -> None:
+    tested = operator(accumulations={"x": windows.max("count"), "y": windows.first("time")})
+    rows = batch((1, 9, False), (1, 9, True), (2, 3, False)).with_columns(count="value", time="value")
+    assert play(tested, rows) == [[(0, 10, 3, 3, False)]]
+
+
 def test_collected_values_keep_their_number() -> None:
     steps = batch((1, 9, False), (1, 9, False), (2, 7, False)), batch((1, 9, True))
     _, (_, (*_, values, _)) = play(operator(accumulations={"x": windows.collect("value")}), *steps)
@@ -157,6 +163,7 @@ def test_a_shortened_session_is_purged_at_once_if_it_is_past_its_lateness() -> N
 def test_cancelled_elements_are_not_stored() -> None:
     tested = operator(accumulations={"best": windows.max("value")})
     state = tested.initial_state()
+    sizes: list[pl.DataFrame] = []
     for number in range(60):
         state, _ = tested.step(state, batch((1, number, False), (1, number - 1, number > 0)))
         sizes = [

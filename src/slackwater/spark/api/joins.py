@@ -57,10 +57,10 @@ class Joined:
 def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> Joined:
     """Join two keyed streams by their event times; the implementation of `Stream.join`."""
     check_sides(left, right)
-    for side, one in (("left", left), ("right", right)):
+    for name, one in (("left", left), ("right", right)):
         if one.retracts:
             raise InvalidArgument(
-                side,
+                name,
                 one.key,
                 "contains retractions, which a time-bounded join cannot process",
                 fix="use cogroup, or the mode accumulating() or discarding() upstream",

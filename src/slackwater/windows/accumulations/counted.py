@@ -41,7 +41,8 @@ class CountedElements:
     @property
     def _sources(self) -> Mapping[str, str]:
         """The columns of elements, by the name of the column that stores their lists."""
-        sources = {self.partials.name(f"counted:{name}"): input_column(name) for name in self.inputs}
+        columns = map(input_column, self.inputs)
+        sources = {self.partials.name(f"counted:{column}"): column for column in columns}
         if self.reads_time:
             sources[self.partials.name(_TIME)] = TIME
         return {**sources, self.partials.name(_COUNT): WEIGHT}

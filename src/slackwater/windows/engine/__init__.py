@@ -5,7 +5,7 @@
 | ``windowed_operator`` | the order within a step, late rows, the watermark sent downstream |
 | ``lateness`` | allowed lateness, purge |
 | ``firing`` | timing and index of panes, which panes are emitted |
-| ``retractions`` | retractions, suppression of unchanged panes |
+| ``retractions`` | retractions, windows without elements, suppression of unchanged panes |
 | ``compiled_trigger`` | evaluation of triggers |
 | ``sliced_windows``, ``slices``, ``slice_partials`` | windows with fixed bounds |
 | ``session_windows``, ``session_merging`` | sessions |

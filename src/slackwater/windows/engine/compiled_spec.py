@@ -132,7 +132,9 @@ class CompiledSpec:
         """`merge_partials` without the number of elements and the timestamp."""
         # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
         known = pl.col(REMAINING).is_not_null().all()
-        counts = [pl.when(known).then(pl.col(REMAINING).sum())] if self.spec.takes_retractions else []
+        counts: list[pl.Expr] = []
+        if self.spec.takes_retractions:
+            counts.append(pl.when(known).then(pl.col(REMAINING).sum()))
         if self.session_elements is not None:
             counts += self.session_elements.merge()
         return counts + [
