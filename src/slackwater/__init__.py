@@ -121,8 +121,8 @@ if TYPE_CHECKING:
     from slackwater.windows import collect as collect
     from slackwater.windows import collect_set as collect_set
     from slackwater.windows import count as count
-    from slackwater.windows import deduplication as deduplication
     from slackwater.windows import count_distinct as count_distinct
+    from slackwater.windows import deduplication as deduplication
     from slackwater.windows import every as every
     from slackwater.windows import first as first
     from slackwater.windows import fixed as fixed
