@@ -27,6 +27,7 @@ class GeneratorModel:
     frame: int
     frame_offset: int
     max_ahead: int | None
+    discovers: bool
     steps: list[Happened] = field(default_factory=list)
     outputs: list[list[Emission]] = field(default_factory=list)
 
@@ -122,7 +123,8 @@ class GeneratorModel:
             before = [each.value for past in self.outputs for each in past if isinstance(each, Watermark)]
             if floored > max(before, default=floored - 1):
                 output.append(Watermark(floored))
-        if not active and not self._idle_still_said():
+        heard = not self.discovers or any(step.kind == "add" for step in self.steps)
+        if not active and heard and not self._idle_still_said():
             output.append(IDLE)
         return output
 

@@ -67,6 +67,7 @@ def perform(generator: WatermarkGenerator, step: Happened) -> list[Emission]:
     frame=st.sampled_from([1, 1, 0, 3, 10]),
     frame_offset=st.integers(-3, 3),
     max_ahead=st.sampled_from([None, None, 0, 7]),
+    discovers=st.booleans(),
     steps=histories(),
     data=st.data(),
 )
@@ -76,12 +77,19 @@ def test_generator_equals_the_model(
     frame: int,
     frame_offset: int,
     max_ahead: int | None,
+    discovers: bool,
     steps: list[Happened],
     data: st.DataObject,
 ) -> None:
-    model = GeneratorModel(policy, idle_after, frame, frame_offset, max_ahead)
+    model = GeneratorModel(policy, idle_after, frame, frame_offset, max_ahead, discovers)
     generator = WatermarkGenerator(
-        policy, now=0, idle_after=idle_after, frame=frame, frame_offset=frame_offset, max_ahead=max_ahead
+        policy,
+        partitions=None if discovers else (),
+        now=0,
+        idle_after=idle_after,
+        frame=frame,
+        frame_offset=frame_offset,
+        max_ahead=max_ahead,
     )
     for step in steps:
         assert perform(generator, step) == model.perform(step)

@@ -70,6 +70,7 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"origin": "partition"}, "origin = 'partition': column not found"),
         ({"origins": ["a"]}, "is given without an origin column; add origin="),
         ({"origin": "auction", "origins": "a"}, r"is a string, not a list; write \['a'\]"),
+        ({"origin": "auction", "origins": []}, r"origins = \[\]: is empty; list the origins"),
         ({"buckets": 3}, r"is not a multiple of spark.sql.shuffle.partitions \(2\)"),
         ({"buckets": 0}, "is not a multiple"),
         ({"buckets": "2"}, "buckets = '2': is a str; pass an integer"),

@@ -80,7 +80,7 @@ class Explanation:
         head = f"watermark{of_key} {instant_text(self.watermark)}: "
         if self.held_by is None:
             who = {Reason.IDLE: "every input is idle", Reason.DONE: "every input is done"}
-            return f"{head}{who.get(self.reason, 'there is no input')}{since}"
+            return f"{head}{who.get(self.reason, 'there is no input yet')}{since}"
         detail = str(self.gap) if self.gap is not None else self.reason.value
         if self.holder_watermark is not None:
             detail += f", at {instant_text(self.holder_watermark)}"

@@ -197,7 +197,9 @@ class WatermarkGenerator:
 
     Args:
         policy: `Lag`, `Clock`, `FixedDelay` or `Constant`.
-        partitions: The partitions that exist at the start. `add` adds more.
+        partitions: The partitions that exist at the start; an empty list means that there is none, so the
+            stream is idle. None (the default) means that they are not known yet: the generator emits nothing,
+            not even IDLE, until the first one is added. `add` adds partitions in either case.
         now: The current time, in microseconds.
         idle_after: A partition is idle when it has been silent for this many microseconds; exactly this long
             counts as idle. None: never.
@@ -222,6 +224,7 @@ class WatermarkGenerator:
     __slots__ = (
         "_combined",
         "_deadlines",
+        "_discovers",
         "_followed",
         "_frame",
         "_frame_offset",
@@ -241,7 +244,7 @@ class WatermarkGenerator:
         self,
         policy: WatermarkPolicy,
         *,
-        partitions: Iterable[Origin] = (),
+        partitions: Iterable[Origin] | None = None,
         now: int,
         idle_after: int | None = None,
         frame: int = 1,
@@ -260,6 +263,7 @@ class WatermarkGenerator:
                 "idle_after", idle_after, "must be greater than zero", fix="omit it for never"
             )
         self._policy = policy
+        self._discovers = partitions is None
         self._idle_after = None if idle_after is None else int(idle_after)
         self._frame = _not_negative(frame, "frame")
         self._frame_offset = check_int64(frame_offset, "frame_offset")
@@ -278,7 +282,7 @@ class WatermarkGenerator:
         """Whether a watermark was emitted. Until then `restore` sets the last emitted one (G7)."""
         self._followed: int | None = None
         """The watermark to which the clock raised all active partitions; None if some may be lower."""
-        for partition in partitions:
+        for partition in partitions or ():
             self.add(partition, now=now)
 
     # ---- steps
@@ -408,7 +412,7 @@ class WatermarkGenerator:
         """Explain which partition holds the watermark back, since when, and why."""
         holder = self._combined.holder(self._key)
         if holder.slot is None:
-            reason = Reason.IDLE if self._slots else Reason.NEVER_SPOKE
+            reason = Reason.NEVER_SPOKE if self._waits_for_first else Reason.IDLE
             return Explanation(self._key, self.current, reason, since=holder.since)
         return Explanation(
             key=self._key,
@@ -464,6 +468,7 @@ class WatermarkGenerator:
             raise InvalidArgument(
                 "key", self._key, f"does not match the saved key {keys!r}", fix="use the saved key"
             )
+        loaded._discovers = self._discovers
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
@@ -489,6 +494,11 @@ class WatermarkGenerator:
         if slot is None:
             raise UnknownSource(f"partition {partition!r}", self._slots, fix="call add() first")
         return slot
+
+    @property
+    def _waits_for_first(self) -> bool:
+        """Whether partitions are discovered and none has appeared: the stream is unknown, not idle (G5)."""
+        return self._discovers and self._combined.slots == 0
 
     def _hear(self, slot: int, now: int) -> None:
         before = self._heard.get(slot)
@@ -536,7 +546,7 @@ class WatermarkGenerator:
                 self._combined.set_emitted(self._key, value)
                 self._has_emitted = True
                 emissions.append(Watermark(value, self._key))
-        if self._combined.active == 0 and not self._combined.idle_emitted:
+        if self._combined.active == 0 and not self._combined.idle_emitted and not self._waits_for_first:
             self._combined.idle_emitted = True
             emissions.append(IDLE)
         return tuple(emissions)

@@ -8,7 +8,7 @@ from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.generator import Lag, WatermarkGenerator
 from slackwater.progress.tracker import ProgressTracker
-from slackwater.progress.values import BufferHeader, Watermark
+from slackwater.progress.values import IDLE, BufferHeader, Watermark
 
 
 def _buffer(origin: str, sequence: int, watermark: int, chunk: int = 1, *, last: bool = True) -> BufferHeader:
@@ -146,6 +146,30 @@ class TestGenerator:
 
     def test_no_partition(self) -> None:
         assert "there is no input" in str(WatermarkGenerator(Lag(0), now=0).why())
+
+    def test_a_generator_that_discovers_partitions_is_not_idle_before_the_first_one(self) -> None:
+        generator = WatermarkGenerator(Lag(0), now=0)
+        assert generator.tick(now=5) == ()
+        generator = generator.load(generator.save())
+        assert generator.tick(now=6) == ()
+        assert generator.why().reason is Reason.NEVER_SPOKE
+        generator.add("p0", now=7)
+        assert generator.observe("p0", 10, now=7) == (Watermark(10),)
+        assert generator.remove("p0", now=8) == (IDLE,)
+        assert generator.why().reason is Reason.IDLE
+
+    def test_a_generator_with_an_empty_list_of_partitions_is_idle(self) -> None:
+        generator = WatermarkGenerator(Lag(0), partitions=[], now=0)
+        assert generator.tick(now=5) == (IDLE,)
+        assert generator.why().reason is Reason.IDLE
+
+    def test_a_generator_without_partitions_does_not_release_other_inputs(self) -> None:
+        coalescer = Coalescer(["orders", "clicks"])
+        coalescer.watermark(0, Watermark(100))
+        for emission in WatermarkGenerator(Lag(0), now=0).tick(now=5):
+            assert not isinstance(emission, Watermark)
+            coalescer.idle(1)
+        assert coalescer.current() is None
 
 
 @pytest.mark.parametrize(

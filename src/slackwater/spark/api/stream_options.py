@@ -254,6 +254,10 @@ class StreamOptions:
             raise InvalidArgument(
                 "origins", self.origins, "is a string, not a list", fix=f"write [{self.origins!r}]"
             )
+        if not self.origins:
+            raise InvalidArgument(
+                "origins", self.origins, "is empty", fix="list the origins, or omit it to discover them"
+            )
         if not all(isinstance(origin, str) for origin in self.origins):
             raise InvalidArgument(
                 "origins",

@@ -58,7 +58,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
     """The progress of one operator of a query: its buckets, and values derived from them.
 
     >>> bucket = BucketReport(
-    ...     0, 20, None, "watermark unknown: there is no input", None, None, "", 0, False, {}
+    ...     0, 20, None, "watermark unknown: there is no input yet", None, None, "", 0, False, {}
     ... )
     >>> OperatorReport((bucket,)).watermark is None
     True

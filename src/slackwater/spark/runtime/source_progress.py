@@ -52,7 +52,7 @@ class SourceRules:
         """A new watermark generator."""
         return WatermarkGenerator(
             self.policy,
-            partitions=self.origins or (),
+            partitions=self.origins,
             now=now,
             idle_after=self.idle_after,
             max_ahead=self.max_ahead,
