@@ -134,11 +134,22 @@ class ProgressTracker:
         emitted = self._combined.emit(grown)
         return Observed(_NEW, emitted) if emitted else _NOTHING
 
-    def observe_all(self, headers: Iterable[BufferHeader], *, now: int | None = None) -> ObservedAll:
+    def observe_all(
+        self, headers: Iterable[BufferHeader], *, now: int | None = None, emit: bool = True
+    ) -> ObservedAll:
         """Process several buffers and emit once, after all of them.
 
         A fast origin thus does not advance the watermark past an origin that first appears, or becomes
         active again, in the same batch. If a buffer is rejected, the buffers before it have been processed.
+
+        Args:
+            headers: The headers of the buffers.
+            now: The current time, for `why`.
+            emit: False to emit nothing yet, for example while origins are being discovered; `emit` emits
+                later what was held back.
+
+        Returns:
+            Which buffers were duplicates, and the emissions that are due.
 
         >>> tracker = ProgressTracker()
         >>> fast = BufferHeader("a", sequence=1, watermarks={"default": 90})
@@ -153,7 +164,54 @@ class ProgressTracker:
             duplicates.append(grown is None)
             if grown:
                 keys.update(dict.fromkeys(grown))
-        return ObservedAll(duplicates, self._combined.emit(keys))
+        return ObservedAll(duplicates, self._combined.emit(keys) if emit else ())
+
+    def emit(self) -> tuple[Emission, ...]:
+        """Emit what was held back by ``observe_all(…, emit=False)``.
+
+        >>> tracker = ProgressTracker()
+        >>> _ = tracker.observe_all([BufferHeader("a", 1, watermarks={"default": 90})], emit=False)
+        >>> _ = tracker.observe_all([BufferHeader("b", 1, watermarks={"default": 7})], emit=False)
+        >>> tracker.emit()
+        (Watermark(value=7, key='default'),)
+        """
+        return self._combined.emit_all()
+
+    def is_duplicate(self, header: BufferHeader) -> bool:
+        """Return whether a buffer was observed before, without any effect on the state.
+
+        Raises:
+            UnknownSource: The origin was not declared.
+            SequenceConflict: The numbers are invalid or contradict earlier buffers (S6).
+
+        >>> ProgressTracker().is_duplicate(BufferHeader("a", 1))
+        False
+        """
+        origin, sequence, chunk, last, _ = header
+        slot = self._slots.get(origin)
+        sequences = Sequences(check_origin(self._admit(origin))) if slot is None else self._sequences[slot]
+        return sequences.is_duplicate(check_int64(sequence, "sequence"), check_int64(chunk, "chunk"), last)
+
+    def hear(self, origin: Origin, *, now: int | None = None) -> None:
+        """Record that an origin is active without a complete buffer: it is learned or no longer idle (S7).
+
+        Raises:
+            UnknownSource: The origin was not declared.
+            AfterDone: The origin has ended.
+
+        >>> tracker = ProgressTracker()
+        >>> tracker.hear("a")
+        >>> tracker.why().held_by
+        "origin 'a'"
+        """
+        now = check_now(now)
+        slot = self._slots.get(origin)
+        if slot is None:
+            self._learn(self._admit(origin), now, Status.ACTIVE)
+        elif self._combined.status(slot) is Status.DONE:
+            raise AfterDone(f"origin {origin!r}", "a part of a new buffer")
+        else:
+            self._combined.wake(slot, now)
 
     def add(self, origin: Origin, *, now: int | None = None) -> None:
         """Declare one more origin; it holds the watermark back until it sends a watermark.

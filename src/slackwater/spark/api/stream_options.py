@@ -64,6 +64,7 @@ class Headers:
     watermark: ColumnLike | None = None
     empty: ColumnLike | None = None
     row: ColumnLike | None = None
+    rows: ColumnLike | None = None
 
 
 def headers(
@@ -75,12 +76,15 @@ def headers(
     watermark: ColumnLike,
     empty: ColumnLike | None = None,
     row: ColumnLike | None = None,
+    rows: ColumnLike | None = None,
 ) -> Headers:
     """Name the columns that contain the header of the numbered buffer that a row belongs to.
 
-    All rows of a buffer have the same header and arrive in one micro-batch. A buffer that arrives again is
-    dropped and counted. Within *one* micro-batch a copy of a buffer cannot be distinguished from its other
-    rows, unless ``row`` numbers the rows of a buffer.
+    All rows of a buffer have the same header. A buffer that arrives again is dropped and counted. A source
+    that may divide a buffer between micro-batches needs ``rows``, the number of rows of the buffer; without
+    it the rows of a later batch look like a copy of the buffer, and are dropped and counted
+    (``dropped_duplicate``). Within *one* micro-batch a copy of a buffer cannot be distinguished from its
+    other rows, unless ``row`` numbers the rows of a buffer.
 
     Args:
         origin: The producer of the buffer.
@@ -92,6 +96,9 @@ def headers(
         empty: True in a row that is a header without data, with which an origin reports that time has passed
             and nothing happened.
         row: The number of the row in its buffer. If every row is a buffer of its own, write ``row=lit(1)``.
+        rows: The number of rows of the whole buffer (of the chunk, if there are chunks), without header rows.
+            The buffer is complete when so many rows have arrived, in one micro-batch or in several. More rows
+            stop the query with an error, unless ``row`` numbers them: repeated rows are dropped and counted.
 
     Returns:
         A value for the argument ``headers`` of `stream`.
@@ -107,7 +114,7 @@ def headers(
         raise InvalidArgument(
             missing, None, f"is missing, but {given} is given", fix=f'add {missing}="…", or omit {given}'
         )
-    return Headers(origin, sequence, chunk, last, watermark, empty, row)
+    return Headers(origin, sequence, chunk, last, watermark, empty, row, rows)
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,11 @@ class StreamOptions:
             columns[chunks.EMPTY] = sql.coalesce(is_empty, sql.lit(0).cast("boolean"))
         if given.row is not None:
             columns[chunks.ROW] = self._typed("headers.row", given.row, *integer).cast("bigint")
+        if given.rows is not None:
+            columns[chunks.ANNOUNCED] = self._typed("headers.rows", given.rows, *integer).cast("bigint")
+            columns[chunks.FIRST_RESULT] = sql.lit(1).cast("boolean")
+            if given.row is not None:
+                columns[chunks.INPUT_ROW] = columns[chunks.ROW]
         return columns
 
     def _rules(self, policy: WatermarkPolicy, key: str, *, arrival: bool = False) -> SourceRules:

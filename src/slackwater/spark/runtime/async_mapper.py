@@ -20,7 +20,7 @@ from slackwater.progress.async_stage import AsyncStage, Retry
 from slackwater.progress.values import Watermark
 from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME, WITNESS, column_alias
-from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
+from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
 from slackwater.time import format_instant
 
 _MAX_RESULTS: Final = 2**20
@@ -121,7 +121,7 @@ class AsyncMapper:
         no_result: list[Row | None] = [None]
         pairs = [(index, row) for index, several in results for row in several or no_result]
         indices = [index for index, _ in pairs]
-        kept = _with_row_numbers(batch.take(pa.array(indices, pa.int64())), indices)
+        kept = _numbered_results(batch.take(pa.array(indices, pa.int64())), indices)
         values = [row for _, row in pairs]
         passed = list(target)[: len(target) - 1 - len(self.call.schema)]
         columns = [kept.column(field.name).cast(field.type) for field in passed]
@@ -160,17 +160,26 @@ def _bypassing(batch: pa.RecordBatch) -> list[bool]:
     return [any(each) for each in zip(*flags, strict=True)] if flags else [False] * batch.num_rows
 
 
-def _with_row_numbers(kept: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
-    """Number the result rows of each input row, if rows are identified by their number in a buffer."""
-    if ROW not in kept.schema.names:
+def _numbered_results(kept: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
+    """Number the results of each input row, if rows are identified or counted by the header of a buffer."""
+    present = [name for name in (ROW, FIRST_RESULT) if name in kept.schema.names]
+    if not present:
         return kept
     seen: dict[int, int] = {}
-    numbers: list[int | None] = []
-    for index, row in zip(indices, kept.column(ROW).to_pylist(), strict=True):
+    ordinals: list[int] = []
+    for index in indices:
         seen[index] = seen.get(index, -1) + 1
-        numbers.append(None if row is None else row * _MAX_RESULTS + seen[index])
-    column = kept.schema.get_field_index(ROW)
-    return kept.set_column(column, ROW, pa.array(numbers, kept.schema.field(column).type))
+        ordinals.append(seen[index])
+    for name in present:
+        column = kept.schema.get_field_index(name)
+        pairs = zip(kept.column(name).to_pylist(), ordinals, strict=True)
+        values: list[int | bool | None]
+        if name == ROW:
+            values = [None if row is None else row * _MAX_RESULTS + ordinal for row, ordinal in pairs]
+        else:
+            values = [first and ordinal == 0 for first, ordinal in pairs]
+        kept = kept.set_column(column, name, pa.array(values, kept.schema.field(column).type))
+    return kept
 
 
 def _description(batch: pa.RecordBatch, index: int) -> str:

@@ -248,12 +248,12 @@ class _Batch:
             headers = [shipment for shipment, _ in self.shipments[index]]
             invalid += sum(header.invalid for header in headers)
             if isinstance(rules, NumberedRules):
-                repeated = found.repeated[index]
+                repeats = found.repeats[index]
                 chunks = [chunk for header in headers for chunk in header.chunks]
-                invalid += sum(chunk.invalid for chunk in chunks if chunk.number not in repeated)
-                frame, repeated_rows = new_rows(self.shipments[index], headers, repeated)
+                invalid += sum(chunk.invalid for chunk in chunks if chunk.number not in repeats.chunks)
+                frame, repeated_rows = new_rows(self.shipments[index], headers, repeats)
                 data = BatchInput(frame)
-                rejected, _ = new_rows(self.rejects[index], headers, repeated)
+                rejected, _ = new_rows(self.rejects[index], headers, repeats)
                 rejects += [] if rejected is None else [rejected]
                 dropped += repeated_rows
             else:

@@ -1,22 +1,27 @@
 """The watermark of a source whose producers number their buffers and send watermarks themselves.
 
 The rules are those of `slackwater.progress.tracker`. A micro-batch contains buffers of many origins, so all
-of them are applied before the watermark advances. Idleness is measured as for other sources: a slow batch or
-a restart makes no origin idle.
+of them are applied before the watermark advances. A buffer whose header announces its number of rows may be
+divided between several batches; it is applied when its last rows have arrived. Idleness is measured as for
+other sources: a slow batch or a restart makes no origin idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from slackwater.progress.explanation import Explanation, Reason
+from msgspec import field
+
+from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Origin
+from slackwater.spark.runtime.partial_chunks import PartialChunk, combined
 from slackwater.spark.runtime.source_progress import processing_pause
-from slackwater.spark.wire.buffers import Chunk, Number
+from slackwater.spark.wire.buffers import Chunk, Number, Run
+from slackwater.spark.wire.numbered_chunks import Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +40,10 @@ class NumberedRules:
 class _SavedNumbered(Saved):
     tracker: bytes
     last_heard: list[tuple[Origin, int]]
+    partial: list[PartialChunk] = field(default_factory=list)
 
 
-_FORM: Final = SavedForm("progress of numbered buffers", "H", 1, _SavedNumbered)
+_FORM: Final = SavedForm("progress of numbered buffers", "H", 2, _SavedNumbered, readable=(1,))
 
 
 class NumberedProgress:
@@ -45,11 +51,11 @@ class NumberedProgress:
 
     >>> progress = NumberedProgress(NumberedRules(), now=0)
     >>> first, third = (Chunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3))
-    >>> progress.advance([first, third], now=1)
+    >>> progress.advance([first, third], now=1).chunks
     set()
     >>> progress.watermark, str(progress.why().gap)
     (10, 'gap at sequence 2 (chunks missing: all)')
-    >>> progress.advance([first, Chunk("a", 2, 1, True, None, 0)], now=2)
+    >>> progress.advance([first, Chunk("a", 2, 1, True, None, 0)], now=2).chunks
     {('a', 1, 1, True)}
     >>> progress.watermark
     30
@@ -58,6 +64,7 @@ class NumberedProgress:
     def __init__(self, rules: NumberedRules, now: int, saved: bytes | None = None) -> None:
         self._rules = rules
         self._now = now
+        self._partial: dict[Number, PartialChunk] = {}
         if saved is None:
             self._tracker = ProgressTracker(rules.origins, now=now)
             self._last_heard = dict.fromkeys(self._tracker.origins, now)
@@ -65,6 +72,7 @@ class NumberedProgress:
             state = _FORM.decode(saved)
             self._tracker = ProgressTracker.load(state.tracker)
             self._last_heard = dict(state.last_heard)
+            self._partial = {chunk.number: chunk for chunk in state.partial}
             for origin in rules.origins or ():
                 if origin not in self._last_heard:
                     self._tracker.add(origin, now=now)
@@ -91,21 +99,16 @@ class NumberedProgress:
         """The number of repeated buffers."""
         return self._tracker.duplicates
 
-    def advance(self, chunks: Sequence[Chunk], now: int, *, restarted: bool = False) -> Set[Number]:
-        """Apply a batch; return the numbers of its buffers that had arrived before.
+    def advance(self, chunks: Sequence[Chunk], now: int, *, restarted: bool = False) -> Repeats:
+        """Apply a batch; return which of its buffers and rows had arrived before.
 
         Several tasks may have rows of one buffer: within a batch they count as one.
         """
-        watermarks: dict[Number, int | None] = {}
-        for chunk in chunks:
-            known = watermarks.get(chunk.number)
-            marks = [mark for mark in (known, chunk.watermark) if mark is not None]
-            watermarks[chunk.number] = max(marks, default=None)
         pause = processing_pause(self._now, now, self._rules.idle_after, restarted=restarted)
         self._last_heard = {origin: at + pause for origin, at in self._last_heard.items()}
-        # Sorted, so that few buffers are out of order and a conflict is always raised for the same buffer.
-        numbers = sorted(watermarks, key=lambda number: (str(number[0]), *number[1:]))
-        headers = [BufferHeader(*number, _marks(watermarks[number])) for number in numbers]
+        arrived, earlier = self._arrived(chunks, now)
+        numbers = list(arrived)
+        headers = [BufferHeader(*number, _marks(arrived[number])) for number in numbers]
         duplicates = self._tracker.observe_all(headers, now=now).duplicates
         repeated: set[Number] = set()
         for number, duplicate in zip(numbers, duplicates, strict=True):
@@ -118,15 +121,53 @@ class NumberedProgress:
                 if at + self._rules.idle_after <= now:
                     self._tracker.idle(origin, now=now)
         self._now = now
-        return repeated
+        return Repeats(repeated, earlier)
+
+    def _arrived(
+        self, parts: Sequence[Chunk], now: int
+    ) -> tuple[dict[Number, int | None], dict[Number, tuple[Run, ...]]]:
+        """The watermarks of the complete or repeated chunks, and the rows of the others that arrived before.
+
+        In a fixed order, so that few chunks are out of order and a conflict always names the same chunk.
+        """
+        arrived: dict[Number, int | None] = {}
+        earlier: dict[Number, tuple[Run, ...]] = {}
+        in_batch: dict[Number, list[Chunk]] = {}
+        for part in parts:
+            in_batch.setdefault(part.number, []).append(part)
+        for number in sorted(in_batch, key=lambda number: (str(number[0]), *number[1:])):
+            mine, known = in_batch[number], self._partial.get(number)
+            announced = known is not None or any(part.announced is not None for part in mine)
+            if announced and self._tracker.is_duplicate(BufferHeader(*number)):
+                arrived[number] = None
+                continue
+            rows_before = -1 if known is None else known.arrived
+            if known is not None:
+                earlier[number] = tuple(known.numbered)
+            (chunk,) = combined([] if known is None else [known], mine).values()
+            chunk.check()
+            if chunk.is_complete:
+                self._partial.pop(number, None)
+                arrived[number] = chunk.watermark
+            elif chunk.arrived > rows_before:
+                self._partial[number] = chunk
+                self._tracker.hear(chunk.origin, now=now)
+                self._last_heard[chunk.origin] = now
+        return arrived, earlier
 
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark back, since when, and why."""
-        return self._tracker.why(self._rules.key if key is None else key)
+        why = self._tracker.why(self._rules.key if key is None else key)
+        waiting = [chunk for chunk in self._partial.values() if why.held_by == f"origin {chunk.origin!r}"]
+        if why.gap is not None or not waiting:
+            return why
+        first = min(waiting, key=lambda chunk: (chunk.sequence, chunk.chunk))
+        return replace(why, reason=Reason.GAP, gap=Gap(first.sequence, ((first.chunk, first.chunk),)))
 
     def save(self) -> bytes:
         """The saved state."""
-        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._last_heard.items())))
+        partial = list(self._partial.values())
+        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._last_heard.items()), partial))
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

@@ -7,7 +7,7 @@ times to the operator's watermark, and each watermark key under its own name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,8 @@ from slackwater.progress.values import DEFAULT_KEY, Watermark
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
-from slackwater.spark.wire.buffers import Chunk, Number, Observation, Result
+from slackwater.spark.wire.buffers import Chunk, Observation, Result
+from slackwater.spark.wire.numbered_chunks import Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class AdvanceResult:
 
     ahead: int = 0
     """The number of event times too far in the future to count."""
-    repeated: list[Set[Number]] = field(default_factory=list)
-    """For each input, the numbered buffers that had arrived before."""
+    repeats: list[Repeats] = field(default_factory=list)
+    """For each input, the numbered buffers and rows that had arrived before."""
 
 
 class UpstreamProgress:
@@ -185,10 +186,10 @@ class Inputs:
     ) -> AdvanceResult:
         """Apply the headers of a batch, one value for each input."""
         ahead = 0
-        repeated: list[Set[Number]] = []
+        repeats: list[Repeats] = []
         before = [_watermarks(part) for part in self._parts]
         for part, received in zip(self._parts, headers, strict=True):
-            again: Set[Number] = frozenset()
+            again = Repeats()
             match part:
                 case UpstreamProgress():
                     part.advance(received.results, now)
@@ -196,10 +197,10 @@ class Inputs:
                     again = part.advance(received.chunks, now, restarted=restarted)
                 case SourceProgress() | TimesProgress():
                     ahead += part.advance(received.observations, now, restarted=restarted)
-            repeated.append(again)
+            repeats.append(again)
         if self._coalescer is not None:
             self._coalesce(self._coalescer, before, now)
-        return AdvanceResult(ahead, repeated)
+        return AdvanceResult(ahead, repeats)
 
     def _coalesce(self, coalescer: Coalescer, before: list[dict[str, int | None]], now: int) -> None:
         for index, part in enumerate(self._parts):

@@ -66,6 +66,12 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True):
     watermark: int | None
     invalid: int
     """The number of its rows without a usable event time."""
+    announced: int | None = None
+    """The number of rows of the whole chunk, if its header contains it."""
+    unnumbered: int = 0
+    """How many rows without a row number the task saw."""
+    numbered: tuple[Run, ...] = ()
+    """The numbers of the rows that the task saw, as inclusive runs."""
 
     @property
     def number(self) -> Number:
@@ -74,6 +80,7 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True):
 
 
 Number = tuple[Origin, int, int, bool]
+Run = tuple[int, int]
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):

@@ -7,12 +7,14 @@ already processed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import Final
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+import msgspec
 import polars as pl
 
-from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Shipment, unpack_in_order
+from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Run, Shipment, unpack_in_order
 
 ORIGIN: Final = "header:origin"
 """This and the following columns contain the header of the chunk that a row belongs to."""
@@ -24,6 +26,12 @@ EMPTY: Final = "header:empty"
 """Whether the row is a header without data."""
 ROW: Final = "header:row"
 """The number of the row in its chunk, if the producer numbers rows."""
+ANNOUNCED: Final = "header:rows"
+"""The number of rows of the whole chunk, if the header announces it."""
+FIRST_RESULT: Final = "header:first"
+"""False in all results of an input row but the first, so that a row with several results counts once."""
+INPUT_ROW: Final = "header:input_row"
+"""The number that the producer gave to the row, which `ROW` no longer is after a row got several results."""
 CHUNK_INDEX: Final = "header:index"
 """The index of the row's chunk in the header of its shipment; null if the row has no usable header."""
 
@@ -40,26 +48,68 @@ def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, 
     ...     **{"header:chunk": 1, "header:last": True, "header:watermark": pl.lit(9), "header:empty": False}
     ... )
     >>> rest, chunks = extract_chunks(rows, pl.col("at").is_not_null())
-    >>> rest.rows(), chunks
-    ([(3, 0), (None, 0)], [Chunk(origin='a', sequence=1, chunk=1, last=True, watermark=9, invalid=1)])
+    >>> rest.rows(), [(chunk.number, chunk.watermark, chunk.invalid) for chunk in chunks]
+    ([(3, 0), (None, 0)], [(('a', 1, 1, True), 9, 1)])
     """
     complete = pl.all_horizontal(pl.col(name).is_not_null() for name in _NUMBER)
+    announced = [ANNOUNCED] if ANNOUNCED in frame.columns else []
     invalid = (~usable & ~pl.col(EMPTY)).sum().cast(pl.Int64)
-    chunks = (
-        frame.filter(complete)
-        .group_by(_NUMBER, maintain_order=True)
-        .agg(pl.col(WATERMARK).max(), invalid.alias("invalid"))
+    grouped = frame.filter(complete).group_by(*_NUMBER, *announced, maintain_order=True)
+    chunks = grouped.agg(pl.col(WATERMARK).max(), invalid.alias("invalid"), *_arrived(frame))
+    indices = chunks.select(*_NUMBER, *announced, pl.int_range(pl.len()).alias(CHUNK_INDEX))
+    # Nulls match only in the announced number of rows: the other columns of a chunk are not null.
+    indexed = frame.join(
+        indices, on=[*_NUMBER, *announced], how="left", maintain_order="left", nulls_equal=True
     )
-    indices = chunks.select(*_NUMBER, pl.int_range(pl.len()).alias(CHUNK_INDEX))
-    indexed = frame.join(indices, on=_NUMBER, how="left", maintain_order="left")
-    rows = indexed.filter(~pl.col(EMPTY)).drop(*_NUMBER, WATERMARK, EMPTY)
-    return rows, [Chunk(*row) for row in chunks.rows()]
+    rows = indexed.filter(~pl.col(EMPTY)).drop(
+        *_NUMBER, *announced, WATERMARK, EMPTY, FIRST_RESULT, strict=False
+    )
+    return rows, [_chunk(row) for row in chunks.iter_rows(named=True)]
+
+
+def _arrived(frame: pl.DataFrame) -> list[pl.Expr]:
+    """The rows of each chunk that are in the frame, if the header announces how many there are in all."""
+    if ANNOUNCED not in frame.columns:
+        return []
+    first = pl.col(FIRST_RESULT) & ~pl.col(EMPTY)
+    if INPUT_ROW not in frame.columns:
+        return [first.sum().cast(pl.Int64).alias("unnumbered")]
+    number = pl.col(INPUT_ROW)
+    distinct = number.filter(first).drop_nulls().unique().sort()
+    return [
+        (first & number.is_null()).sum().cast(pl.Int64).alias("unnumbered"),
+        distinct.filter(distinct.diff().fill_null(0) != 1).alias("starts"),
+        distinct.filter(distinct.diff().shift(-1).fill_null(0) != 1).alias("ends"),
+    ]
+
+
+def _chunk(values: Mapping[str, Any]) -> Chunk:
+    number = [values[name] for name in _NUMBER]
+    chunk = Chunk(*number, values[WATERMARK], values["invalid"])
+    if ANNOUNCED not in values:
+        return chunk
+    runs = tuple(zip(values.get("starts", ()), values.get("ends", ()), strict=True))
+    return msgspec.structs.replace(
+        chunk, announced=values[ANNOUNCED], unnumbered=values["unnumbered"], numbered=runs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What arrived in earlier batches: whole chunks, and numbered rows of chunks that are incomplete.
+
+    >>> Repeats().chunks
+    frozenset()
+    """
+
+    chunks: Set[Number] = frozenset()
+    rows: Mapping[Number, tuple[Run, ...]] = field(default_factory=dict)
 
 
 def new_rows(
     buffers: Sequence[tuple[MapHeader, bytes | None]],
     shipments: Sequence[Shipment],
-    repeated: Set[Number],
+    repeats: Repeats,
 ) -> tuple[pl.DataFrame | None, int]:
     """The rows of chunks that have not arrived before, each row once; and the number of dropped rows.
 
@@ -69,7 +119,7 @@ def new_rows(
     >>> payload = pack(pl.DataFrame({"n": [1, 2], CHUNK_INDEX: [0, 1]}))
     >>> chunks = [Chunk("a", 1, 1, True, None, 0), Chunk("a", 2, 1, True, None, 0)]
     >>> shipment = Shipment(0, 0, 0, [], [], 0, chunks)
-    >>> rows, dropped = new_rows([(shipment, payload)], [shipment], {("a", 1, 1, True)})
+    >>> rows, dropped = new_rows([(shipment, payload)], [shipment], Repeats({("a", 1, 1, True)}))
     >>> rows.rows(), dropped
     ([(2,)], 1)
     """
@@ -79,24 +129,32 @@ def new_rows(
     received = 0
     for header, frame in unpack_in_order(buffers):
         received += frame.height
-        frames.append(_without_repeated(frame, chunks[header.task, header.part], repeated, ids))
+        frames.append(_without_repeated(frame, chunks[header.task, header.part], repeats, ids))
     if not frames:
         return None, 0
     rows = pl.concat(frames, how="vertical_relaxed")
     if ROW in rows.columns:
-        rows = _deduplicated(rows).drop(CHUNK_INDEX, ROW)
+        rows = _deduplicated(rows).drop(CHUNK_INDEX, ROW, INPUT_ROW, strict=False)
     return rows, received - rows.height
 
 
 def _without_repeated(
-    frame: pl.DataFrame, chunks: Sequence[Chunk], repeated: Set[Number], ids: dict[Number, int]
+    frame: pl.DataFrame, chunks: Sequence[Chunk], repeats: Repeats, ids: dict[Number, int]
 ) -> pl.DataFrame:
-    """Drop the rows of repeated chunks; number the other chunks across buffers in ``ids``."""
-    known = [None if chunk.number in repeated else ids.setdefault(chunk.number, len(ids)) for chunk in chunks]
+    """Drop rows that arrived in an earlier batch; number the other chunks across buffers in ``ids``."""
+    known = [
+        None if chunk.number in repeats.chunks else ids.setdefault(chunk.number, len(ids)) for chunk in chunks
+    ]
     seen_before = [index for index, chunk_id in enumerate(known) if chunk_id is None]
     if seen_before:
         # Rows without a header have a null index and are kept.
         frame = frame.filter(~pl.col(CHUNK_INDEX).is_in(seen_before).fill_null(value=False))
+    for index, chunk in enumerate(chunks):
+        if runs := repeats.rows.get(chunk.number):
+            bounds = pl.DataFrame(runs, schema={"start": pl.Int64, "end": pl.Int64}, orient="row")
+            earlier = bounds.select(pl.int_ranges("start", pl.col("end") + 1).explode()).to_series()
+            again = (pl.col(CHUNK_INDEX) == index) & pl.col(INPUT_ROW).is_in(earlier.implode())
+            frame = frame.filter(~again.fill_null(value=False))
     if ROW not in frame.columns:
         return frame.drop(CHUNK_INDEX)
     across = pl.col(CHUNK_INDEX).replace_strict(list(range(len(known))), known, return_dtype=pl.Int64)
