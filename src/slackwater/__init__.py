@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from slackwater.progress.coalescer import EdgeEmission as EdgeEmission
     from slackwater.progress.coalescer import OperatorCoalescer as OperatorCoalescer
     from slackwater.progress.coalescer import OperatorEmissions as OperatorEmissions
+    from slackwater.progress.discovery import Discover as Discover
+    from slackwater.progress.discovery import discover as discover
     from slackwater.progress.explanation import Explanation as Explanation
     from slackwater.progress.explanation import Gap as Gap
     from slackwater.progress.explanation import Reason as Reason
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from slackwater.progress.generator import Constant as Constant
     from slackwater.progress.generator import FixedDelay as FixedDelay
     from slackwater.progress.generator import Lag as Lag
+    from slackwater.progress.generator import LagThenClock as LagThenClock
     from slackwater.progress.generator import WatermarkGenerator as WatermarkGenerator
     from slackwater.progress.generator import clock as clock
     from slackwater.progress.generator import constant as constant

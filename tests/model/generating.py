@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, WatermarkPolicy
+from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, LagThenClock, WatermarkPolicy
 from slackwater.progress.values import IDLE, Emission, Watermark
 
 
@@ -28,6 +28,7 @@ class GeneratorModel:
     frame_offset: int
     max_ahead: int | None
     discovers: bool
+    discover: int | None
     steps: list[Happened] = field(default_factory=list)
     outputs: list[list[Emission]] = field(default_factory=list)
 
@@ -65,6 +66,8 @@ class GeneratorModel:
 
     def watermark(self, partition: str, upto: int) -> int | None:
         """The partition's own watermark."""
+        if isinstance(self.policy, LagThenClock):
+            return self._by_events_and_clock(self.policy, partition, upto)
         values: list[int] = []
         for number in range(self.since(partition, upto), upto):
             step = self.steps[number]
@@ -78,6 +81,26 @@ class GeneratorModel:
                 limit = step.timestamp if step.kind == "event" else None
                 values.append(self.clock_value(step.now, limit))
         return max(values, default=None)
+
+    def _by_events_and_clock(self, policy: LagThenClock, partition: str, upto: int) -> int | None:
+        """The highest event minus the lag, plus the time since then in which the partition was active."""
+        value: int | None = None
+        anchor: tuple[int, int] | None = None
+        for number in range(self.since(partition, upto) + 1, upto):
+            step = self.steps[number]
+            if step.kind == "event" and step.partition == partition:
+                assert step.timestamp is not None
+                if self.is_idle(partition, number) and value is not None:
+                    anchor = value, step.now
+                reached = step.timestamp - policy.lag
+                if not self.is_ahead(step):
+                    value = reached if value is None else max(value, reached)
+                    if anchor is None or reached > anchor[0]:
+                        anchor = reached, step.now
+            if step.kind == "tick" and anchor is not None and not self.is_idle(partition, number + 1):
+                assert value is not None
+                value = max(value, anchor[0] + max(0, step.now - anchor[1]))
+        return value
 
     def clock_value(self, now: int, limit: int | None) -> int:
         match self.policy:
@@ -110,6 +133,9 @@ class GeneratorModel:
 
     def _evaluate(self) -> list[Emission]:
         upto = len(self.steps)
+        evaluated = [step.now for step in self.steps if step.kind != "add"]
+        if self.discover is not None and max(evaluated) < self.discover:
+            return []
         active = [partition for partition in self.present(upto) if not self.is_idle(partition, upto)]
         value: int | None
         if active:

@@ -10,6 +10,7 @@ from slackwater.progress.generator import (
     Constant,
     FixedDelay,
     Lag,
+    LagThenClock,
     WatermarkGenerator,
     WatermarkPolicy,
 )
@@ -18,6 +19,7 @@ from tests.model.generating import GeneratorModel, Happened
 
 POLICIES = st.one_of(
     st.builds(Lag, st.integers(0, 5)),
+    st.builds(LagThenClock, st.integers(0, 5)),
     st.builds(Clock, st.integers(0, 5)),
     st.builds(FixedDelay, st.integers(0, 5)),
     st.builds(Constant, st.integers(-10, 30)),
@@ -68,6 +70,7 @@ def perform(generator: WatermarkGenerator, step: Happened) -> list[Emission]:
     frame_offset=st.integers(-3, 3),
     max_ahead=st.sampled_from([None, None, 0, 7]),
     discovers=st.booleans(),
+    discover=st.sampled_from([None, None, 1, 12]),
     steps=histories(),
     data=st.data(),
 )
@@ -78,14 +81,16 @@ def test_generator_equals_the_model(
     frame_offset: int,
     max_ahead: int | None,
     discovers: bool,
+    discover: int | None,
     steps: list[Happened],
     data: st.DataObject,
 ) -> None:
-    model = GeneratorModel(policy, idle_after, frame, frame_offset, max_ahead, discovers)
+    model = GeneratorModel(policy, idle_after, frame, frame_offset, max_ahead, discovers, discover)
     generator = WatermarkGenerator(
         policy,
         partitions=None if discovers else (),
         now=0,
+        discover=discover,
         idle_after=idle_after,
         frame=frame,
         frame_offset=frame_offset,

@@ -16,6 +16,7 @@ class Reason(Enum):
     GAP = "gap"
     IDLE = "idle"
     DONE = "done"
+    DISCOVERY = "discovery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,11 @@ class Explanation:
         since = "" if self.since is None else f" since {instant_text(self.since)}"
         head = f"watermark{of_key} {instant_text(self.watermark)}: "
         if self.held_by is None:
-            who = {Reason.IDLE: "every input is idle", Reason.DONE: "every input is done"}
+            who = {
+                Reason.IDLE: "every input is idle",
+                Reason.DONE: "every input is done",
+                Reason.DISCOVERY: "waiting for origins to be discovered",
+            }
             return f"{head}{who.get(self.reason, 'there is no input yet')}{since}"
         detail = str(self.gap) if self.gap is not None else self.reason.value
         if self.holder_watermark is not None:

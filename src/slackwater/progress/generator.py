@@ -1,9 +1,9 @@
 """Watermark generators for sources (rules G1 to G9 of docs/spec/progress.md).
 
 A generator observes the events of a stream, partition by partition, and emits the watermark of the stream.
-The policy (`Lag`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the watermark of an event or of
-the clock; the generator holds the state. Generate watermarks before filters, so that a source whose rows are
-all filtered out still advances (G9). A generator never drops an event (G8).
+The policy (`Lag`, `LagThenClock`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the watermark of
+an event or of the clock; the generator holds the state. Generate watermarks before filters, so that a source
+whose rows are all filtered out still advances (G9). A generator never drops an event (G8).
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import Literal
+
+from msgspec import field
 
 from slackwater.errors import InvalidArgument, InvalidDuration, UnknownSource
 from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
+from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
@@ -45,6 +49,25 @@ class Lag(_Delayed):
 
     >>> Lag(5_000_000).lag
     5000000
+    """
+
+    __slots__ = ()
+
+
+class LagThenClock(_Delayed):
+    """Policy: the highest event time minus ``lag``; between events it advances with the clock (G1).
+
+    The watermark of a partition is ``highest event time − lag + time since that event``. The clock counts at
+    ticks, never in the step of an event (G2), and not while the partition is idle or the query is down.
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.lag` with ``between="clock"`` takes a duration instead.
+
+    >>> generator = WatermarkGenerator(LagThenClock(5), partitions=["a"], now=100)
+    >>> generator.observe("a", 90, now=100)
+    (Watermark(value=85, key='default'),)
+    >>> generator.tick(now=103)
+    (Watermark(value=88, key='default'),)
     """
 
     __slots__ = ()
@@ -95,26 +118,34 @@ class Constant:
         object.__setattr__(self, "value", check_int64(self.value, "value"))
 
 
-WatermarkPolicy = Lag | Clock | FixedDelay | Constant
+WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant
 """The rule by which a generator derives watermarks."""
 
 
-def lag(delay: DurationLike) -> Lag:
+def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag | LagThenClock:
     """Follow the highest event time at a distance of ``delay``: the usual choice.
 
     Args:
         delay: How far out of order events may arrive without being late.
+        between: What the watermark does between events. By default it stands still, so the last windows of a
+            stream that pauses stay open. With ``"clock"`` it advances with the clock from where the last
+            event left it, and the last windows fire. Events that continue after a pause at the time at which
+            they stopped are then late.
 
     Returns:
         The policy, for ``stream(…, watermark=lag("5 seconds"))``.
 
     Raises:
         InvalidDuration: The delay cannot be parsed or is negative.
+        InvalidArgument: ``between`` is neither None nor ``"clock"``.
 
-    >>> lag("5 seconds")
-    Lag(lag=5000000)
+    >>> lag("5 seconds"), lag("5 seconds", between="clock")
+    (Lag(lag=5000000), LagThenClock(lag=5000000))
     """
-    return Lag(duration(delay, name="lag"))
+    if between not in (None, "clock"):
+        raise InvalidArgument("between", between, "is not a valid choice", fix='use "clock", or omit it')
+    microseconds = duration(delay, name="lag")
+    return Lag(microseconds) if between is None else LagThenClock(microseconds)
 
 
 def clock(delay: DurationLike = "0 seconds") -> Clock:
@@ -183,10 +214,14 @@ class _SavedGenerator(Saved):
     now: int
     ahead: int
     has_emitted: bool
+    discovery: list[int] = field(default_factory=list)
+    """The start and the end of the discovery of partitions; empty if there is none or it is over."""
+    anchors: list[tuple[int, int, int]] = field(default_factory=list)
+    """For a policy that follows events and the clock: slot, watermark by events, and when it was reached."""
 
 
 _SPARE = 16
-_FORM = SavedForm("watermark generator", "G", 1, _SavedGenerator)
+_FORM = SavedForm("watermark generator", "G", 2, _SavedGenerator, older=(1,))
 
 
 class WatermarkGenerator:
@@ -196,11 +231,13 @@ class WatermarkGenerator:
     then IDLE when all partitions are idle.
 
     Args:
-        policy: `Lag`, `Clock`, `FixedDelay` or `Constant`.
+        policy: `Lag`, `LagThenClock`, `Clock`, `FixedDelay` or `Constant`.
         partitions: The partitions that exist at the start; an empty list means that there is none, so the
             stream is idle. None (the default) means that they are not known yet: the generator emits nothing,
             not even IDLE, until the first one is added. `add` adds partitions in either case.
         now: The current time, in microseconds.
+        discover: Emit nothing for this many microseconds after ``now``, so that partitions that are added in
+            the meantime count for the first watermark. None: emit as soon as there is a watermark.
         idle_after: A partition is idle when it has been silent for this many microseconds; exactly this long
             counts as idle. None: never.
         frame: Emit only multiples of ``frame`` plus ``frame_offset`` (G4). 0 suppresses watermarks.
@@ -222,9 +259,11 @@ class WatermarkGenerator:
     """
 
     __slots__ = (
+        "_anchors",
         "_combined",
         "_deadlines",
         "_discovers",
+        "_discovery",
         "_followed",
         "_frame",
         "_frame_offset",
@@ -246,6 +285,7 @@ class WatermarkGenerator:
         *,
         partitions: Iterable[Origin] | None = None,
         now: int,
+        discover: int | None = None,
         idle_after: int | None = None,
         frame: int = 1,
         frame_offset: int = 0,
@@ -277,7 +317,13 @@ class WatermarkGenerator:
         self._names: dict[int, Origin] = {}
         self._heard: dict[int, int] = {}
         self._deadlines: list[tuple[int, int]] = []
+        self._anchors: dict[int, tuple[int, int]] = {}
+        """For `LagThenClock`: the watermark of a slot by its events, and when it was reached."""
         self._now = check_int64(now, "now")
+        self._discovery: tuple[int, int] | None = None
+        """When the discovery of partitions began and when it ends; None if it is over."""
+        if discover is not None:
+            self._discovery = self._now, self._now + Discover(discover).wait
         self._has_emitted = False
         """Whether a watermark was emitted. Until then `restore` sets the last emitted one (G7)."""
         self._followed: int | None = None
@@ -310,10 +356,11 @@ class WatermarkGenerator:
         self._hear(slot, now)
         if self._max_ahead is not None and timestamp > now + self._max_ahead:
             self.ahead += 1
-        elif isinstance(self._policy, Lag):
-            self._combined.raise_to(
-                slot, self._key, max(timestamp - self._policy.lag, BEGINNING_OF_TIME), now
-            )
+        elif isinstance(self._policy, Lag | LagThenClock):
+            value = max(timestamp - self._policy.lag, BEGINNING_OF_TIME)
+            self._combined.raise_to(slot, self._key, value, now)
+            if isinstance(self._policy, LagThenClock):
+                self._anchor(slot, value, now)
         return self._evaluate(now, limit=timestamp)
 
     def hear(self, partition: Origin, *, now: int) -> None:
@@ -331,6 +378,8 @@ class WatermarkGenerator:
     def tick(self, *, now: int) -> tuple[Emission, ...]:
         """Process the passing of time without events: partitions may become idle."""
         self._now = now = check_int64(now, "now")
+        if isinstance(self._policy, LagThenClock):
+            self._follow_clock_from_events(now)
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
@@ -349,6 +398,7 @@ class WatermarkGenerator:
         slot = self._slot(partition)
         now = check_int64(now, "now")
         del self._slots[partition], self._names[slot], self._heard[slot]
+        self._anchors.pop(slot, None)
         self._combined.remove(slot, now)
         self._now = now
         return self._evaluate(now, limit=END_OF_TIME)
@@ -374,6 +424,8 @@ class WatermarkGenerator:
             slot = self._slots[partition]
             self._hear(slot, now)
             self._combined.raise_to(slot, self._key, value, now)
+            if isinstance(self._policy, LagThenClock):
+                self._anchor(slot, value, now)
         values = [self._combined.value(slot, self._key) for slot in self._names]
         lowest = min((value for value in values if value is not None), default=None)
         if lowest is not None and not self._has_emitted:
@@ -381,7 +433,7 @@ class WatermarkGenerator:
         self._now = now
 
     def resume(self, *, now: int) -> None:
-        """Ignore the time since the last step when deciding which partitions are idle.
+        """Ignore the time since the last step: for idleness, for discovery, and for a clock between events.
 
         Call it after a pause of the pipeline itself (a restart, a slow batch), so that no partition becomes
         idle because of it. If the clock went back, only the current time is updated.
@@ -389,6 +441,9 @@ class WatermarkGenerator:
         now = check_int64(now, "now")
         pause = max(0, now - self._now)
         self._heard = {slot: heard + pause for slot, heard in self._heard.items()}
+        self._anchors = {slot: (value, at + pause) for slot, (value, at) in self._anchors.items()}
+        if self._discovery is not None:
+            self._discovery = self._discovery[0], self._discovery[1] + pause
         self._set_deadlines()
         self._now = now
 
@@ -410,6 +465,8 @@ class WatermarkGenerator:
 
     def why(self) -> Explanation:
         """Explain which partition holds the watermark back, since when, and why."""
+        if self._discovery is not None:
+            return Explanation(self._key, None, Reason.DISCOVERY, since=self._discovery[0])
         holder = self._combined.holder(self._key)
         if holder.slot is None:
             reason = Reason.NEVER_SPOKE if self._waits_for_first else Reason.IDLE
@@ -430,14 +487,23 @@ class WatermarkGenerator:
         """Serialize the observed state, without the configuration."""
         partitions = [_SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
         return _FORM.encode(
-            _SavedGenerator(partitions, self._combined.save(), self._now, self.ahead, self._has_emitted)
+            _SavedGenerator(
+                partitions,
+                self._combined.save(),
+                self._now,
+                self.ahead,
+                self._has_emitted,
+                list(self._discovery or ()),
+                [(slot, value, at) for slot, (value, at) in self._anchors.items()],
+            )
         )
 
     def load(self, data: bytes) -> WatermarkGenerator:
         """Return a generator with the configuration of this one and the state in ``data``.
 
         The configuration may have changed (a longer lag, another frame): the emitted watermark still does
-        not go back. Partitions that only this generator has are added.
+        not go back. Partitions that only this generator has are added. A discovery of partitions goes on as
+        it began, unless this generator has none.
 
         Args:
             data: The bytes of `save`.
@@ -469,6 +535,11 @@ class WatermarkGenerator:
                 "key", self._key, f"does not match the saved key {keys!r}", fix="use the saved key"
             )
         loaded._discovers = self._discovers
+        if self._discovery is not None and saved.discovery:
+            begin, end = saved.discovery
+            loaded._discovery = begin, end
+        if isinstance(self._policy, LagThenClock):
+            loaded._anchors = {slot: (value, at) for slot, value, at in saved.anchors}
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
@@ -479,9 +550,15 @@ class WatermarkGenerator:
             for slot in range(loaded._combined.slots)
             if loaded._combined.status(slot) in (Status.ACTIVE, Status.IDLE)
         }
-        consistent = set(loaded._names) == present and len(loaded._slots) == len(saved.partitions)
+        consistent = (
+            set(loaded._names) == present
+            and len(loaded._slots) == len(saved.partitions)
+            and len(saved.discovery) in (0, 2)
+            and set(loaded._anchors) <= present
+        )
         _FORM.check(consistent, "its partitions are inconsistent")
         loaded._set_deadlines()
+        loaded._set_missing_anchors()
         for name in self._slots:
             if name not in loaded._slots:
                 loaded.add(name, now=saved.now)
@@ -503,10 +580,14 @@ class WatermarkGenerator:
     def _hear(self, slot: int, now: int) -> None:
         before = self._heard.get(slot)
         self._heard[slot] = now
-        joins = before is None or self._combined.status(slot) is Status.IDLE
+        wakes = self._combined.status(slot) is Status.IDLE
+        joins = before is None or wakes
         self._combined.wake(slot, now)
         if joins:
             self._followed = None
+        value = self._combined.value(slot, self._key)
+        if wakes and value is not None and isinstance(self._policy, LagThenClock):
+            self._anchors[slot] = value, now  # the time in which it was idle does not count
         if self._idle_after is not None and (joins or before is None or now < before):
             # Otherwise the entry in the heap is too early, and is repaired when it reaches the top.
             heappush(self._deadlines, (now, slot))
@@ -537,6 +618,10 @@ class WatermarkGenerator:
         """Return the emissions that are due; the clock does not raise watermarks above ``limit`` (G2)."""
         self._expire(now)
         self._follow_clock(now, limit)
+        if self._discovery is not None:
+            if now < self._discovery[1]:
+                return ()
+            self._discovery = None
         emissions: list[Emission] = []
         value = self._combined.current(self._key)
         if value is not None and self._frame:
@@ -554,7 +639,7 @@ class WatermarkGenerator:
     def _follow_clock(self, now: int, limit: int) -> None:
         """Raise every active partition to the watermark of the clock, at most to ``limit`` (G2)."""
         policy = self._policy
-        if isinstance(policy, Lag):
+        if isinstance(policy, Lag | LagThenClock):
             return
         if isinstance(policy, FixedDelay):
             value = now - policy.lag
@@ -567,6 +652,27 @@ class WatermarkGenerator:
             if self._combined.status(slot) is Status.ACTIVE:
                 self._combined.raise_to(slot, self._key, value, now)
         self._followed = value
+
+    def _anchor(self, slot: int, value: int, now: int) -> None:
+        """Record a new highest watermark by events, from which the clock continues."""
+        known = self._anchors.get(slot)
+        if known is None or value > known[0]:
+            self._anchors[slot] = value, now
+
+    def _set_missing_anchors(self) -> None:
+        """Let the clock continue from the watermarks that partitions reached with another policy."""
+        if isinstance(self._policy, LagThenClock):
+            for slot in self._names:
+                value = self._combined.value(slot, self._key)
+                if value is not None and slot not in self._anchors:
+                    self._anchors[slot] = value, self._now
+
+    def _follow_clock_from_events(self, now: int) -> None:
+        """Raise every active partition by the time since its highest event."""
+        self._expire(now)
+        for slot, (value, at) in self._anchors.items():
+            if self._combined.status(slot) is Status.ACTIVE:
+                self._combined.raise_to(slot, self._key, min(value + max(0, now - at), END_OF_TIME), now)
 
 
 def _not_negative(value: int, name: str) -> int:

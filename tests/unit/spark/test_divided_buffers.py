@@ -10,6 +10,7 @@ import pytest
 
 from slackwater import windows
 from slackwater.errors import SequenceConflict
+from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Reason
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.spark.runtime.bucket import OperatorPlan
@@ -184,6 +185,18 @@ def test_a_header_alone_completes_a_buffer_of_no_rows() -> None:
     progress = NumberedProgress(NumberedRules(), now=0)
     progress.advance([part(0)], now=0)
     assert progress.watermark == 9
+
+
+def test_a_partial_buffer_of_version_2_loads() -> None:
+    version_2 = (
+        "024894c41d015493c29192a161960000c09390909080909491009100c290f22f08249192a161009198a1610101"
+        "c30501919202030a92001eb989cfca"
+    )
+    rules = NumberedRules(origins=Discover(30))
+    saved = NumberedProgress(rules, now=0)
+    saved.advance([part(5, 1, (2, 3), watermark=10)], now=0)
+    loaded = NumberedProgress(rules, 0, bytes.fromhex(version_2))
+    assert loaded.save() == saved.save()
 
 
 def test_state_without_partial_buffers_of_an_older_version_loads() -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
+from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import WatermarkPolicy
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
@@ -56,7 +57,7 @@ def stream(
     event_times: Mapping[str, WatermarkPolicy] | None = None,
     headers: Headers | None = None,
     origin: ColumnLike | None = None,
-    origins: Sequence[str] | None = None,
+    origins: Sequence[str] | Discover | None = None,
     idle_after: DurationLike | None = None,
     max_ahead: DurationLike | None = None,
     clock: DurationLike | ClockSpec = "1 second",
@@ -75,8 +76,9 @@ def stream(
         headers: The columns in which producers number their buffers and send watermarks; see `headers`.
         origin: The column with the origin of a row, for example a partition or a device. Each origin has its
             own watermark, and the watermark of the stream is the lowest of them.
-        origins: The known origins. An origin in this list is waited for before it has sent a row; without
-            the list, origins are discovered as they appear.
+        origins: The known origins. An origin in this list is waited for before it has sent a row. Without the
+            list, origins are discovered as they appear, and rows of one that is first heard behind the
+            watermark of the others are late; `discover` makes the first watermark wait for origins.
         idle_after: An origin that sends nothing for this long is excluded from the watermark until it sends
             again. Without it, no origin is ever excluded.
         max_ahead: A row further than this in the future of the clock does not advance the watermark.

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampType
 
 from slackwater.errors import InvalidArgument
+from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import Clock, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.api.key_columns import check_named
@@ -127,7 +128,7 @@ class StreamOptions:
     watermark: WatermarkPolicy | None
     headers: Headers | None
     origin: ColumnLike | None
-    origins: Sequence[str] | None
+    origins: Sequence[str] | Discover | None
     idle_after: int | None
     max_ahead: int | None
 
@@ -200,7 +201,7 @@ class StreamOptions:
                 fix='name the column: event_time="at"',
             )
         event_time = self._timestamp("event_time", self.event_time)
-        rules = NumberedRules(self._idle_after(), self._declared(has_origin=True))
+        rules = NumberedRules(self._idle_after(), self._origins(has_origin=True))
         return RowSource(
             self.df, {DEFAULT_KEY: event_time}, None, rules, clock, header=self._header_columns(given)
         )
@@ -235,7 +236,7 @@ class StreamOptions:
             policy=policy,
             idle_after=self.idle_after,
             max_ahead=self.max_ahead,
-            origins=self._declared(has_origin=self.origin is not None),
+            origins=self._origins(has_origin=self.origin is not None),
             key=key,
             arrival=arrival,
         )
@@ -255,13 +256,15 @@ class StreamOptions:
     def _origin(self) -> Column | None:
         return None if self.origin is None else _column(self.df, "origin", self.origin)
 
-    def _declared(self, *, has_origin: bool) -> tuple[Origin, ...] | None:
+    def _origins(self, *, has_origin: bool) -> tuple[Origin, ...] | Discover | None:
         if self.origins is None:
             return None
         if not has_origin:
             raise InvalidArgument(
                 "origins", self.origins, "is given without an origin column", fix='add origin="name"'
             )
+        if isinstance(self.origins, Discover):
+            return self.origins
         if isinstance(self.origins, str):
             raise InvalidArgument(
                 "origins", self.origins, "is a string, not a list", fix=f"write [{self.origins!r}]"

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import field
 
+from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
@@ -26,21 +27,30 @@ from slackwater.spark.wire.numbered_chunks import Repeats
 
 @dataclass(frozen=True, slots=True)
 class NumberedRules:
-    """How the watermark of numbered buffers is made. ``origins`` are the declared ones; None discovers them.
+    """How the watermark of numbered buffers is made.
+
+    ``origins`` are the declared ones; `Discover` or None discovers them, with or without a wait.
 
     >>> NumberedRules(origins=("a",)).key
     'default'
     """
 
     idle_after: int | None = None
-    origins: tuple[Origin, ...] | None = None
+    origins: tuple[Origin, ...] | Discover | None = None
     key: str = DEFAULT_KEY
+
+    @property
+    def declared(self) -> tuple[Origin, ...] | None:
+        """The declared origins; None if they are discovered."""
+        return None if isinstance(self.origins, Discover) else self.origins
 
 
 class _SavedNumbered(Saved):
     tracker: bytes
     last_heard: list[tuple[Origin, int]]
     partial: list[PartialChunk] = field(default_factory=list)
+    discovery: tuple[int, int] | None = None
+    """When the discovery of origins began and when it ends; None if it is over."""
 
 
 _FORM: Final = SavedForm("progress of numbered buffers", "H", 2, _SavedNumbered, readable=(1,))
@@ -65,15 +75,18 @@ class NumberedProgress:
         self._rules = rules
         self._now = now
         self._partial: dict[Number, PartialChunk] = {}
+        waits = isinstance(rules.origins, Discover)
+        self._discovery = (now, now + rules.origins.wait) if isinstance(rules.origins, Discover) else None
         if saved is None:
-            self._tracker = ProgressTracker(rules.origins, now=now)
+            self._tracker = ProgressTracker(rules.declared, now=now)
             self._last_heard = dict.fromkeys(self._tracker.origins, now)
         else:
             state = _FORM.decode(saved)
             self._tracker = ProgressTracker.load(state.tracker)
             self._last_heard = dict(state.last_heard)
             self._partial = {chunk.number: chunk for chunk in state.partial}
-            for origin in rules.origins or ():
+            self._discovery = state.discovery if waits else None
+            for origin in rules.declared or ():
                 if origin not in self._last_heard:
                     self._tracker.add(origin, now=now)
                     self._last_heard[origin] = now
@@ -106,17 +119,22 @@ class NumberedProgress:
         """
         pause = processing_pause(self._now, now, self._rules.idle_after, restarted=restarted)
         self._last_heard = {origin: at + pause for origin, at in self._last_heard.items()}
+        if self._discovery is not None:
+            begin, end = self._discovery[0], self._discovery[1] + pause
+            self._discovery = (begin, end) if now < end else None
         arrived, earlier = self._arrived(chunks, now)
         numbers = list(arrived)
         headers = [BufferHeader(*number, _marks(arrived[number])) for number in numbers]
-        duplicates = self._tracker.observe_all(headers, now=now).duplicates
+        duplicates = self._tracker.observe_all(headers, now=now, emit=False).duplicates
         repeated: set[Number] = set()
         for number, duplicate in zip(numbers, duplicates, strict=True):
             if duplicate:
                 repeated.add(number)
             else:
                 self._last_heard[number[0]] = now
-        if self._rules.idle_after is not None:
+        if self._discovery is None:
+            self._tracker.emit()
+        if self._rules.idle_after is not None and self._discovery is None:
             for origin, at in self._last_heard.items():
                 if at + self._rules.idle_after <= now:
                     self._tracker.idle(origin, now=now)
@@ -157,7 +175,10 @@ class NumberedProgress:
 
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark back, since when, and why."""
-        why = self._tracker.why(self._rules.key if key is None else key)
+        key = self._rules.key if key is None else key
+        if self._discovery is not None:
+            return Explanation(key, None, Reason.DISCOVERY, since=self._discovery[0])
+        why = self._tracker.why(key)
         waiting = [chunk for chunk in self._partial.values() if why.held_by == f"origin {chunk.origin!r}"]
         if why.gap is not None or not waiting:
             return why
@@ -167,7 +188,8 @@ class NumberedProgress:
     def save(self) -> bytes:
         """The saved state."""
         partial = list(self._partial.values())
-        return _FORM.encode(_SavedNumbered(self._tracker.save(), list(self._last_heard.items()), partial))
+        last_heard = list(self._last_heard.items())
+        return _FORM.encode(_SavedNumbered(self._tracker.save(), last_heard, partial, self._discovery))
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slackwater.errors import UnknownSource
+from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.generator import WatermarkGenerator, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
@@ -32,7 +33,9 @@ def processing_pause(before: int, now: int, idle_after: int | None, *, restarted
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """How the watermark of a source is made. ``origins`` are the declared ones; None discovers them.
+    """How the watermark of a source is made.
+
+    ``origins`` are the declared ones; `Discover` or None discovers them, with or without a wait.
 
     With ``arrival`` rows have no event time of their own; it is the clock of the batch in which they arrive.
 
@@ -44,16 +47,22 @@ class SourceRules:
     policy: WatermarkPolicy
     idle_after: int | None = None
     max_ahead: int | None = None
-    origins: tuple[Origin, ...] | None = None
+    origins: tuple[Origin, ...] | Discover | None = None
     key: str = DEFAULT_KEY
     arrival: bool = False
+
+    @property
+    def declared(self) -> tuple[Origin, ...] | None:
+        """The declared origins; None if they are discovered."""
+        return None if isinstance(self.origins, Discover) else self.origins
 
     def generator(self, now: int) -> WatermarkGenerator:
         """A new watermark generator."""
         return WatermarkGenerator(
             self.policy,
-            partitions=self.origins,
+            partitions=self.declared,
             now=now,
+            discover=self.origins.wait if isinstance(self.origins, Discover) else None,
             idle_after=self.idle_after,
             max_ahead=self.max_ahead,
             key=self.key,
@@ -111,13 +120,14 @@ class SourceProgress:
             self._now += pause
             self._generator.resume(now=self._now)
         known = set(self._generator.partitions)
-        if self._rules.origins is not None and (others := active - known):
+        declared = self._rules.declared
+        if declared is not None and (others := active - known):
             raise UnknownSource(
                 f"origin {min(others, key=str)!r}",
-                self._rules.origins,
+                declared,
                 fix="add it to origins=, or omit origins= to discover origins as they appear",
             )
-        for origin in sorted(active - known, key=str) if self._rules.origins is None else ():
+        for origin in sorted(active - known, key=str) if declared is None else ():
             self._generator.add(origin, now=self._now)
         # All active origins are marked before any is found idle, and idle ones become active again before
         # the watermark follows a faster one alone.
