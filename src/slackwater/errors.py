@@ -108,18 +108,17 @@ class AfterEnd(ProgressError):
     """Rows arrived in a batch after the batch that ended the stream. No row of the new batch was processed.
 
     >>> print(AfterEnd())
-    rows arrived after the end of the stream: to_df(flush=True) ends the stream with the first batch of a \
-run, but the source had more rows than that batch, or received more since; no rows were lost. Start again \
-with a new checkpoint: run the query to its end without flush, then once more with flush=True and a source \
-without a limit per batch
+    rows arrived after the end of the stream: a run with to_df(flush=True) has ended it, and the source had \
+more rows or received more since; no rows were lost. Start again with a new checkpoint: omit flush while \
+rows may follow, and end the stream with flush=True and trigger(availableNow=True)
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "rows arrived after the end of the stream: to_df(flush=True) ends the stream with the first "
-            "batch of a run, but the source had more rows than that batch, or received more since; no rows "
-            "were lost. Start again with a new checkpoint: run the query to its end without flush, then once "
-            "more with flush=True and a source without a limit per batch"
+            "rows arrived after the end of the stream: a run with to_df(flush=True) has ended it, and the "
+            "source had more rows or received more since; no rows were lost. Start again with a new "
+            "checkpoint: omit flush while rows may follow, and end the stream with flush=True and "
+            "trigger(availableNow=True)"
         )
 
 

@@ -14,7 +14,8 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.session import PARTITIONS
-from slackwater.spark.wire.clock_source import IntervalReader, Ticks, TicksReader
+from slackwater.spark.wire.clock_source import IntervalReader, StreamEnd, Ticks, TicksReader
+from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 
@@ -25,7 +26,7 @@ REFUSED = "buckets = 4: is not 2, the number in the checkpoint.*partitions=2"
 @pytest.mark.parametrize("kind", [IntervalReader, TicksReader])
 def test_other_buckets_than_those_of_the_checkpoint_raise(kind: type) -> None:
     def reader(*buckets: int) -> IntervalReader | TicksReader:
-        return kind(buckets, 1, end=False) if kind is IntervalReader else kind(buckets, (5, 6), end=False)
+        return kind(buckets, 1, end=None) if kind is IntervalReader else kind(buckets, (5, 6), end=None)
 
     first = reader(0, 2)
     start = first.initialOffset()
@@ -39,6 +40,33 @@ def test_other_buckets_than_those_of_the_checkpoint_raise(kind: type) -> None:
     again = reader(0, 2)
     assert len(again.partitions(start, end)) == 1
     assert again.latestOffset(end, LIMIT)["tick"] == 2
+
+
+def test_a_run_with_available_now_ends_after_the_batch_without_rows(tmp_path: Path) -> None:
+    signals = EndSignals(str(tmp_path))
+    reader = IntervalReader((0, 2), SECOND, StreamEnd(signals.folder, limit="maxFilesPerTrigger = '1'"))
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    ends = []
+    for tick, quiet in enumerate((False, False, True), 1):
+        offset = reader.latestOffset(offset, LIMIT)
+        ends.append(offset["end"])
+        signals.report(offset["run"], tick=tick, quiet=quiet)
+    end = reader.latestOffset(offset, LIMIT)
+    assert (ends, end["end"]) == ([False, False, False], True)
+    assert reader.latestOffset(end, LIMIT) == end, "no tick follows the end, so the run ends"
+    again = IntervalReader((0, 2), SECOND, StreamEnd(signals.folder))
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(end, LIMIT)["end"], "the stream has ended before"
+    resumed = IntervalReader((0, 2), SECOND, StreamEnd(signals.folder))
+    resumed.prepareForTriggerAvailableNow()
+    assert not resumed.latestOffset(offset, LIMIT)["end"], "a run that failed before its end starts again"
+
+
+def test_a_limited_source_and_another_trigger_raise() -> None:
+    reader = IntervalReader((0, 2), SECOND, StreamEnd(limit="maxFilesPerTrigger = '1'"))
+    with pytest.raises(InvalidArgument, match=r"limited by maxFilesPerTrigger = '1'.*add trigger"):
+        reader.latestOffset(reader.initialOffset(), LIMIT)
 
 
 @pytest.fixture

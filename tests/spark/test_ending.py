@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from slackwater import windows
-from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
 from slackwater.spark.api.stream import Panes, Stream, stream
 from slackwater.time import SECOND
@@ -59,31 +58,48 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "through",
-    [
-        totals,
-        lambda df: totals(df).agg(total=windows.sum("total")),
-        lambda df: timed(df).join(timed(df), on=["key"], before="1 second", after="1 second"),
-    ],
-    ids=["windows", "a chain", "a join"],
-)
-def test_a_limited_source_raises_before_anything_runs(
-    spark: SparkSession, folder: Path, through: Callable[[DataFrame], Any]
-) -> None:
-    limited = through(rows_of(spark, folder, MAXFILESPERTRIGGER=2))
-    with pytest.raises(InvalidArgument, match=r"limited by MAXFILESPERTRIGGER = '2'.*without that option"):
-        limited.to_df(flush=True)
-    limited.to_df()
+def test_a_limited_source_is_read_to_its_end_in_one_run(spark: SparkSession, folder: Path) -> None:
+    run(totals(rows_of(spark, folder, maxFilesPerTrigger=1)).to_df(flush=True), folder)
+    assert found(spark, folder) == TOTALS
+    run(totals(rows_of(spark, folder, maxFilesPerTrigger=1)).to_df(flush=True), folder)
+    assert found(spark, folder) == TOTALS, "a stream that has ended stays ended"
 
 
-def test_a_limited_source_of_the_other_kind_raises_too(spark: SparkSession) -> None:
-    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
-    panes = stream(ticks, event_time="timestamp", watermark=lag("1 minute")).window(
-        windows.fixed("10 seconds")
-    )
-    with pytest.raises(InvalidArgument, match="limited by rowsPerBatch = '5'"):
-        panes.agg(n=windows.count()).to_df(flush=True)
+@pytest.mark.proof
+def test_a_batch_whose_rows_are_all_filtered_out_is_not_the_end(spark: SparkSession, folder: Path) -> None:
+    kept = rows_of(spark, folder, maxFilesPerTrigger=1).where("value != 4")
+    run(totals(kept).to_df(flush=True), folder)
+    assert found(spark, folder) == [("a", 0, 1), *TOTALS[1:]]
+
+
+@pytest.mark.proof
+def test_a_chain_and_a_join_of_limited_sources_end_in_one_run(spark: SparkSession, folder: Path) -> None:
+    rows = rows_of(spark, folder, maxFilesPerTrigger=1)
+    collected: list[Any] = []
+
+    def collect(frame: DataFrame, _: int) -> None:
+        collected.extend(tuple(row) for row in frame.collect())
+
+    def run_into_list(df: DataFrame, name: str) -> list[Any]:
+        collected.clear()
+        writer = df.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder / name))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return sorted(collected)
+
+    chain = totals(rows).agg(total=windows.sum("total")).to_df(flush=True).select("total")
+    assert run_into_list(chain, "chain") == [(2,), (13,)]
+    pairs = timed(rows).join(timed(rows), on=["key"], before="1 second", after="1 second").to_df(flush=True)
+    found = run_into_list(pairs.select("key", "value_left", "value_right"), "join")
+    assert found == [("a", 1, 1), ("a", 1, 4), ("a", 4, 1), ("a", 4, 4), ("b", 2, 2), ("b", 8, 8)]
+
+
+@pytest.mark.proof
+def test_a_limited_source_with_another_trigger_raises(spark: SparkSession, folder: Path) -> None:
+    panes = totals(rows_of(spark, folder, maxFilesPerTrigger=1)).to_df(flush=True)
+    writer = panes.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(processingTime="1 second").start()
+    with pytest.raises(StreamingQueryException, match=r"limited by maxFilesPerTrigger = '1'.*availableNow"):
+        query.awaitTermination()
 
 
 @pytest.mark.proof
@@ -102,14 +118,22 @@ def test_every_row_counts_in_one_flush(spark: SparkSession, folder: Path) -> Non
 
 
 @pytest.mark.proof
-def test_rows_after_the_end_stop_the_query(spark: SparkSession, folder: Path) -> None:
+def test_a_source_with_a_built_in_limit_is_read_to_its_end(spark: SparkSession, folder: Path) -> None:
     spark.dataSource.register(OneByOne)
-    panes = totals(spark.readStream.format("one_by_one").load()).to_df(flush=True)
+    run(totals(spark.readStream.format("one_by_one").load()).to_df(flush=True), folder)
+    assert found(spark, folder) == [("a", 0, 3)]
+
+
+@pytest.mark.proof
+def test_rows_after_the_end_stop_the_query(spark: SparkSession, folder: Path) -> None:
+    run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
+    commits = sorted(path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*"))
+    write(folder / "in", 9, Batch([("a", 99, 1)], 0, None))
     for _ in range(2):  # the batch that stopped is tried again, and is not passed over
         with pytest.raises(StreamingQueryException, match="rows arrived after the end of the stream"):
-            run(panes, folder)
-        assert found(spark, folder) == [("a", 0, 1)]
-    assert sorted(path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*")) == ["0"]
+            run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
+        assert found(spark, folder) == TOTALS
+    assert commits == sorted(path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*"))
 
 
 class OneByOne(DataSource):

@@ -221,7 +221,7 @@ class _SavedGenerator(Saved):
 
 
 _SPARE = 16
-_FORM = SavedForm("watermark generator", "G", 2, _SavedGenerator, older=(1,))
+_FORM = SavedForm("watermark generator", "G", 2, _SavedGenerator, readable=(1,))
 
 
 class WatermarkGenerator:

@@ -13,14 +13,16 @@ from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.source_limits import check_unlimited
+from slackwater.spark.api.source_limits import check_unlimited, source_limit
 from slackwater.spark.api.stream_inputs import Source
+from slackwater.spark.internals import is_remote
 from slackwater.spark.monitor.reports import METRIC, observed
+from slackwater.spark.monitor.run_end import end_signals_of
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.processor import BucketProcessor
 from slackwater.spark.wire.buffers import EMITTED
-from slackwater.spark.wire.clock_source import Interval, clock_buffers, common_clock
+from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.columns import WINDOW_BOUNDS
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import BUCKET_OR_FLAGS, RowCodec
@@ -89,10 +91,8 @@ class Dataflow:
             plan = replace(plan, now=time.now())
         elif clocks:
             clock = common_clock(clocks)
-            if flush and isinstance(clock, Interval):  # a clock with given times has a known last batch
-                for each in buffers:
-                    check_unlimited(each)
-            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=flush))
+            end = self._end(clock, buffers) if flush else None
+            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=end))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
             BucketProcessor(plan, codec),
@@ -102,6 +102,17 @@ class Dataflow:
         )
         column = "bucket" if codec is None else BUCKET_OR_FLAGS
         return observed(emitted, self.buckets, path, bucket_column=column)
+
+    def _end(self, clock: ClockSpec, inputs: Sequence[DataFrame]) -> StreamEnd:
+        """When the stream ends, given the rows of its inputs."""
+        if isinstance(clock, Ticks):  # it has a known last batch
+            return StreamEnd()
+        if is_remote(self.spark):  # the clock runs on another machine than the listeners of this session
+            for each in inputs:
+                check_unlimited(each)
+            return StreamEnd()
+        limits = [limit for each in inputs if (limit := source_limit(each))]
+        return StreamEnd(end_signals_of(self.spark).folder, limits[0] if limits else None)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         return [*columns, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]

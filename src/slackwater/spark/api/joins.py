@@ -45,10 +45,10 @@ class Joined:
         """The pairs as a DataFrame, streaming if the input is.
 
         Args:
-            flush: End the stream after the first micro-batch of the run; see `Panes.to_df`.
+            flush: End the stream with the run; see `Panes.to_df`.
 
         Raises:
-            InvalidArgument: ``flush`` is given for batch input, or a source is limited per micro-batch.
+            InvalidArgument: ``flush`` is given for batch input.
         """
         codec = RowCodec.for_schema(self.schema)
         return self.dataflow.output(PayloadReader(self.schema), codec, flush=flush)

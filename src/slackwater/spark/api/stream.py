@@ -538,13 +538,15 @@ class Panes:
         """The panes as a DataFrame: streaming if the input is, otherwise every window fires at once.
 
         Args:
-            flush: End the stream: after the rows of the first micro-batch of the run every window fires. Rows
-                in a later batch stop the query with `AfterEnd`. A source that is limited per batch would have
-                rows left over: run it to its end without ``flush``, then once more with ``flush=True`` and
-                without the limit. With a clock of given times (`Ticks`) the stream ends with the last time.
+            flush: End the stream with the run. With ``trigger(availableNow=True)`` every window fires after
+                the last rows that were there when the run started, whatever the limits of the sources per
+                batch. With another trigger, and on Spark Connect, the stream ends with the first micro-batch
+                of the run, so sources must not be limited. With a clock of given times (`Ticks`) it ends with
+                the last time. Rows in a later batch stop the query with `AfterEnd`.
 
         Raises:
-            InvalidArgument: ``flush`` is given for batch input, or a source is limited per micro-batch.
+            InvalidArgument: ``flush`` is given for batch input; or, on Spark Connect, for a source that is
+                limited per micro-batch. With another trigger than ``availableNow`` the query stops with it.
         """
         return self.dataflow.to_df(flush=flush)
 

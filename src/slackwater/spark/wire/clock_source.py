@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.session import session_token
 from slackwater.spark.wire.buffers import BUFFER, Tick, buffer_batch
+from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import DurationLike, check_int64, duration
 
 SOURCE: Final = "slackwater_clock"
@@ -73,6 +74,25 @@ class Ticks:
 ClockSpec = Interval | Ticks
 
 
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The end of a stream: when it comes.
+
+    A clock with given times ends with the last of them. A wall clock ends with the first batch of a run; or,
+    with ``trigger(availableNow=True)`` and signals, after the last batch that has rows.
+
+    Args:
+        signals: The folder of the signals that report the end of the sources; see `EndSignals`.
+        limit: A limit of a source per batch, because of which the first batch is not the last.
+
+    >>> StreamEnd(limit="maxFilesPerTrigger = '1'").signals is None
+    True
+    """
+
+    signals: str | None = None
+    limit: str | None = None
+
+
 def clock_spec(value: DurationLike | ClockSpec) -> ClockSpec:
     """Convert the ``clock`` argument of `stream`: a duration is the interval of a wall clock.
 
@@ -106,16 +126,20 @@ Interval(interval=5000000) of another input; give all streams the same clock
     return first
 
 
-def clock_buffers(spark: SparkSession, clock: ClockSpec, buckets: Sequence[int], *, end: bool) -> DataFrame:
-    """The clock as a streaming DataFrame with one buffer per bucket and tick.
+def clock_buffers(
+    spark: SparkSession, clock: ClockSpec, buckets: Sequence[int], *, end: StreamEnd | None
+) -> DataFrame:
+    """The clock as a streaming DataFrame with one buffer per bucket and tick; with an ``end`` if it has one.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=False).columns
+    >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=None).columns
     ['bucket', 'header', 'payload']
     """
     reader = spark.readStream.format(_registered(spark))
-    reader = reader.option("buckets", json.dumps(list(buckets))).option("end", str(end))
+    reader = reader.option("buckets", json.dumps(list(buckets)))
+    if end is not None:
+        reader = reader.option("end", json.dumps(asdict(end)))
     if isinstance(clock, Interval):
         reader = reader.option("interval", str(clock.interval))
     else:
@@ -166,7 +190,7 @@ class ClockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader, which runs in the process that plans the batches."""
-        end = self.options["end"] == "True"
+        end = StreamEnd(**json.loads(self.options["end"])) if "end" in self.options else None
         buckets = json.loads(self.options["buckets"])
         if "times" in self.options:
             return TicksReader(buckets, json.loads(self.options["times"]), end)
@@ -184,7 +208,7 @@ class _TickPartition(InputPartition):
 class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``, one per batch."""
 
-    def __init__(self, buckets: Sequence[int], end: bool) -> None:
+    def __init__(self, buckets: Sequence[int], end: StreamEnd | None) -> None:
         self._buckets = tuple(buckets)
         self._end = end
         self._run = time.now()
@@ -214,8 +238,8 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The offset after ``start``, or ``start`` if there is no new one."""
 
-    def _next(self, start: dict[str, Any], now: int) -> dict[str, Any]:
-        return _offset(self._buckets, end=self._end, now=now, run=self._run, tick=start["tick"] + 1)
+    def _next(self, start: dict[str, Any], now: int, *, end: bool) -> dict[str, Any]:
+        return _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1)
 
     def _check(self, offset: dict[str, Any]) -> None:
         """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
@@ -233,28 +257,56 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class IntervalReader(_ClockReader):
     """Reads the wall clock whenever Spark asks for the latest offset."""
 
-    def __init__(self, buckets: Sequence[int], interval: int, end: bool) -> None:
+    def __init__(self, buckets: Sequence[int], interval: int, end: StreamEnd | None) -> None:
         super().__init__(buckets, end)
         self._interval = interval
         self._once = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Emit one tick for the whole run, which would not end otherwise."""
+        """Emit no more ticks than necessary: the run would not end otherwise."""
         self._once = True
+        if self._signals is not None:
+            self._signals.request(self._run)
+
+    @property
+    def _signals(self) -> EndSignals | None:
+        has_signals = self._end is not None and self._end.signals is not None
+        return EndSignals(self._end.signals) if has_signals else None
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The current time if the interval has passed; the first tick of a run comes at once."""
         last, now = start["now"], time.now()
+        if self._once and self._signals is not None:
+            return self._latest_before_end(start, self._signals)
+        if self._end is not None and self._end.limit is not None:
+            raise InvalidArgument(
+                "flush",
+                True,  # noqa: FBT003 - the value that was given
+                f"a source is limited by {self._end.limit}, and only a run with availableNow has a known end",
+                fix="add trigger(availableNow=True), or remove the limit",
+            )
         if start["run"] == self._run and (self._once or now < last + self._interval):
             return start
-        # If the system clock was set back, time stands still until the clock has caught up.
-        return self._next(start, now if last is None else max(last, now))
+        return self._next(start, _not_before(last, now), end=self._end is not None)
+
+    def _latest_before_end(self, start: dict[str, Any], signals: EndSignals) -> dict[str, Any]:
+        """A tick with every batch, and the end after the batch in which no other source had anything new.
+
+        The sources of the run do not get more rows than they had when it started, so none follow.
+        """
+        if start["run"] != self._run:
+            # A stream that has ended before stays ended.
+            return self._next(start, _not_before(start["now"], time.now()), end=start["end"])
+        if start["end"]:
+            return start
+        quiet = signals.quiet_after(self._run, tick=start["tick"])
+        return self._next(start, _not_before(start["now"], time.now()), end=quiet)
 
 
 class TicksReader(_ClockReader):
     """Emits the given times, one per batch."""
 
-    def __init__(self, buckets: Sequence[int], times: Sequence[int], end: bool) -> None:
+    def __init__(self, buckets: Sequence[int], times: Sequence[int], end: StreamEnd | None) -> None:
         super().__init__(buckets, end)
         self._times = tuple(times)
 
@@ -265,9 +317,13 @@ class TicksReader(_ClockReader):
         """The next of the given times."""
         if start["tick"] >= len(self._times):
             return start
-        offset = self._next(start, self._times[start["tick"]])
-        offset["end"] = self._end and offset["tick"] == len(self._times)
-        return offset
+        is_last = start["tick"] + 1 == len(self._times)
+        return self._next(start, self._times[start["tick"]], end=self._end is not None and is_last)
+
+
+def _not_before(last: int | None, now: int) -> int:
+    """The current time; if the system clock was set back, time stands still until it has caught up."""
+    return now if last is None else max(last, now)
 
 
 def _offset(buckets: Sequence[int], *, end: bool, now: int | None, run: int, tick: int) -> dict[str, Any]:
