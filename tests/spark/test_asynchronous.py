@@ -24,7 +24,7 @@ from slackwater.spark.api.map_async import async_call
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper
 from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
-from slackwater.spark.wire.numbered_chunks import EMPTY, ROW
+from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
 from tests.spark.scenarios import LAG, check, following
@@ -293,6 +293,52 @@ def test_a_failed_call_is_retried(tmp_path: Path) -> None:
     assert [row["value"] for row in answers] == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_call_is_retried_by_its_result(tmp_path: Path) -> None:
+    async def ready_the_second_time(row: dict[str, Any]) -> dict[str, Any]:
+        mark = tmp_path / str(row["value"])
+        known = mark.exists()
+        mark.touch()
+        return {"value": row["value"] if known else -1}
+
+    retry = Retry(1, first_delay=0.01, when_result=lambda result: result["value"] == -1)
+    answers = in_one_task(ready_the_second_time, VALUE, NUMBERS, retry=retry)
+    assert [row["value"] for row in answers] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("fn", [_fails, _hangs])
+@pytest.mark.parametrize(
+    ("fallback", "wanted"),
+    [
+        ({"value": -1}, [-1] * 6),
+        (lambda row: {"value": -row["value"]}, [0, -1, -2, -3, -4, -5]),
+        (lambda row: None if row["value"] else {"value": 7}, [7, None, None, None, None, None]),
+    ],
+    ids=["a value", "a function", "a filter"],
+)
+def test_a_fallback_replaces_the_result_of_a_failed_call(
+    fn: AsyncFunction, fallback: Any, wanted: list[int | None]
+) -> None:
+    answers = in_one_task(fn, VALUE, NUMBERS, timeout="50 milliseconds", fallback=fallback)
+    assert [row["value"] for row in answers] == wanted
+    assert [row[WITNESS] for row in answers] == [value is None for value in wanted]
+
+
+def test_a_fallback_does_not_hide_a_result_that_does_not_match_the_schema() -> None:
+    with pytest.raises(InvalidArgument, match=r"_returns_more = \['extra'\]: was returned, but is not in"):
+        in_one_task(_returns_more, VALUE, NUMBERS, fallback={"value": 0})
+
+
+def test_results_after_the_first_do_not_count_as_rows_of_a_buffer() -> None:
+    async def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"value": row["value"]}, {"value": -row["value"]}]
+
+    first = StructField(FIRST_RESULT, BooleanType())
+    output = StructType([TIME_FIELD, first, StructField(WITNESS, BooleanType()), *VALUE.fields])
+    batch = pa.record_batch({TIME: [1, 2], FIRST_RESULT: [True, True], column_alias(0): [5, 6]})
+    (answers,) = AsyncMapper(async_call(twice, VALUE), ("value",), output)([batch])
+    assert answers.column(FIRST_RESULT).to_pylist() == [True, False, True, False]
+
+
 def test_chained_calls_and_calls_for_panes(spark: SparkSession) -> None:
     """Rows that the first call filters stay filtered; results of panes are in the windows of the panes."""
 
@@ -318,6 +364,8 @@ def test_invalid_calls_raise(spark: SparkSession) -> None:
         (_fails, "window_end timestamp", {}, "schema = 'window_end': is reserved or used twice"),
         (_fails, "value long", {"capacity": 0}, "capacity = 0: must be at least 1"),
         (_fails, "value long", {"timeout": "0 seconds"}, "timeout = 0.0: must be greater than zero"),
+        (_fails, "value long", {"fallback": _fails}, "fallback = .* is an async function; write def"),
+        (_fails, "value long", {"fallback": {"x": 1}}, r"fallback = \['x'\]: was returned, but is not in"),
     ]
     for fn, schema, options, message in refused:
         with pytest.raises(InvalidArgument, match=message):

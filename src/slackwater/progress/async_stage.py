@@ -1,4 +1,4 @@
-"""An async stage on asyncio: capacity, timeouts, retries with backoff, and watermarks in order (rule A4).
+"""An async stage on asyncio: capacity, timeouts, retries, fallbacks, and watermarks in order (rule A4).
 
 `ordering` decides the order of the output; this module runs the calls. It reads its input no faster than the
 capacity allows, so a slow service slows the source down instead of filling memory.
@@ -31,10 +31,15 @@ class Retry:
         retries: How many times a call is retried after the first attempt.
         first_delay: Seconds before the first retry. The delay doubles with every retry.
         longest_delay: The maximum delay in seconds.
+        when_result: Called with each result. A result for which it returns true counts as a failed attempt,
+            for example one that says that the answer is not ready. None: every result is final.
 
     Raises:
-        InvalidArgument: A value is negative, or ``first_delay`` is greater than ``longest_delay``.
+        InvalidArgument: A value is negative, ``first_delay`` is greater than ``longest_delay``, or
+            ``when_result`` is not a function.
 
+    >>> Retry(3, when_result=lambda answer: answer["status"] == "pending").retries
+    3
     >>> [Retry(3, first_delay=0.5, longest_delay=1.5).delay(attempt) for attempt in (1, 2, 3)]
     [0.5, 1.0, 1.5]
     """
@@ -42,6 +47,7 @@ class Retry:
     retries: int = 0
     first_delay: float = 0.1
     longest_delay: float = 30.0
+    when_result: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         if check_int64(self.retries, "retries") < 0:
@@ -51,6 +57,10 @@ class Retry:
                 "first_delay", self.first_delay, f"is not between 0 and longest_delay, {self.longest_delay}",
                 fix="pass the delay in seconds",
             )  # fmt: skip
+        if self.when_result is not None and not callable(self.when_result):
+            raise InvalidArgument(
+                "when_result", self.when_result, "is not a function", fix="write lambda result: …"
+            )
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after the ``attempt``-th failed attempt.
@@ -65,8 +75,9 @@ class Retry:
 class AsyncStage(Generic[Item, Result]):
     """Calls an async function for every item, many at a time, and keeps watermarks in order.
 
-    A result of None filters the item. An item that fails after all retries fails the stage with
-    `AsyncItemFailed`, which carries the item's key, and cancels the other calls.
+    A result of None filters the item. An item that fails after all retries, or exceeds its timeout, gets the
+    result of ``fallback``; without it, it fails the stage with `AsyncItemFailed`, which carries the item's
+    key, and cancels the other calls.
 
     Args:
         function: Called for every item.
@@ -75,6 +86,7 @@ class AsyncStage(Generic[Item, Result]):
         timeout: The maximum number of seconds for one item, including all attempts and delays.
         attempt_timeout: The maximum number of seconds for one attempt, which then fails and is retried.
         retry: How often and when a failed attempt is retried. None: never.
+        fallback: Returns the result of an item that failed; None filters the item. None: no fallback.
         key: Returns the key of an item, for the error message.
 
     Raises:
@@ -101,6 +113,7 @@ class AsyncStage(Generic[Item, Result]):
         timeout: float | None = None,
         attempt_timeout: float | None = None,
         retry: Retry | None = None,
+        fallback: Callable[[Item], Result | None] | None = None,
         key: Callable[[Item], object] = repr,
     ) -> None:
         for name, seconds in (("timeout", timeout), ("attempt_timeout", attempt_timeout)):
@@ -112,6 +125,7 @@ class AsyncStage(Generic[Item, Result]):
         self._timeout = timeout
         self._attempt_timeout = attempt_timeout
         self._retry = retry or Retry()
+        self._fallback = fallback
         self._key = key
         self._ordering()  # validates the capacity now, not with the first item
 
@@ -178,19 +192,38 @@ class AsyncStage(Generic[Item, Result]):
         return OrderedResults(self._capacity) if self._ordered else UnorderedResults(self._capacity)
 
     async def _call(self, item: Item) -> Result | None:
+        try:
+            return await self._answer(item)
+        except AsyncItemFailed as failed:
+            if self._fallback is None:
+                raise
+            try:
+                return self._fallback(item)
+            except Exception as error:
+                reason = f"{failed.reason}; its fallback failed too: {_reason(error)}"
+                raise self._failed(item, failed.attempts, reason) from error
+
+    async def _answer(self, item: Item) -> Result | None:
         attempt = 0
         try:
             async with asyncio.timeout(self._timeout):
                 while True:
                     attempt += 1
+                    problem: BaseException | None = None
                     try:
                         async with asyncio.timeout(self._attempt_timeout):
-                            return await self._function(item)
+                            result = await self._function(item)
+                        if self._retry.when_result is None or not self._retry.when_result(result):
+                            return result
                     except (Exception, asyncio.CancelledError) as error:
                         if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                             raise
-                        if attempt > self._retry.retries:
-                            raise self._failed(item, attempt, _reason(error)) from error
+                        problem = error
+                    if attempt > self._retry.retries:
+                        reason = (
+                            "when_result rejected its last result" if problem is None else _reason(problem)
+                        )
+                        raise self._failed(item, attempt, reason) from problem
                     await asyncio.sleep(self._retry.delay(attempt))
         except TimeoutError as error:
             raise self._failed(item, attempt, f"no result within its timeout of {self._timeout} s") from error

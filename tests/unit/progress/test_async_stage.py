@@ -117,6 +117,60 @@ def test_an_exception_fails_the_stage_and_names_the_items_key() -> None:
     assert isinstance(caught.value.__cause__, ConnectionError)
 
 
+def test_a_result_that_is_rejected_is_retried() -> None:
+    answers = iter(["pending", "pending", "done"])
+
+    async def polled(item: str) -> str:
+        return f"{item} {next(answers)}"
+
+    retry = Retry(2, first_delay=1, when_result=lambda answer: answer.endswith("pending"))
+    output, seconds = _run(AsyncStage(polled, retry=retry), "a")
+    assert output == ["a done"]
+    assert seconds == pytest.approx(1 + 2)
+
+
+def test_a_result_that_is_always_rejected_fails_the_item() -> None:
+    retry = Retry(1, first_delay=1, when_result=lambda _: True)
+    with pytest.raises(AsyncItemFailed, match="after 2 attempts: when_result rejected its last result"):
+        _run(AsyncStage(_sleeper(), retry=retry), 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry": Retry(1, first_delay=0.1)},
+        {"timeout": 2.5},
+        {"attempt_timeout": 2.5},
+        {"retry": Retry(0, when_result=lambda seconds: seconds == 3)},
+    ],
+    ids=["failed", "timed out", "attempt timed out", "rejected"],
+)
+def test_a_fallback_replaces_the_result_of_a_failed_item_in_its_place(options: dict[str, Any]) -> None:
+    def answer(seconds: float) -> float:
+        if seconds == 3 and "retry" in options and options["retry"].when_result is None:
+            raise ConnectionError("refused")
+        return seconds
+
+    stage = AsyncStage(_sleeper(answer), fallback=lambda seconds: f"no {seconds}", **options)
+    assert _run(stage, 3, 1, Watermark(10), 2)[0] == ["no 3", 1, Watermark(10), 2]
+
+
+def test_a_fallback_of_none_filters_the_item() -> None:
+    async def broken(item: int) -> int:
+        raise ConnectionError("refused")
+
+    assert _run(AsyncStage(broken, fallback=lambda _: None), 1, Watermark(5))[0] == [Watermark(5)]
+
+
+def test_a_fallback_that_fails_fails_the_stage_and_both_reasons_are_named() -> None:
+    async def broken(item: int) -> int:
+        raise ConnectionError("refused")
+
+    stage: AsyncStage[int, int] = AsyncStage(broken, fallback=lambda item: item // 0)
+    with pytest.raises(AsyncItemFailed, match="refused; its fallback failed too: ZeroDivisionError"):
+        _run(stage, 1)
+
+
 def test_timeout_is_for_the_whole_item() -> None:
     stage = AsyncStage(_sleeper(), timeout=5, retry=Retry(3))
     with pytest.raises(AsyncItemFailed, match="no result within its timeout of 5 s"):

@@ -13,7 +13,7 @@ from slackwater.progress.async_stage import Retry
 from slackwater.progress.values import Origin
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.stream_inputs import Source, quoted
-from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper
+from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
 from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import WINDOW_BOUNDS, WITNESS, column_alias
@@ -29,6 +29,7 @@ def async_call(
     capacity: int = 100,
     timeout: DurationLike | None = "30 seconds",
     retry: Retry | None = None,
+    fallback: Fallback | None = None,
 ) -> AsyncCall:
     """Check the arguments of `Stream.map_async`.
 
@@ -38,6 +39,10 @@ def async_call(
     """
     if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
         raise InvalidArgument("fn", function, "is not an async function", fix="write async def")
+    if inspect.iscoroutinefunction(fallback):
+        raise InvalidArgument(
+            "fallback", fallback, "is an async function", fix="write def: it must return at once"
+        )
     parsed = parse_schema(schema)
     for index, name in enumerate(parsed.names):
         if name.startswith("event:") or name in WINDOW_BOUNDS or name in parsed.names[:index]:
@@ -52,7 +57,10 @@ def async_call(
         capacity=check_int64(capacity, "capacity"),
         timeout_seconds=None if timeout is None else duration(timeout, name="timeout") / SECOND,
         retry=retry or Retry(),
+        fallback=fallback,
     )
+    if fallback is not None and not callable(fallback):
+        call.rows(fallback, "fallback")  # raises if the value does not match the schema
     call.stage()  # raises if an argument is invalid
     return call
 

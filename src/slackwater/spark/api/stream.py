@@ -25,7 +25,7 @@ from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.stream_inputs import StreamInputs, united_sources
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
-from slackwater.spark.runtime.async_mapper import AsyncFunction
+from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.wire.bucket_ids import bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
@@ -190,6 +190,7 @@ class Stream(StreamInputs):
         capacity: int = 100,
         timeout: DurationLike | None = "30 seconds",
         retry: Retry | None = None,
+        fallback: Fallback | None = None,
     ) -> Stream:
         """Map each row with an async function, such as a call to a service, a database or a model.
 
@@ -207,12 +208,16 @@ class Stream(StreamInputs):
             capacity: The maximum number of concurrent calls in each task.
             timeout: The time limit for a row over all attempts; None for no limit.
             retry: Whether and how failed calls are retried; by default they are not.
+            fallback: The result for a row whose call exceeds ``timeout`` or fails after all retries: a value
+                like those that ``fn`` returns, or a function of the row that returns one. By default such a
+                call fails the batch.
 
         Returns:
             The stream of results, with the same key if its columns are in ``schema``.
 
         Raises:
-            InvalidArgument: An argument is invalid. A call that fails or exceeds ``timeout`` fails the batch.
+            InvalidArgument: An argument is invalid. Without a ``fallback``, a call that fails or exceeds
+                ``timeout`` fails the batch; a result that does not match ``schema`` always does.
 
         >>> from slackwater.progress.generator import lag
         >>> from slackwater.spark.session import session
@@ -227,7 +232,15 @@ class Stream(StreamInputs):
         for source in self.sources:
             for name in source.schema.names:
                 source.field("map_async", name)
-        call = async_call(fn, schema, ordered=ordered, capacity=capacity, timeout=timeout, retry=retry)
+        call = async_call(
+            fn,
+            schema,
+            ordered=ordered,
+            capacity=capacity,
+            timeout=timeout,
+            retry=retry,
+            fallback=fallback,
+        )
         mapped = replace(self, sources=tuple(AsyncSource(source, call) for source in self.sources), key=())
         return mapped.key_by(*self.key) if self.key else mapped
 

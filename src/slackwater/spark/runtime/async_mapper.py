@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ Row = dict[str, Any]
 Item = tuple[int, Row, str]
 Result = Row | list[Row] | None
 AsyncFunction = Callable[[Row], Awaitable[Result]]
+Fallback = Row | list[Row] | Callable[[Row], Result]
+"""The result for a row whose call failed, or a function of the row that returns it."""
 
 
 @dataclass(frozen=True)
@@ -42,41 +44,51 @@ class AsyncCall:
     capacity: int
     timeout_seconds: float | None
     retry: Retry
+    fallback: Fallback | None = None
 
     @property
     def name(self) -> str:
         """The name of the function in messages."""
         return getattr(self.function, "__qualname__", type(self.function).__qualname__)
 
-    def stage(self) -> AsyncStage[Item, tuple[int, list[Row]]]:
-        """The stage that maps items (index, row, description) to (index, result rows)."""
+    def stage(self) -> AsyncStage[Item, tuple[int, Result]]:
+        """The stage that maps items (index, row, description) to (index, result)."""
 
-        async def call(item: Item) -> tuple[int, list[Row]]:
+        async def call(item: Item) -> tuple[int, Result]:
             index, row, _ = item
-            return index, self._rows(await self.function(row))
+            return index, await self.function(row)
 
+        def fallback(item: Item) -> tuple[int, Result]:
+            index, row, _ = item
+            return index, self.fallback(row) if callable(self.fallback) else self.fallback
+
+        retry = self.retry
+        if (rejects := retry.when_result) is not None:
+            retry = replace(retry, when_result=lambda answer: rejects(answer[1]))
         return AsyncStage(
             call,
             ordered=self.ordered,
             capacity=self.capacity,
             timeout=self.timeout_seconds,
-            retry=self.retry,
+            retry=retry,
+            fallback=None if self.fallback is None else fallback,
             key=lambda item: f"{self.name}(row {item[2]})",
         )
 
-    def _rows(self, result: Result) -> list[Row]:
+    def rows(self, result: Result, source: str | None = None) -> list[Row]:
+        """The rows of a result; raises an error that names ``source`` if they do not match the schema."""
         rows = [] if result is None else result if isinstance(result, list) else [result]
         for row in rows:
             if not isinstance(row, Mapping):
                 raise InvalidArgument(
-                    self.name,
+                    source or self.name,
                     type(row).__name__,
                     "is not a valid return type",
                     fix="return a dict, a list of dicts or None",
                 )
             if unknown := row.keys() - set(self.schema.names):
                 raise InvalidArgument(
-                    self.name,
+                    source or self.name,
                     sorted(unknown),
                     "was returned, but is not in the schema",
                     fix=f"add it to schema=, which has {', '.join(self.schema.names)}",
@@ -117,7 +129,8 @@ class AsyncMapper:
         results: list[tuple[int, list[Row]]] = [
             (index, []) for index, bypasses in enumerate(bypassing) if bypasses
         ]
-        results += [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
+        answers = [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
+        results += [(index, self.call.rows(result)) for index, result in answers]
         no_result: list[Row | None] = [None]
         pairs = [(index, row) for index, several in results for row in several or no_result]
         indices = [index for index, _ in pairs]
