@@ -73,10 +73,18 @@ if TYPE_CHECKING:
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time
     from slackwater.spark.api.upsert import upsert_once as upsert_once
     from slackwater.spark.api.upsert import upsert_to as upsert_to
+    from slackwater.spark.monitor.reports import BucketReport as BucketReport
+    from slackwater.spark.monitor.reports import KeyReport as KeyReport
+    from slackwater.spark.monitor.reports import OperatorReport as OperatorReport
+    from slackwater.spark.monitor.reports import QueryReport as QueryReport
     from slackwater.spark.monitor.reports import why as why
+    from slackwater.spark.monitor.telemetry import BatchReport as BatchReport
+    from slackwater.spark.monitor.telemetry import QueryHistory as QueryHistory
+    from slackwater.spark.monitor.telemetry import Telemetry as Telemetry
     from slackwater.spark.monitor.telemetry import telemetry as telemetry
     from slackwater.spark.session import SlowSession as SlowSession
     from slackwater.spark.session import session as session
+    from slackwater.spark.wire.clock_source import Ticks as Ticks
     from slackwater.streams.log.catalog import Streams as Streams
     from slackwater.streams.log.reader_group import ReaderGroup as ReaderGroup
     from slackwater.streams.log.transactions import TransactionalWriter as TransactionalWriter

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
-from slackwater.testing import ManualClock, T, TestStream, assert_rows, table
+from slackwater.testing import ManualClock, T, TestStream, assert_cleaned_up, assert_rows, table
 from slackwater.time import SECOND
 from slackwater.windows import (
     DEFAULT_TRIGGER,
     AfterWatermark,
+    Count,
     Fixed,
     JoinOperator,
     JoinSpec,
@@ -389,3 +390,57 @@ def test_events_can_set_the_clock() -> None:
     assert [step.now for step in run.steps] == [1 * SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]
     with pytest.raises(InvalidArgument, match="is before the current time"):
         TestStream().end(at=5).end(at=4).run(summing())
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_step_with_rows_and_watermarks_of_both_sides_judges_rows_by_the_watermarks_before(
+    restart: bool,
+) -> None:
+    columns = {"key": pl.String, "ts": pl.Int64}
+    join = JoinOperator(JoinSpec(on=("key",), before=0, after=5), left=columns, right=columns)
+    stream = (
+        TestStream()
+        .step(left="key | ts \n a | 1", right="key | ts \n a | 3", left_watermark=10, right_watermark=8)
+        .step(left="key | ts \n a | 9", right="key | ts \n a | 7", watermark=20)
+    )
+    run = stream.run(join, restart=restart)
+    assert run.rows.rows() == [("a", 1, 3)]
+    assert (run.dropped("left"), run.dropped("right")) == (1, 1)
+    assert [step.watermark for step in run.steps] == [8, 20]
+
+
+def test_a_step_appears_in_the_story_line_by_line() -> None:
+    operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    run = TestStream().step("ts \n 3 \n 12", watermark=10, at=7).run(operator)
+    assert run.story().splitlines() == [
+        "clock | event     | watermark | window  | pane    | n",
+        "7     | at 3      | 10        | [0, 10) | ON_TIME | 1",
+        "      | at 12     |           |         |         |",
+        "      | watermark |           |         |         |",
+    ]
+
+
+def test_an_empty_or_contradictory_step_raises() -> None:
+    with pytest.raises(InvalidArgument, match=r"step = \(\): is empty; give rows or a watermark"):
+        TestStream().step()
+    with pytest.raises(InvalidArgument, match="watermark = 5: is given for both sides and for one"):
+        TestStream().step(watermark=5, left_watermark=6)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_cleaning_up_is_checked_for_windows_merges_and_joins(restart: bool) -> None:
+    windowed = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    open_windows = TestStream().add("ts \n 3 \n 12")
+    with pytest.raises(AssertionError, match="not cleaned up: 2 open windows, 2 blobs"):
+        assert_cleaned_up(open_windows.run(windowed, restart=restart))
+    assert_cleaned_up(open_windows.advance_watermark(20).run(windowed, restart=restart))
+    sides = TestStream().step(left="key | ts \n a | 1", right="key | ts \n b | 3")
+    merge = MergeOperator(window=Fixed(10), key=("key",), left=(), right=(), left_time="ts", right_time="ts")
+    with pytest.raises(AssertionError, match="1 open window"):
+        assert_cleaned_up(sides.run(merge, restart=restart))
+    assert_cleaned_up(sides.end().run(merge, restart=restart))
+    columns = {"key": pl.String, "ts": pl.Int64}
+    join = JoinOperator(JoinSpec(on=("key",), before=0, after=5), left=columns, right=columns)
+    with pytest.raises(AssertionError, match="2 buffered rows"):
+        assert_cleaned_up(sides.run(join, restart=restart))
+    assert_cleaned_up(sides.end().run(join, restart=restart))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.testing.scripted_run import Elements, Step, WatermarkMove, WindowRun
+from slackwater.testing.scripted_run import Elements, Step, WindowRun, elements_of, watermarks_of
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.windowed_operator import WindowOutput
 
@@ -96,9 +96,9 @@ def scene(
     clocked = any(step.now != 0 for step in run.steps)
     steps = run.steps if clocked else tuple(replace(step, now=n) for n, step in enumerate(run.steps, 1))
     for step in steps:
-        if isinstance(step.event, Elements):
-            dots.extend(_dots(run, step, step.event, known, element, key))
-        if isinstance(step.event, WatermarkMove) and step.watermark is not None and step.watermark != known:
+        for arrived in elements_of(step.event):
+            dots.extend(_dots(run, step, arrived, known, element, key))
+        if watermarks_of(step.event) and step.watermark is not None and step.watermark != known:
             corners.append(Corner(step.now, step.watermark))
         known = step.watermark
         boxes.extend(_boxes(run, step, value, key, dots, boxes))
@@ -108,7 +108,7 @@ def scene(
 
 def _only_key(run: WindowRun) -> tuple[Any, ...]:
     """The only key of a run."""
-    batches = [step.event.rows.select(run.key) for step in run.steps if isinstance(step.event, Elements)]
+    batches = [one.rows.select(run.key) for step in run.steps for one in elements_of(step.event)]
     keys = {row for batch in batches for row in batch.rows()} if run.key else {()}
     if len(keys) > 1:
         raise InvalidArgument(

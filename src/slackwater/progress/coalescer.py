@@ -131,6 +131,11 @@ class Coalescer:
         return self._combined.slots
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs; empty if they have none."""
+        return self._names or ()
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The watermark keys seen so far."""
         return tuple(self._combined.keys)

@@ -1,8 +1,22 @@
-"""Test pipelines without Spark: scripted streams, a manual clock, and text tables as test data."""
+"""Test pipelines without Spark: scripted streams and watermarks, a manual clock, and text tables."""
 
 from slackwater.testing.manual_clock import ManualClock
-from slackwater.testing.scripted_run import JoinRun, Step, WindowRun
+from slackwater.testing.scripted_progress import ProgressRun, TestProgress
+from slackwater.testing.scripted_run import JoinRun, Leftovers, Step, WindowRun, assert_cleaned_up
 from slackwater.testing.scripted_stream import TestStream
 from slackwater.testing.text_table import T, assert_rows, table
 
-__all__ = ["JoinRun", "ManualClock", "Step", "T", "TestStream", "WindowRun", "assert_rows", "table"]
+__all__ = [
+    "JoinRun",
+    "Leftovers",
+    "ManualClock",
+    "ProgressRun",
+    "Step",
+    "T",
+    "TestProgress",
+    "TestStream",
+    "WindowRun",
+    "assert_cleaned_up",
+    "assert_rows",
+    "table",
+]

@@ -43,7 +43,92 @@ class ClockMove:
     by: int
 
 
-Event = Elements | WatermarkMove | ClockMove
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Rows and watermarks that arrive in one step; the rows are judged by the watermarks before it."""
+
+    elements: tuple[Elements, ...]
+    watermarks: tuple[WatermarkMove, ...]
+    at: int | None = None
+
+
+Event = Elements | WatermarkMove | ClockMove | Together
+
+
+def elements_of(event: Event) -> tuple[Elements, ...]:
+    """The rows of an event, by side.
+
+    >>> elements_of(ClockMove(5))
+    ()
+    """
+    match event:
+        case Elements():
+            return (event,)
+        case Together(elements=elements):
+            return elements
+        case _:
+            return ()
+
+
+def watermarks_of(event: Event) -> tuple[WatermarkMove, ...]:
+    """The watermarks of an event, by side.
+
+    >>> watermarks_of(WatermarkMove(5))
+    (WatermarkMove(to=5, side=None, at=None),)
+    """
+    match event:
+        case WatermarkMove():
+            return (event,)
+        case Together(watermarks=watermarks):
+            return watermarks
+        case _:
+            return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What the state of an operator contains after a run.
+
+    >>> Leftovers(windows=1, rows=0, blobs=2).is_empty
+    False
+    """
+
+    windows: int
+    """Open windows."""
+    rows: int
+    """Rows that a join has buffered."""
+    blobs: int
+    """Blobs in the state store."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything was cleaned up."""
+        return not (self.windows or self.rows or self.blobs)
+
+
+def assert_cleaned_up(run: WindowRun | JoinRun) -> None:
+    r"""Assert that a run left no window, no buffered row and no blob in the state of the operator.
+
+    Args:
+        run: the result of `TestStream.run`.
+
+    Raises:
+        AssertionError: something is left; the message says what.
+
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+    >>> totals = WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
+    >>> stream = TestStream().add("ts | price \n 3 | 5 \n 12 | 1").advance_watermark(10)
+    >>> assert_cleaned_up(stream.end().run(totals))
+    >>> assert_cleaned_up(stream.run(totals))
+    Traceback (most recent call last):
+    AssertionError: not cleaned up: 1 open window, 1 blob
+    """
+    left = run.left
+    counts = {"open window": left.windows, "buffered row": left.rows, "blob": left.blobs}
+    found = [f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items() if count]
+    if found:
+        raise AssertionError(f"not cleaned up: {', '.join(found)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +165,8 @@ class WindowRun:
     steps: tuple[Step[WindowOutput], ...]
     key: tuple[str, ...]
     event_times: Mapping[Side | None, str]
+    left: Leftovers
+    """What is in the state after the last step."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -172,6 +259,9 @@ class WindowRun:
         match event:
             case ClockMove():
                 return ["clock"]
+            case Together(elements=elements, watermarks=watermarks):
+                parts: list[Event] = [*elements, *watermarks]
+                return [line for part in parts for line in self._event_lines(part, unit)]
             case WatermarkMove(side=side):
                 return ["watermark" if side is None else f"{side} watermark"]
             case Elements(rows=rows, side=side):
@@ -203,6 +293,8 @@ class JoinRun:
     """
 
     steps: tuple[Step[JoinOutput], ...]
+    left: Leftovers
+    """What is in the state after the last step."""
 
     @property
     def rows(self) -> pl.DataFrame:

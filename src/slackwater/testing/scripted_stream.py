@@ -20,10 +20,14 @@ from slackwater.testing.scripted_run import (
     Elements,
     Event,
     JoinRun,
+    Leftovers,
     Output,
     Step,
+    Together,
     WatermarkMove,
     WindowRun,
+    elements_of,
+    watermarks_of,
 )
 from slackwater.testing.text_table import T
 from slackwater.time import END_OF_TIME, check_int64, duration
@@ -84,6 +88,62 @@ class TestStream:
         """
         frame = T(rows) if isinstance(rows, str) else rows
         return self._then(Elements(frame, _checked_side(side), _checked_clock(at)))
+
+    def step(
+        self,
+        rows: pl.DataFrame | str | None = None,
+        *,
+        left: pl.DataFrame | str | None = None,
+        right: pl.DataFrame | str | None = None,
+        watermark: Moment | None = None,
+        left_watermark: Moment | None = None,
+        right_watermark: Moment | None = None,
+        at: Moment | None = None,
+    ) -> TestStream:
+        r"""Add rows and watermarks that arrive in one step, as in one micro-batch.
+
+        The rows are judged by the watermarks before the step; then the watermarks advance.
+
+        Args:
+            rows: the rows, for an operator with one input.
+            left: the rows of the left input.
+            right: the rows of the right input.
+            watermark: the new watermark, of both inputs if there are two.
+            left_watermark: the new watermark of the left input.
+            right_watermark: the new watermark of the right input.
+            at: the processing time; unchanged by default.
+
+        Raises:
+            InvalidArgument: the step is empty, or has ``watermark`` and that of a side.
+
+        >>> import polars as pl
+        >>> from slackwater.windows import JoinOperator, JoinSpec
+        >>> columns = {"ts": pl.Int64}
+        >>> join = JoinOperator(JoinSpec(on=(), before=0, after=5), left=columns, right=columns)
+        >>> TestStream().step(left="ts \n 3", right="ts \n 4", watermark=10).run(join).rows.rows()
+        [(3, 4)]
+        """
+        given: dict[Side | None, pl.DataFrame | str | None] = {None: rows, "left": left, "right": right}
+        marks: dict[Side | None, Moment | None] = {
+            None: watermark, "left": left_watermark, "right": right_watermark,
+        }  # fmt: skip
+        if watermark is not None and (left_watermark is not None or right_watermark is not None):
+            raise InvalidArgument(
+                "watermark", watermark, "is given for both sides and for one", fix="give the sides only"
+            )
+        elements = tuple(
+            Elements(T(table) if isinstance(table, str) else table, side)
+            for side, table in given.items()
+            if table is not None
+        )
+        moves = tuple(
+            WatermarkMove(moment(to, name="watermark"), side) for side, to in marks.items() if to is not None
+        )
+        if not elements and not moves:
+            raise InvalidArgument(
+                "step", (), "is empty", fix="give rows or a watermark, or use advance_processing_time"
+            )
+        return self._then(Together(elements, moves, _checked_clock(at)))
 
     def advance_watermark(
         self, to: Moment, *, side: Side | None = None, at: Moment | None = None
@@ -164,8 +224,9 @@ class TestStream:
         def reload(state: WindowState) -> WindowState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
-        steps = self._replay((None,), operator.initial_state(), step, reload)
-        return WindowRun(steps, tuple(operator.spec.key), {None: operator.spec.event_time})
+        steps, state = self._replay((None,), operator.initial_state(), step, reload)
+        left = Leftovers(state.open_windows, 0, len(state.blobs))
+        return WindowRun(steps, tuple(operator.spec.key), {None: operator.spec.event_time}, left)
 
     def _run_merge(self, operator: MergeOperator, *, restart: bool) -> WindowRun:
         def step(
@@ -176,8 +237,10 @@ class TestStream:
         def reload(state: MergeState) -> MergeState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
-        steps = self._replay(SIDES, operator.initial_state(), step, reload)
-        return WindowRun(steps, tuple(operator.spec.key), {side: operator.spec.times[side] for side in SIDES})
+        steps, state = self._replay(SIDES, operator.initial_state(), step, reload)
+        times: dict[Side | None, str] = {side: operator.spec.times[side] for side in SIDES}
+        left = Leftovers(state.windows.open_windows, 0, len(state.blobs))
+        return WindowRun(steps, tuple(operator.spec.key), times, left)
 
     def _run_join(self, operator: JoinOperator, *, restart: bool) -> JoinRun:
         def step(
@@ -188,7 +251,9 @@ class TestStream:
         def reload(state: JoinState) -> JoinState:
             return operator.load(operator.save(state), dict(state.blobs)) if restart else state
 
-        return JoinRun(self._replay(SIDES, operator.initial_state(), step, reload))
+        steps, state = self._replay(SIDES, operator.initial_state(), step, reload)
+        buffered = sum(chunk.rows for side in (state.left, state.right) for chunk in side.chunks)
+        return JoinRun(steps, Leftovers(0, buffered, len(state.blobs)))
 
     def _replay(
         self,
@@ -196,26 +261,22 @@ class TestStream:
         state: State,
         step: Callable[[State, _Batches, _Marks, int], tuple[State, Output]],
         reload: Callable[[State], State],
-    ) -> tuple[Step[Output], ...]:
-        """Run one step per event; ``inputs`` are the valid sides of an event."""
+    ) -> tuple[tuple[Step[Output], ...], State]:
+        """Run one step per event; return the steps and the last state. ``inputs`` are the valid sides."""
         clock = ManualClock()
         marks: dict[Side | None, int] = {}
         steps = []
         for event in self.events:
-            batches: dict[Side | None, pl.DataFrame] = {}
-            match event:
-                case Elements(rows=rows, side=side):
-                    batches[_input(side, inputs)] = rows
-                case WatermarkMove(to=to, side=None):
-                    marks = dict.fromkeys(inputs, to)
-                case WatermarkMove(to=to, side=side):
-                    marks[_input(side, inputs)] = to
+            batches = {_input(one.side, inputs): one.rows for one in elements_of(event)}
+            for move in watermarks_of(event):
+                sides = inputs if move.side is None else (_input(move.side, inputs),)
+                marks = {**marks, **dict.fromkeys(sides, move.to)}
             _move(clock, event)
             state, output = step(state, batches, marks, clock())
             state = reload(state)
             lowest = min(marks.values()) if len(marks) == len(inputs) else None
             steps.append(Step(event, clock(), lowest, output))
-        return tuple(steps)
+        return tuple(steps), state
 
     def _then(self, event: Event) -> TestStream:
         return replace(self, events=(*self.events, event))

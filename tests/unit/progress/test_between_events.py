@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slackwater.errors import InvalidArgument
@@ -9,7 +11,7 @@ from slackwater.progress.generator import Lag, LagThenClock, WatermarkGenerator,
 from slackwater.progress.values import IDLE, Watermark
 
 
-def generator(**options: int) -> WatermarkGenerator:
+def generator(**options: Any) -> WatermarkGenerator:
     return WatermarkGenerator(LagThenClock(5), partitions=["a"], now=0, **options)
 
 

@@ -36,7 +36,7 @@ def part(announced: int, unnumbered: int = 0, *runs: tuple[int, int], **other: A
 def shipped(buffers: list[Buffer], pieces: list[Piece], *, numbered: bool) -> list[Any]:
     """The pieces as two tasks would ship them."""
     whole = frame_of(buffers, rows_are_numbered=True).with_columns(
-        pl.Series(chunks.ANNOUNCED, [len(rows) for _, rows in buffers for _ in rows or [None]]),
+        pl.Series(chunks.ANNOUNCED, [len(rows) for _, rows in buffers for _ in range(max(1, len(rows)))]),
         pl.lit(value=True).alias(chunks.FIRST_RESULT),
         pl.col(chunks.ROW).alias(chunks.INPUT_ROW),
     )
@@ -108,8 +108,8 @@ def test_the_second_half_of_a_divided_buffer_is_not_a_duplicate() -> None:
     assert progress.advance([part(5, 3)], now=0).chunks == set()
     assert progress.watermark is None
     assert progress.advance([part(5, 2)], now=1).chunks == set()
-    assert progress.watermark == 9
     assert progress.duplicates == 0
+    assert progress.watermark == 9
 
 
 def test_why_names_the_chunk_whose_rows_are_missing() -> None:

@@ -24,7 +24,11 @@ _COLUMN: Final = "bucket_"
 
 
 class KeyReport(msgspec.Struct, frozen=True):
-    """The progress of one of several watermark keys."""
+    """The progress of one of several watermark keys.
+
+    >>> KeyReport("shipped", 5, "watermark …", None, None, "slowest").key
+    'shipped'
+    """
 
     key: str
     watermark: int | None
@@ -35,7 +39,11 @@ class KeyReport(msgspec.Struct, frozen=True):
 
 
 class BucketReport(msgspec.Struct, frozen=True):
-    """The progress of one bucket after a batch."""
+    """The progress of one bucket after a batch.
+
+    >>> BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, {"on_time": 7}).open_windows
+    3
+    """
 
     bucket: int
     now: int

@@ -270,8 +270,8 @@ class IntervalReader(_ClockReader):
 
     @property
     def _signals(self) -> EndSignals | None:
-        has_signals = self._end is not None and self._end.signals is not None
-        return EndSignals(self._end.signals) if has_signals else None
+        folder = None if self._end is None else self._end.signals
+        return None if folder is None else EndSignals(folder)
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The current time if the interval has passed; the first tick of a run comes at once."""

@@ -84,8 +84,14 @@ def _arrived(frame: pl.DataFrame) -> list[pl.Expr]:
 
 
 def _chunk(values: Mapping[str, Any]) -> Chunk:
-    number = [values[name] for name in _NUMBER]
-    chunk = Chunk(*number, values[WATERMARK], values["invalid"])
+    chunk = Chunk(
+        origin=values[ORIGIN],
+        sequence=values[SEQUENCE],
+        chunk=values[CHUNK],
+        last=values[LAST],
+        watermark=values[WATERMARK],
+        invalid=values["invalid"],
+    )
     if ANNOUNCED not in values:
         return chunk
     runs = tuple(zip(values.get("starts", ()), values.get("ends", ()), strict=True))
