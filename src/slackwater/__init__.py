@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from slackwater.windows import after_any as after_any
     from slackwater.windows import after_count as after_count
     from slackwater.windows import after_each as after_each
+    from slackwater.windows import after_event_time as after_event_time
     from slackwater.windows import after_processing_time as after_processing_time
     from slackwater.windows import after_watermark as after_watermark
     from slackwater.windows import all as all

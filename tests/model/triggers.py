@@ -18,10 +18,11 @@ from slackwater import windows as configuration
 
 @dataclass(frozen=True)
 class Moment:
-    """When a trigger is evaluated: whether the window is complete, and the processing time."""
+    """When a trigger is evaluated: whether the window is complete, the processing time and the watermark."""
 
     complete: bool
     clock: int
+    watermark: int
 
 
 class Node:
@@ -30,10 +31,10 @@ class Node:
     def __init__(self, *children: Node) -> None:
         self.children = children
 
-    def add(self, count: int, now: int) -> None:
-        """Add elements."""
+    def add(self, count: int, now: int, since: int) -> None:
+        """Add elements; ``since`` is the watermark at their arrival, at least the start of the window."""
         for child in self.children:
-            child.add(count, now)
+            child.add(count, now, since)
 
     def ready(self, moment: Moment) -> bool:
         """Whether the trigger is ready."""
@@ -68,6 +69,10 @@ class Node:
         """The processing times for which this trigger waits."""
         return [target for child in self.children for target in child.targets()]
 
+    def multiples(self) -> list[int]:
+        """The watermarks for which this trigger waits."""
+        return [multiple for child in self.children for multiple in child.multiples()]
+
 
 class Count(Node):
     """after_count(n): elements since the last firing."""
@@ -77,7 +82,7 @@ class Count(Node):
         self.wanted = count
         self.seen = 0
 
-    def add(self, count: int, now: int) -> None:
+    def add(self, count: int, now: int, since: int) -> None:
         self.seen += count
 
     def ready(self, moment: Moment) -> bool:
@@ -106,7 +111,7 @@ class ProcessingTime(Node):
         self.delay = delay
         self.target: int | None = None
 
-    def add(self, count: int, now: int) -> None:
+    def add(self, count: int, now: int, since: int) -> None:
         if self.target is None:
             self.target = now + self.delay
 
@@ -129,6 +134,40 @@ class ProcessingTime(Node):
 
     def targets(self) -> list[int]:
         return [] if self.target is None else [self.target]
+
+
+class EventTime(Node):
+    """after_event_time(d): the watermark reaches a multiple of d after the first element of the pane."""
+
+    def __init__(self, interval: int) -> None:
+        super().__init__()
+        self.interval = interval
+        self.since: int | None = None
+
+    def add(self, count: int, now: int, since: int) -> None:
+        if self.since is None:
+            self.since = since
+
+    def ready(self, moment: Moment) -> bool:
+        return any(multiple <= moment.watermark for multiple in self.multiples())
+
+    def fire(self, moment: Moment) -> bool:
+        self.forget()
+        return True
+
+    def forget(self) -> None:
+        self.since = None
+
+    def reset(self) -> None:
+        self.since = None
+
+    def merge(self, sources: Sequence[Node], moment: Moment) -> bool:
+        known = [one.since for one in sources if isinstance(one, EventTime) and one.since is not None]
+        self.since = min(known, default=None)
+        return False
+
+    def multiples(self) -> list[int]:
+        return [] if self.since is None else [(self.since // self.interval + 1) * self.interval]
 
 
 class Watermark(Node):
@@ -166,6 +205,10 @@ class Watermark(Node):
     def targets(self) -> list[int]:
         active = self.late if self.past_end else self.early
         return [] if active is None else active.targets()
+
+    def multiples(self) -> list[int]:
+        active = self.late if self.past_end else self.early
+        return [] if active is None else active.multiples()
 
 
 class Repeatedly(Node):
@@ -218,6 +261,9 @@ class Each(Node):
 
     def targets(self) -> list[int]:
         return self.children[self.position].targets()
+
+    def multiples(self) -> list[int]:
+        return self.children[self.position].multiples()
 
 
 class Any(Node):
@@ -289,6 +335,8 @@ def build(trigger: configuration.Trigger) -> Node:
             return Count(count)
         case configuration.AfterProcessingTime(delay=delay):
             return ProcessingTime(delay)
+        case configuration.AfterEventTime(interval=interval):
+            return EventTime(interval)
         case configuration.Repeatedly(trigger=repeated):
             return Repeatedly(build(repeated))
         case configuration.AfterEach(triggers=triggers):

@@ -298,7 +298,7 @@ class WindowedModel:
         element = Element(row, at, self.watermark < record.end, at >= self.watermark)
         record.elements.append(element)
         record.new.append(element)
-        record.trigger.add(1, now)
+        record.trigger.add(1, now, max(self.watermark, record.start))
 
     def _advance(self, watermark: int, output: Output) -> None:
         before, self.watermark = self.watermark, watermark
@@ -308,8 +308,10 @@ class WindowedModel:
                 if not record.closed:
                     self._emit(record, output, last=True, completes=completes)
                 self.records.remove(record)
-            elif completes and not record.closed:
-                self._ask(record, output, completes=True)
+            elif not record.closed:
+                reached = any(before < multiple <= watermark for multiple in record.trigger.multiples())
+                if completes or reached:
+                    self._ask(record, output, completes=completes)
 
     def _tick(self, now: int, output: Output) -> None:
         before, self.clock = self.clock, now
@@ -424,7 +426,8 @@ class WindowedModel:
     # ---- small things
 
     def _moment(self, end: int) -> triggers.Moment:
-        return triggers.Moment(self.watermark >= end, BEGINNING_OF_TIME if self.clock is None else self.clock)
+        clock = BEGINNING_OF_TIME if self.clock is None else self.clock
+        return triggers.Moment(self.watermark >= end, clock, self.watermark)
 
     def _horizon(self, end: int) -> int:
         if self.allowed_lateness is None:

@@ -185,10 +185,10 @@ def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B0
 
 def trigger(source: Source, depth: int) -> windows.Trigger:
     """Any trigger of at most this depth."""
-    leaves = ("count", "watermark", "clock", "default", "never", "always")
+    leaves = ("count", "watermark", "clock", "event_time", "default", "never", "always")
     nodes = ("early_and_late", "repeatedly", "each", "any", "all", "or_finally")
     often = ("early_and_late", "early_and_late", "early_and_late", "each", "repeatedly")
-    kind = source.choose(leaves if depth <= 1 else (*nodes, *leaves[:4], *often))
+    kind = source.choose(leaves if depth <= 1 else (*nodes, *leaves[:5], *often))
     match kind:
         case "count":
             return windows.AfterCount(source.choose([1, 1, 2, 2, 3, 5]))
@@ -196,6 +196,8 @@ def trigger(source: Source, depth: int) -> windows.Trigger:
             return windows.AfterWatermark()
         case "clock":
             return windows.AfterProcessingTime(source.integer(0, 8))
+        case "event_time":
+            return windows.AfterEventTime(source.choose([1, 2, 3, 4, 5, 8]))
         case "default":
             return windows.DEFAULT_TRIGGER
         case "never":

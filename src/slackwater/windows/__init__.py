@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from slackwater.windows.triggers import AfterAny as AfterAny
     from slackwater.windows.triggers import AfterCount as AfterCount
     from slackwater.windows.triggers import AfterEach as AfterEach
+    from slackwater.windows.triggers import AfterEventTime as AfterEventTime
     from slackwater.windows.triggers import AfterProcessingTime as AfterProcessingTime
     from slackwater.windows.triggers import AfterWatermark as AfterWatermark
     from slackwater.windows.triggers import Always as Always
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from slackwater.windows.triggers import after_any as after_any
     from slackwater.windows.triggers import after_count as after_count
     from slackwater.windows.triggers import after_each as after_each
+    from slackwater.windows.triggers import after_event_time as after_event_time
     from slackwater.windows.triggers import after_processing_time as after_processing_time
     from slackwater.windows.triggers import after_watermark as after_watermark
     from slackwater.windows.triggers import always as always

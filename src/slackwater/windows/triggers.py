@@ -84,6 +84,34 @@ class AfterProcessingTime:
 
 
 @dataclass(frozen=True, slots=True)
+class AfterEventTime:
+    """Fires when the watermark reaches the next multiple of ``interval`` microseconds since 1970.
+
+    Only multiples after the start of the window count, and after the watermark at which the first element of
+    the pane arrived.
+
+    >>> AfterEventTime(60_000_000).interval
+    60000000
+    """
+
+    interval: int
+
+    def __post_init__(self) -> None:
+        if check_int64(self.interval, "interval") < 1:
+            raise InvalidArgument(
+                "interval",
+                self.interval,
+                "must be greater than zero",
+                fix='use "1 minute"',
+            )
+
+    @property
+    def can_finish(self) -> bool:
+        """True: it fires only once."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class Repeatedly:
     """Fires as its trigger does, and resets it when it has finished.
 
@@ -212,6 +240,7 @@ Trigger = (
     AfterWatermark
     | AfterCount
     | AfterProcessingTime
+    | AfterEventTime
     | Repeatedly
     | AfterEach
     | AfterAny
@@ -225,6 +254,7 @@ _NAMES: Final[dict[type, str]] = {
     AfterWatermark: "after_watermark",
     AfterCount: "after_count",
     AfterProcessingTime: "after_processing_time",
+    AfterEventTime: "after_event_time",
     Repeatedly: "repeatedly",
     AfterEach: "after_each",
     AfterAny: "after_any",
@@ -310,8 +340,8 @@ def describe(trigger: Trigger) -> str:
             arguments = [f"{name}={describe(one)}" for name, one in (("early", early), ("late", late)) if one]
         case AfterCount(count):
             arguments = [str(count)]
-        case AfterProcessingTime(delay):
-            arguments = [f"{delay} µs"]
+        case AfterProcessingTime(length) | AfterEventTime(length):
+            arguments = [f"{length} µs"]
         case Repeatedly(inner):
             arguments = [describe(inner)]
         case OrFinally(main, until):
@@ -357,31 +387,57 @@ def after_processing_time(delay: DurationLike) -> AfterProcessingTime:
     return AfterProcessingTime(duration(delay, name="delay"))
 
 
-def every(*, count: int | None = None, duration: DurationLike | None = None) -> Repeatedly:
-    """Fire repeatedly, by the number of elements or by processing time.
+def after_event_time(interval: DurationLike) -> AfterEventTime:
+    """Fire when the watermark reaches the next multiple of ``interval``, counted from 1970.
+
+    Args:
+        interval: the event time between two multiples. Only those after the start of the window count, and
+            after the watermark at which the first element of the pane arrived.
+
+    >>> after_event_time("1 minute")
+    AfterEventTime(interval=60000000)
+    """
+    return AfterEventTime(duration(interval, name="interval"))
+
+
+def every(
+    *,
+    count: int | None = None,
+    duration: DurationLike | None = None,
+    event_time: DurationLike | None = None,
+) -> Repeatedly:
+    """Fire repeatedly, by the number of elements, by processing time or by event time.
 
     Args:
         count: fire whenever this many elements have arrived since the last firing.
         duration: fire whenever the first element since the last firing arrived longer ago than this.
+        event_time: fire whenever the watermark reaches a multiple of this duration, if elements have arrived.
 
     Raises:
-        InvalidArgument: both or neither are given.
+        InvalidArgument: several or none of them are given.
 
     >>> every(count=1000)
     Repeatedly(trigger=AfterCount(count=1000))
     >>> every(duration="5 seconds")
     Repeatedly(trigger=AfterProcessingTime(delay=5000000))
+    >>> every(event_time="1 minute")
+    Repeatedly(trigger=AfterEventTime(interval=60000000))
     """
-    if count is not None and duration is None:
-        return Repeatedly(AfterCount(count))
-    if duration is not None and count is None:
-        return Repeatedly(after_processing_time(duration))
-    raise InvalidArgument(
-        "every",
-        {"count": count, "duration": duration},
-        "needs exactly one of count and duration",
-        fix="use every(count=1000) or every(duration=…)",
-    )
+    given: list[Trigger] = []
+    if count is not None:
+        given.append(AfterCount(count))
+    if duration is not None:
+        given.append(after_processing_time(duration))
+    if event_time is not None:
+        given.append(after_event_time(event_time))
+    if len(given) != 1:
+        raise InvalidArgument(
+            "every",
+            {"count": count, "duration": duration, "event_time": event_time},
+            "needs exactly one of count, duration and event_time",
+            fix="use every(count=1000), every(duration=…) or every(event_time=…)",
+        )
+    return Repeatedly(given[0])
 
 
 def repeatedly(trigger: Trigger) -> Repeatedly:

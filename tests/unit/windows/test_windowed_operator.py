@@ -14,6 +14,7 @@ from slackwater.windows import (
     AfterAny,
     AfterCount,
     AfterEach,
+    AfterEventTime,
     AfterWatermark,
     Always,
     ApproxCountDistinct,
@@ -426,3 +427,44 @@ def test_a_pane_that_may_be_retracted_holds_the_watermark_at_its_timestamp(times
     second = behind(window=Fixed(10), allowed_lateness=20, **RETRACTING)
     steps = [((3, 5), 0), ((), 80), ((70, 90), 95), ((), 110), ((50,), 119)]
     assert total_of_a_chain(first, second, steps) == 5
+
+
+EVERY_TEN = AfterWatermark(early=Repeatedly(AfterEventTime(10)), late=AfterCount(1))
+
+
+def panes_by_watermark(
+    operator: WindowedOperator, steps: list[tuple[Any, ...]]
+) -> list[tuple[int, str, int]]:
+    """The watermark, timing and count of each pane of the key a."""
+    state, panes = operator.initial_state(), []
+    for times, watermark in steps:
+        batch = pl.DataFrame({"key": ["a"] * len(times), "ts": times}) if times else None
+        state, output = operator.step(state, batch, {"default": watermark})
+        state = operator.load(operator.save(state), state.blobs)
+        panes += [(watermark, *row) for row in output.panes.select("timing", "n").rows()]
+    return panes
+
+
+@pytest.mark.parametrize("window", [Fixed(100), Sessions(95)])
+def test_early_panes_every_so_much_event_time(window: Fixed | Sessions) -> None:
+    steps = [((5,), 3), ((), 9), ((), 10), ((), 20), ((12, 14), 25), ((), 29), ((), 47), ((), 99), ((), 200)]
+    assert panes_by_watermark(make(window=window, trigger=EVERY_TEN), steps) == [
+        (10, "EARLY", 1),
+        (29 + 18, "EARLY", 3),
+        (200, "ON_TIME", 3),
+    ]
+
+
+def test_multiples_before_the_start_of_the_window_do_not_fire() -> None:
+    steps = [((105,), 20), ((), 90), ((), 100), ((), 109), ((), 110)]
+    assert panes_by_watermark(make(window=Fixed(100), trigger=EVERY_TEN), steps) == [(110, "EARLY", 1)]
+
+
+def test_late_panes_every_so_much_event_time() -> None:
+    trigger = AfterWatermark(late=Repeatedly(AfterEventTime(10)))
+    steps = [((5,), 100), ((6,), 103), ((7,), 109), ((), 110), ((8,), 115), ((), 125)]
+    assert panes_by_watermark(make(window=Fixed(100), trigger=trigger, allowed_lateness=25), steps) == [
+        (100, "ON_TIME", 1),
+        (110, "LATE", 3),
+        (125, "LATE", 4),
+    ]

@@ -211,7 +211,7 @@ class CompiledSpec:
             pl.col(NEW) + added,
             pl.coalesce(pl.col(FIRST), arrived),
             pl.col(FRESH) | ((added > 0) & (pl.col(END) > watermark)),
-            *self.trigger.add(added, now),
+            *self.trigger.add(added, now, watermark),
         ]
 
     def hold(self) -> pl.Expr:
@@ -231,6 +231,10 @@ class CompiledSpec:
             owes = pl.lit(value=True)
         can_be_late = (pl.col(END) < END_OF_TIME) | (self.hold() < END_OF_TIME - 1)
         return pl.when(~pl.col(CLOSED) & owes & can_be_late).then(pl.col(END))
+
+    def event_target(self, watermark: int) -> pl.Expr:
+        """The next watermark at which the trigger of an open window has to be evaluated; or null."""
+        return pl.when(~pl.col(CLOSED)).then(self.trigger.event_target(watermark))
 
     def clock_target(self, clock: int) -> pl.Expr:
         """The processing time at which an open window has to be evaluated again; or null."""

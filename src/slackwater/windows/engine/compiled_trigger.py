@@ -8,6 +8,9 @@ columns of the window row, not of the trigger. What remains is a few columns per
 - after_each: the number of its current trigger (``place``);
 - or_finally: how many elements its ``until`` has seen, and when the first of them arrived.
 
+With an after_event_time there is one more: the watermark at which the first element since the last firing
+arrived, but at least the start of the window (``since``).
+
 So "ready", "fire" and "merge" become expressions over a frame with one row per key and window.
 """
 
@@ -22,12 +25,13 @@ from operator import and_, or_
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.columns import FIRST, NEW
+from slackwater.windows.columns import FIRST, NEW, START
 from slackwater.windows.triggers import (
     AfterAll,
     AfterAny,
     AfterCount,
     AfterEach,
+    AfterEventTime,
     AfterProcessingTime,
     AfterWatermark,
     Always,
@@ -44,10 +48,11 @@ _TRUE = pl.lit(value=True)
 
 @dataclass(frozen=True)
 class Moment:
-    """When a trigger is evaluated: whether the window is complete, and the processing time."""
+    """When a trigger is evaluated: whether the window is complete, the processing time, the watermark."""
 
     complete: pl.Expr
     clock: int
+    watermark: int = BEGINNING_OF_TIME
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,12 @@ class _Counted:
 
     count: str
     first: str
+    since: str
+
+    @property
+    def since_column(self) -> _StateColumn:
+        """The column with the watermark at which the first element arrived."""
+        return _StateColumn(self.since, pl.Int64(), None)
 
 
 class _Node:
@@ -105,7 +116,7 @@ class _Node:
             case Repeatedly(repeated):
                 inner = [(repeated, counted)]
             case OrFinally(main, until):
-                own = _Counted(f"{name}:count", f"{name}:first")
+                own = _Counted(f"{name}:count", f"{name}:first", f"{name}:since")
                 self.columns = (
                     _StateColumn(own.count, pl.Int64(), 0),
                     _StateColumn(own.first, pl.Int64(), None),
@@ -114,6 +125,8 @@ class _Node:
             case _:
                 pass
         self.children = tuple(_Node(child, numbers, columns) for child, columns in inner)
+        if isinstance(trigger, OrFinally) and self.children[1].waits_for_event_time:
+            self.columns += (self.children[1].counted.since_column,)
 
     @property
     def early(self) -> _Node | None:
@@ -130,6 +143,14 @@ class _Node:
     def descendants(self) -> list[_Node]:
         return [self, *(node for child in self.children for node in child.descendants())]
 
+    @property
+    def waits_for_event_time(self) -> bool:
+        """Whether a trigger of this tree, apart from those of an ``until``, is an after_event_time."""
+        return any(
+            isinstance(node.trigger, AfterEventTime) and node.counted == self.counted
+            for node in self.descendants()
+        )
+
     # ---- evaluating
 
     def ready(self, moment: Moment) -> pl.Expr:
@@ -139,6 +160,8 @@ class _Node:
             case AfterProcessingTime(delay):
                 arrived_before = max(moment.clock - delay, BEGINNING_OF_TIME)
                 return (pl.col(self.counted.first) < arrived_before).fill_null(value=False)
+            case AfterEventTime(interval):
+                return (self._multiple(interval) <= moment.watermark).fill_null(value=False)
             case AfterWatermark():
                 early = self.early.ready(moment) if self.early else _FALSE
                 late = self.late.ready(moment) if self.late else _FALSE
@@ -156,21 +179,43 @@ class _Node:
 
     def target(self, clock: int) -> pl.Expr:
         """The earliest processing time, not before ``clock``, for which the node waits; or null."""
+        if isinstance(self.trigger, AfterProcessingTime):
+            delay = self.trigger.delay
+            first, latest = pl.col(self.counted.first), END_OF_TIME - delay
+            at = pl.when(first < latest).then(first + delay).when(first.is_not_null()).then(END_OF_TIME)
+            return pl.when(at >= clock).then(at)
+        return self._earliest([child.target(clock) for child in self.children])
+
+    def event_target(self, watermark: int) -> pl.Expr:
+        """The lowest watermark, above ``watermark``, for which an after_event_time waits; or null."""
+        if isinstance(self.trigger, AfterEventTime):
+            multiple = self._multiple(self.trigger.interval)
+            return pl.when(multiple > watermark).then(multiple)
+        return self._earliest([child.event_target(watermark) for child in self.children])
+
+    def _earliest(self, targets: Sequence[pl.Expr]) -> pl.Expr:
+        """The earliest target of the children, as far as they are active."""
         nothing = pl.lit(None, pl.Int64())
         match self.trigger:
-            case AfterProcessingTime(delay):
-                first, latest = pl.col(self.counted.first), END_OF_TIME - delay
-                at = pl.when(first < latest).then(first + delay).when(first.is_not_null()).then(END_OF_TIME)
-                return pl.when(at >= clock).then(at)
             case AfterWatermark():
-                early = self.early.target(clock) if self.early else nothing
-                late = self.late.target(clock) if self.late else nothing
+                early = targets[0] if self.early else nothing
+                late = targets[-1] if self.late else nothing
                 return pl.when(self.state()).then(late).otherwise(early)
             case AfterEach():
-                return self._current([child.target(clock) for child in self.children])
+                return self._current(targets)
             case _:
-                targets = [child.target(clock) for child in self.children]
                 return pl.min_horizontal(targets) if targets else nothing
+
+    def _multiple(self, interval: int) -> pl.Expr:
+        """The multiple of event time for which an after_event_time waits; null before its first element."""
+        since = pl.col(self.counted.since)
+        latest = END_OF_TIME // interval * interval
+        return (
+            pl.when(since < latest)
+            .then(since - since % interval + interval)
+            .when(since.is_not_null())
+            .then(pl.lit(END_OF_TIME, pl.Int64()))
+        )
 
     def _current(self, results: Sequence[pl.Expr]) -> pl.Expr:
         """Of the results of the triggers of an after_each, that of the current one."""
@@ -280,9 +325,11 @@ class CompiledTrigger:
     """
 
     def __init__(self, trigger: Trigger) -> None:
-        self.root = _Node(trigger, count(), _Counted(NEW, FIRST))
+        counted = _Counted(NEW, FIRST, "trigger:since")
+        self.root = _Node(trigger, count(), counted)
         nodes = self.root.descendants()
-        self._columns = [column for node in nodes for column in node.columns]
+        self._since = [counted.since_column] if self.root.waits_for_event_time else []
+        self._columns = [*self._since, *(column for node in nodes for column in node.columns)]
         self._watermarks = [node for node in nodes if isinstance(node.trigger, AfterWatermark)]
         self.uses_clock = any(isinstance(node.trigger, AfterProcessingTime) for node in nodes)
         self.can_finish = trigger.can_finish
@@ -297,7 +344,7 @@ class CompiledTrigger:
         """The state columns of window rows without elements."""
         return [column.reset.alias(column.name) for column in self._columns]
 
-    def add(self, count: pl.Expr, arrival: int) -> list[pl.Expr]:
+    def add(self, count: pl.Expr, arrival: int, watermark: int) -> list[pl.Expr]:
         """The state columns after ``count`` elements arrived; every ``until`` counts them."""
         changed: list[pl.Expr] = []
         for name in self.columns:
@@ -306,12 +353,15 @@ class CompiledTrigger:
             elif name.endswith(":first"):
                 arrived = pl.when(count > 0).then(pl.lit(arrival, pl.Int64()))
                 changed.append(pl.coalesce(pl.col(name), arrived))
+            elif name.endswith(":since"):
+                reached = pl.max_horizontal(pl.col(START), pl.lit(watermark, pl.Int64()))
+                changed.append(pl.coalesce(pl.col(name), pl.when(count > 0).then(reached)))
         return changed
 
     def combine(self) -> list[pl.Expr]:
         """Aggregations that combine a stored window row with a new row of the same window and key."""
         return [
-            pl.col(name).min() if name.endswith(":first")
+            pl.col(name).min() if name.endswith((":first", ":since"))
             else pl.col(name).sum() if name.endswith(":count")
             else pl.col(name).max()
             for name in self.columns
@@ -342,8 +392,14 @@ class CompiledTrigger:
         """Fire where ``mask`` is true; returns where the trigger finishes, and its state columns."""
         changes = _Changes(self._columns)
         finished = self.root.fire(mask, moment, changes)
+        for column in self._since:
+            changes.set(column, mask, column.reset)
         return finished, changes.expressions()
 
     def target(self, clock: int) -> pl.Expr:
         """The earliest processing time, not before ``clock``, at which to evaluate it again; or null."""
         return self.root.target(clock)
+
+    def event_target(self, watermark: int) -> pl.Expr:
+        """The lowest watermark, above ``watermark``, at which to evaluate it again; or null."""
+        return self.root.event_target(watermark)

@@ -53,6 +53,14 @@ class Evaluation:
     evaluates_trigger: bool = True
 
 
+def by_watermark(compiled: CompiledSpec, state: WindowState, before: int, watermark: int) -> Evaluation:
+    """The evaluation after the watermark advanced: rows that it completes, purges, or that wait for it."""
+    completes = (pl.col(END) > before) & (pl.col(END) <= watermark)
+    reached = (compiled.event_target(before) <= watermark).fill_null(value=False)
+    purged = compiled.lateness.purge_times(pl.col(END)) <= watermark
+    return Evaluation(watermark, state.clock, state.step, completes | reached, purged, completes)
+
+
 def by_clock(compiled: CompiledSpec, state: WindowState, before: int) -> Evaluation:
     """The evaluation after the clock moved from ``before``: rows whose target time has passed are due."""
     watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
@@ -78,7 +86,7 @@ def decide(rows: pl.DataFrame, compiled: CompiledSpec, evaluation: Evaluation) -
     ready = pl.lit(value=False)
     finished, trigger_columns = pl.lit(value=False), list[pl.Expr]()
     if evaluation.evaluates_trigger:
-        moment = Moment(complete, evaluation.clock)
+        moment = Moment(complete, evaluation.clock, evaluation.watermark)
         is_ready = is_open & evaluation.due & ~evaluation.purged & compiled.trigger.ready(moment)
         rows = rows.with_columns(is_ready.alias(_READY))
         ready = pl.col(_READY)

@@ -23,6 +23,7 @@ from slackwater.windows.engine.firing import (
     PANE_LAST,
     Evaluation,
     by_clock,
+    by_watermark,
     decide,
     undo_suppressed,
 )
@@ -76,10 +77,8 @@ class SessionWindows:
         groups = state.due_windows.take(watermark)
         if not groups:
             return
-        completes = (pl.col(END) > before) & (pl.col(END) <= watermark)
-        purged = self.compiled.lateness.purge_times(pl.col(END)) <= watermark
-        evaluation = Evaluation(watermark, state.clock, state.step, completes, purged, completes)
-        self._evaluate(state, groups, completes | purged, evaluation, out)
+        evaluation = by_watermark(self.compiled, state, before, watermark)
+        self._evaluate(state, groups, evaluation.due | evaluation.purged, evaluation, out)
 
     def tick(self, state: WindowState, before: int, out: StepResults) -> None:
         """Evaluate the sessions whose target time the clock has passed."""
@@ -230,6 +229,7 @@ class SessionWindows:
         compiled = self.compiled
         end = pl.col(END)
         due = pl.when(end > evaluation.watermark).then(end).otherwise(compiled.lateness.purge_times(end))
+        due = pl.min_horizontal(due, compiled.event_target(evaluation.watermark))
         entry = state.windows.get(bounds) or WindowEntry(*bounds)
         entry.due, entry.hold, entry.waiting, entry.target, entry.earliest_start = rows.select(
             due.min().alias("due"),

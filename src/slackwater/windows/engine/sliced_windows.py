@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -18,7 +19,15 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.columns import ADDED, CLOSED, END, FIRED, FRESH, NEW, ROW, SEQUENCE, STAMP, START
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
-from slackwater.windows.engine.firing import EMITS, FIRES, Evaluation, by_clock, decide, undo_suppressed
+from slackwater.windows.engine.firing import (
+    EMITS,
+    FIRES,
+    Evaluation,
+    by_clock,
+    by_watermark,
+    decide,
+    undo_suppressed,
+)
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.retractions import emit, retraction_hold
 from slackwater.windows.engine.slice_partials import SlicePartials
@@ -112,13 +121,8 @@ class SlicedWindows:
         for windows in self.partials.portions(state, due):
             without_rows = [window for window in windows if state.windows[window].rows is None]
             with_rows = [window for window in windows if state.windows[window].rows is not None]
-            evaluation = Evaluation(
-                watermark,
-                state.clock,
-                state.step,
-                due=pl.col(END) > before,
-                purged=self.compiled.lateness.purge_times(pl.col(END)) <= watermark,
-                completes=pl.col(END) > before,
+            evaluation = replace(
+                by_watermark(self.compiled, state, before, watermark),
                 evaluates_trigger=any(purge_time(end) > watermark for _, end in windows),
             )
             if without_rows:
@@ -356,11 +360,12 @@ class SlicedWindows:
             compiled.hold().min().alias("hold"),
             compiled.waiting(evaluation.watermark).first(ignore_nulls=True).alias("waiting"),
             compiled.clock_target(evaluation.clock).min().alias("target"),
+            compiled.event_target(evaluation.watermark).min().alias("event_target"),
             pl.col(FIRED).max(),
         )
         columns = [*compiled.row_columns, *compiled.state_columns]
         kept = rows.select(columns).partition_by(self.slicing.columns, as_dict=True, include_key=False)
-        for start, end, hold, waiting, target, fired in times.rows():
+        for start, end, hold, waiting, target, event_target, fired in times.rows():
             if compiled.lateness.purge_time(end) <= evaluation.watermark:
                 continue
             entry = state.windows[start, end]
@@ -368,7 +373,12 @@ class SlicedWindows:
             entry.rows = state.write(kept[bounds].drop(END, strict=False), replaces=entry.rows)
             entry.hold, entry.waiting = hold, waiting
             entry.target, entry.fired = target, max(entry.fired, fired)
+            if compiled.trigger.can_finish and entry.last_panes is not None:  # closed rows retract nothing
+                closed = kept[bounds].filter(CLOSED)
+                panes = match(state.read(entry.last_panes), closed, compiled.key_columns, "anti")
+                entry.retractable = retraction_hold(panes, compiled)
             entry.due = compiled.lateness.next_due(end, evaluation.watermark)
+            entry.due = entry.due if event_target is None else min(entry.due, event_target)
             state.note(entry)
 
     def _store_last_panes(
