@@ -12,6 +12,7 @@ NAMES = (
     "progress",
     "windows",
     "join",
+    "retractions",
     "planning",
     "extraction",
     "streams",

@@ -72,6 +72,11 @@ class ColumnarAccumulation(ABC):
         return False
 
     @property
+    def reads_order(self) -> bool:
+        """Whether its value depends on the order of elements, or only on which there are."""
+        return self.reads_time
+
+    @property
     def retractable_alternative(self) -> str:
         """What to use instead if the input contains retractions; only if it cannot process them."""
         return "one that can: count, sum, mean, max, first, collect, count_distinct, …"

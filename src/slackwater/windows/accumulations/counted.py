@@ -19,6 +19,7 @@ from slackwater.windows.columns import TIME, WEIGHT, input_column
 
 _COUNT: Final = "counted:count"
 _TIME: Final = "counted:time"
+_RETRACTED: Final = "counted:retracted"
 GROUP: Final = "counted:group"
 """The number of the partial that an element belongs to."""
 
@@ -55,33 +56,45 @@ class CountedElements:
         """Aggregations from the lists of several partials to one."""
         return [pl.col(name).explode() for name in self._sources]
 
+    def cancel(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Remove the elements that are retracted in their own partial; others are left as they are."""
+        count = self.partials.name(_COUNT)
+        *values, _ = self._sources
+        elements = self._long(frame)
+        retracted = elements.filter(pl.col(count) < 0).select(GROUP, *values).unique()
+        if retracted.is_empty():
+            return frame
+        retracted = retracted.with_columns(pl.lit(value=True).alias(_RETRACTED))
+        found = elements.join(retracted, on=[GROUP, *values], how="left", nulls_equal=True)
+        others = found.filter(pl.col(_RETRACTED).is_null() & pl.col(count).is_not_null())
+        return self._with_lists(
+            frame, pl.concat([others.drop(_RETRACTED), self._netted(found.filter(_RETRACTED))])
+        )
+
     def settle(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Combine equal elements in each partial, and drop those whose count is 0."""
+        longest = frame[self.partials.name(_COUNT)].list.len().max()
+        return frame if longest in (None, 1) else self._with_lists(frame, self._netted(self._long(frame)))
+
+    def _long(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """One row per stored element, with the row of its partial; null for a partial without elements."""
         names = list(self._sources)
+        return frame.select(names).with_row_index(GROUP).explode(names)
+
+    def _netted(self, elements: pl.DataFrame) -> pl.DataFrame:
         count = self.partials.name(_COUNT)
-        *values, _ = names
-        longest = frame[count].list.len().max()
-        if longest is None or (longest == 1 and not frame[count].explode().eq(0).any()):
-            return frame
-        settled = (
-            frame.select(names)
-            .with_row_index(GROUP)
-            .explode(names)
-            .group_by(GROUP, *values, maintain_order=True)
-            .agg(pl.col(count).sum())
-            .filter(pl.col(count) != 0)
-            .group_by(GROUP, maintain_order=True)
-            .agg(names)
-        )
-        groups = pl.DataFrame({GROUP: pl.int_range(frame.height, dtype=pl.UInt32, eager=True)})
-        lists = groups.join(settled, on=GROUP, how="left", maintain_order="left")
+        *values, _ = self._sources
+        sums = elements.group_by(GROUP, *values).agg(pl.col(count).sum())
+        return sums.filter(pl.col(count) != 0)
+
+    def _with_lists(self, frame: pl.DataFrame, elements: pl.DataFrame) -> pl.DataFrame:
+        names = list(self._sources)
+        lists = aligned(elements.group_by(GROUP).agg(names), frame.height)
         return frame.with_columns(lists.select(names).get_columns())
 
     def elements(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The elements that remain, each as often as it is counted; `GROUP` is the row of its partial."""
-        sources = self._sources
-        rows = frame.select(list(sources)).with_row_index(GROUP).explode(list(sources)).rename(sources)
-        rows = rows.filter(pl.col(WEIGHT) > 0)
+        rows = self._long(frame).rename(self._sources).filter(pl.col(WEIGHT) > 0)
         if rows.select((pl.col(WEIGHT) > 1).any()).item():
             repeated = rows.select(pl.int_range(pl.len()).repeat_by(WEIGHT).explode()).to_series()
             rows = rows[repeated]
@@ -103,7 +116,7 @@ class Counted(ColumnarAccumulation):
     >>> from slackwater.windows import Max
     >>> best, partials = Counted(Max("price")), PartialColumns("best", retractable=True)
     >>> batch = pl.DataFrame({"in:price": [7, 9, 9], WEIGHT: [1, 1, -1]})
-    >>> partial = best.settle(batch.group_by(pl.lit(0)).agg(best.add(partials)), partials)
+    >>> partial = best.cancel(batch.group_by(pl.lit(0)).agg(best.add(partials)), partials)
     >>> best.prepare(partial, partials).select(best.output(partials)).item()
     7
     """
@@ -123,22 +136,22 @@ class Counted(ColumnarAccumulation):
         """Merge partials to one."""
         return self._stored(partials).merge()
 
+    def cancel(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
+        """Remove the elements that are retracted in their own partial; call it before `prepare`."""
+        return self._stored(partials).cancel(frame)
+
     def settle(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
-        """Combine equal elements in each partial; call it after `add` and after `merge`."""
+        """Combine equal elements in each partial, to store it for longer."""
         return self._stored(partials).settle(frame)
 
     def prepare(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
         """Add the partials of the plain accumulation, from which `output` computes the value."""
         elements = self._stored(partials).elements(frame)
-        order = [*([TIME] if self.plain.reads_time else []), *map(input_column, self.inputs)]
-        plain = (
-            elements.sort(GROUP, *order)
-            .group_by(GROUP, maintain_order=True)
-            .agg(self.plain.add(_plain(partials)))
-        )
-        groups = pl.DataFrame({GROUP: pl.int_range(frame.height, dtype=pl.UInt32, eager=True)})
-        aligned = groups.join(plain, on=GROUP, how="left", maintain_order="left").drop(GROUP)
-        return frame.with_columns(aligned.get_columns())
+        if self.plain.reads_order:
+            time = [TIME] if self.plain.reads_time else []
+            elements = elements.sort(*time, *map(input_column, self.inputs))
+        plain = elements.group_by(GROUP).agg(self.plain.add(_plain(partials)))
+        return frame.with_columns(aligned(plain, frame.height).drop(GROUP).get_columns())
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The value of a pane, from a partial that `prepare` returned."""
@@ -146,6 +159,18 @@ class Counted(ColumnarAccumulation):
 
     def _stored(self, partials: PartialColumns) -> CountedElements:
         return CountedElements(partials, self.inputs, self.plain.reads_time)
+
+
+def aligned(groups: pl.DataFrame, height: int) -> pl.DataFrame:
+    """The rows of groups in the order of their numbers up to ``height``; null for groups without a row.
+
+    >>> aligned(pl.DataFrame({GROUP: [2, 0], "n": [5, 7]}, schema_overrides={GROUP: pl.UInt32}), 3)[
+    ...     "n"
+    ... ].to_list()
+    [7, None, 5]
+    """
+    numbers = pl.DataFrame({GROUP: pl.int_range(height, dtype=pl.UInt32, eager=True)})
+    return numbers.join(groups, on=GROUP, how="left", maintain_order="left")
 
 
 def _plain(partials: PartialColumns) -> PartialColumns:

@@ -147,6 +147,11 @@ class Collect(_RecomputableOfColumn):
     'collect'
     """
 
+    @property
+    def reads_order(self) -> bool:
+        """Whether its value depends on the order of elements, or only on which there are."""
+        return True
+
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
         return [self._keep(self._value().drop_nulls()).alias(partials.name("values"))]

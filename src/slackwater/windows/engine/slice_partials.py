@@ -51,14 +51,14 @@ class SlicePartials:
     def _grouped(self, frame: pl.DataFrame, slices: int, aggregations: Sequence[pl.Expr]) -> pl.DataFrame:
         keys, columns = self.compiled.key_columns, self.slicing.columns
         if frame.height <= slices * _ROWS_WORTH_SPLITTING:
-            return self.compiled.settled(frame.group_by(*columns, *keys).agg(aggregations))
+            return frame.group_by(*columns, *keys).agg(aggregations)
         grouped: list[pl.DataFrame] = []
         for bounds, part in _split(frame, columns):
             literals = [
                 pl.lit(value, pl.Int64()).alias(name) for name, value in zip(columns, bounds, strict=True)
             ]
             grouped.append(part.group_by(keys).agg(aggregations).select(*literals, pl.all()))
-        return self.compiled.settled(stack(grouped))
+        return stack(grouped)
 
     def append(self, state: WindowState, partials: pl.DataFrame) -> None:
         """Store the partials of a batch, one blob per slice."""
@@ -121,10 +121,10 @@ class SlicePartials:
             if self.counts_steps:
                 together += [(window, frame) for frame in frames]
             elif len(frames) == 1:
-                merged.append(frames[0].with_columns(bounds))
+                merged.append(self.compiled.without_retracted(frames[0]).with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _ROWS_WORTH_SPLITTING:
                 grouped = stack(frames).group_by(keys).agg(self.compiled.merge_partials())
-                merged.append(self.compiled.settled(grouped).with_columns(bounds))
+                merged.append(self.compiled.without_retracted(grouped).with_columns(bounds))
             else:
                 together += [(window, frame) for frame in frames]
         if together:
@@ -133,7 +133,7 @@ class SlicePartials:
                 several = match(several, before, self.compiled.row_columns, "inner")
                 several = several.filter(pl.col(SEQUENCE) > pl.col(FIRED))
             grouped = several.group_by(self.compiled.row_columns).agg(self.compiled.merge_partials())
-            merged.append(self.compiled.settled(grouped))
+            merged.append(self.compiled.without_retracted(grouped))
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
             return state.no_partials.with_columns(nothing.alias(START), nothing.alias(END))
