@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -307,6 +308,14 @@ class TestBadInput:
         batch = pl.DataFrame({"ts": pl.Series([2**64 - 1], dtype=pl.UInt64)})
         with pytest.raises(InvalidArgument, match="is too far from 1970"):
             operator.step(operator.initial_state(), batch)
+
+    def test_panes_of_a_global_window_can_be_the_input_of_another_operator(self) -> None:
+        first, second = make(window=Global()), make(window=Inherited(), accumulations={"n": Sum("n")}, key=())
+        second = WindowedOperator(replace(second.spec, event_time="timestamp"))
+        _, output = first.step(first.initial_state(), BATCH, {"default": END_OF_TIME})
+        elements = output.panes.select("n", "timestamp", "window_start", "window_end")
+        _, output = second.step(second.initial_state(), elements, {"default": END_OF_TIME})
+        assert output.panes["n"].to_list() == [2]
 
     def test_a_batch_with_a_column_of_late_rows_raises(self) -> None:
         operator = make(key=(), late="emit")

@@ -67,6 +67,8 @@ class BatchColumns:
     """Names that a batch must not contain, because late rows get columns with these names."""
     numbered: bool = False
     """Whether elements get their row number, so that dropped rows can be found again."""
+    inherits: bool = False
+    """Whether elements are panes in their windows; that of a global window has the end of time."""
 
     def kinds(self, batch: pl.DataFrame) -> dict[str, str]:
         """The kinds of the key and input columns; columns of nulls are left out.
@@ -155,6 +157,9 @@ class BatchColumns:
                 f"is null in {time.null_count()} rows",
                 fix="filter out these rows",
             )
+        if self.inherits:
+            # The window of the element is known, so its time is only compared, and no window can overflow.
+            return time.cast(pl.Int128).clip(-_FURTHEST, _FURTHEST).cast(pl.Int64)
         for extreme in (time.min(), time.max()) if time.len() else ():
             if not -_FURTHEST <= extreme <= _FURTHEST:  # type: ignore[operator]  # integers, not null
                 raise InvalidArgument(

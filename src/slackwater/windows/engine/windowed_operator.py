@@ -108,6 +108,7 @@ class WindowedOperator:
             retractions=self.spec.retractions,
             reserved=self._late_columns if self.spec.late == "emit" else (),
             numbered=self.spec.late == "emit",
+            inherits=self.spec.inherits,
         )
 
     # ---- state
