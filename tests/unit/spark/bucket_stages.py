@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from slackwater import windows
+from slackwater.progress.values import DEFAULT_KEY
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.map_side import Shipper
@@ -43,13 +44,14 @@ class Stage:
         return outputs
 
 
-def shipped(frame: pl.DataFrame, number: int = 0, key: str | None = "key") -> list[Any]:
+def shipped(frame: pl.DataFrame, number: int = 0, key: str | None = "key", **options: Any) -> list[Any]:
     """The buffers of some rows, as two tasks would make them."""
     indices = [0] * frame.height
     if key is not None:
         indices = [zlib.crc32(repr(value).encode()) % len(BUCKETS) for value in frame[key]]
     indexed = frame.with_columns(pl.Series(BUCKET_INDEX, indices, dtype=pl.Int32))
-    shipper = Shipper(BUCKETS, number, (), None if CONTROL in frame.columns else "input", False, True)
+    origin = None if CONTROL in frame.columns else "input"
+    shipper = Shipper(BUCKETS, number, (), origin, False, True, **options)
     half = frame.height // 2
     parts = enumerate((indexed[:half], indexed[half:]))
     return [buffer for task, part in parts if part.height for buffer in shipper.buffers(part, task, 0)]
@@ -93,7 +95,7 @@ def canonical(panes: Sequence[Pane]) -> list[Any]:
     return sorted((sorted(map(repr, old)), repr(new)) for old, new in blocks(panes))
 
 
-def host(options: Options) -> WindowHost:
+def host(options: Options, watermark_key: str = DEFAULT_KEY) -> WindowHost:
     spec = windows.WindowSpec(
         window=options.window,
         trigger=options.trigger,
@@ -104,6 +106,7 @@ def host(options: Options) -> WindowHost:
         allowed_lateness=options.allowed_lateness,
         idle=options.idle,  # type: ignore[arg-type]
         retractions=RETRACTION if options.retractions else None,
+        watermark_key=watermark_key,
     )
     return WindowHost(spec)
 

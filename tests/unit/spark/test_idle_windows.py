@@ -107,7 +107,7 @@ def test_a_cogroup_excludes_an_idle_side() -> None:
     spec = windows.CogroupSpec(
         window=windows.Fixed(10), key="key", left="value", right="value", left_time=TIME, right_time=TIME
     )
-    stage = Stage(OperatorPlan((QUIET, BUSY), CogroupHost(spec)))
+    stage = Stage(OperatorPlan((QUIET, BUSY), CogroupHost(spec), sides=(0, 1)))
     stage.step([*shipped(row(5, 1), 0), *shipped(row(6, 2), 1), *ticks(0)])
     assert {output.report.watermark for output in stage.step([*shipped(row(30, 3), 1), *ticks(5)])} == {5}
     outputs = stage.step([*shipped(row(40, 4), 1), *ticks(10)])

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
-from slackwater.spark.api.joins import check_sides
+from slackwater.spark.api.joins import check_sides, side_indices
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.stream_inputs import StreamInputs
@@ -102,9 +102,10 @@ def cogrouped(
     left: Sequence[str],
     right: Sequence[str],
     how: CogroupHow,
+    late: Keep,
 ) -> PaneDataflow:
     """Panes of two streams in the same windows."""
-    check_sides(inputs, other)
+    check_sides(inputs, other, keyed=False)
     _check_names([*inputs.key, *(() if how == "cogroup" else (*left, *right))])
     spec = CogroupSpec.from_strategy(
         strategy,
@@ -114,6 +115,7 @@ def cogrouped(
         left_time=TIME,
         right_time=TIME,
         retractions=RETRACTION if inputs.retracts or other.retracts else None,
+        late=late,
     )
     fields = [inputs.field("left", name) for name in left], [other.field("right", name) for name in right]
     values: dict[str, DataType]
@@ -130,9 +132,13 @@ def cogrouped(
         buckets=inputs.buckets,
         key=inputs.key,
         host=CogroupHost(spec),
-        columns=(_distinct(*inputs.key, *left), _distinct(*inputs.key, *right)),
+        columns=(
+            *[_distinct(*inputs.key, *left)] * len(inputs.sources),
+            *[_distinct(*other.key, *right)] * len(other.sources),
+        ),
         schema=pane_schema(inputs.key_fields, values),
         invalid="count",
+        sides=side_indices(inputs, other),
     )
 
 

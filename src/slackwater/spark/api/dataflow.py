@@ -45,6 +45,10 @@ class Dataflow:
     schema: StructType
     """The columns of the output rows."""
     invalid: Keep
+    sides: tuple[int, ...] = ()
+    """The index of each source's side, for a join or cogroup; otherwise empty."""
+    further_keys: tuple[tuple[str, ...], ...] = ()
+    """For each source, the watermark keys, in addition to the driving one, whose event times are needed."""
 
     @property
     def spark(self) -> SparkSession:
@@ -82,10 +86,11 @@ class Dataflow:
                 flush=flush,
                 path=f"{path}_{number}",
                 fold=self.host.fold if self.host.spec.can_fold else None,
+                keys=self.further_keys[number] if self.further_keys else (),
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]
-        plan = OperatorPlan(tuple(source.rules for source in self.sources), self.host)
+        plan = OperatorPlan(tuple(source.rules for source in self.sources), self.host, sides=self.sides)
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:
             plan = replace(plan, now=time.now())

@@ -5,20 +5,16 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
-from slackwater.progress.values import Origin
 from slackwater.spark.api.key_columns import parse_schema
-from slackwater.spark.api.stream_inputs import Source, quoted
+from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
-from slackwater.spark.runtime.operator_inputs import InputRules
-from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
-from slackwater.windows import Window
 
 
 def async_call(
@@ -66,10 +62,9 @@ def async_call(
 
 
 @dataclass(frozen=True)
-class AsyncSource(Source):
+class AsyncSource(DerivedSource):
     """The rows of another source, mapped by an async function."""
 
-    inner: Source
     call: AsyncCall
 
     @property
@@ -77,69 +72,17 @@ class AsyncSource(Source):
         """The columns that the function returns."""
         return self.call.schema
 
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session."""
-        return self.inner.spark
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the input rows are streaming."""
-        return self.inner.is_streaming
-
-    @property
-    def rules(self) -> InputRules:
-        """How the watermark of the input rows is made."""
-        return self.inner.rules
-
-    @property
-    def clock(self) -> ClockSpec | None:
-        """The clock of the input rows."""
-        return self.inner.clock
-
-    @property
-    def retracts(self) -> bool:
-        """Whether input rows may be retracted; then their results are retracted as well."""
-        return self.inner.retracts
-
-    @property
-    def lateness(self) -> int | None:
-        """How far the input rows, and so their results, may be behind the watermark."""
-        return self.inner.lateness
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The windows of the input rows; a result is in the window of its row."""
-        return self.inner.windows
-
-    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
+    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The results, with the driving columns of the input rows."""
-        rows, driving = self.inner.driven(signed=signed, flush=flush, path=path)
-        names = self.inner.schema.names
+        names = self.inner.available.names
+        rows, driving = self.inner.driven(replace(request, columns=tuple(names)))
         windows = [quoted(name) for name in self.inner.window_columns]
         arguments = [quoted(name).alias(column_alias(index)) for index, name in enumerate(names)]
         chosen = rows.select(*driving, *windows, *arguments)
         passed = chosen.schema.fields[: len(driving) + len(windows)]
-        # The mapper writes the witness column anew; rows filtered by an earlier function stay witnesses.
+        # The mapper writes the witness column anew; rows filtered by an earlier step stay witnesses.
         kept = [field for field in passed if field.name != WITNESS]
         output = StructType([*kept, StructField(WITNESS, BooleanType()), *self.call.schema.fields])
         mapped = chosen.mapInArrow(AsyncMapper(self.call, tuple(names), output), output)
         driven = [field.name for field in kept if field.name not in self.inner.window_columns]
         return mapped, [quoted(name) for name in (*driven, WITNESS)]
-
-    @property
-    def can_fold(self) -> bool:
-        """Whether the input rows are final before the shuffle."""
-        return self.inner.can_fold
-
-    def by(self, key: str) -> Source:
-        """The results, driven by another event time of the input rows."""
-        return replace(self, inner=self.inner.by(key))
-
-    def times(self) -> tuple[tuple[str, str], ...]:
-        """The watermark keys of the input rows and their event-time columns."""
-        return self.inner.times()
-
-    def only_origin(self) -> Origin | None:
-        """The single origin of the input rows; None if a column contains it."""
-        return self.inner.only_origin()

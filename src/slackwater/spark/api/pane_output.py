@@ -11,14 +11,21 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, St
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Dataflow
-from slackwater.spark.api.stream_inputs import Source, quoted
+from slackwater.spark.api.stream_inputs import RowRequest, Source, quoted
 from slackwater.spark.runtime.hosts import ApplyHost, Host
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
-from slackwater.spark.wire.pane_schema import PANE_KIND, pane_codec, pane_reader
+from slackwater.spark.wire.pane_schema import (
+    PANE,
+    PANE_KIND,
+    STRUCTURES,
+    UNBOUNDED,
+    pane_codec,
+    pane_reader,
+)
 from slackwater.spark.wire.payload_reader import PayloadReader
-from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.spark.wire.row_codec import RowCodec, Structures, null_if
 from slackwater.windows import Fixed, Global, Sliding, Window
 from slackwater.windows.spec import CogroupSpec, WindowSpec
 
@@ -91,8 +98,13 @@ class PaneSource(Source):
     @property
     def schema(self) -> StructType:
         """The key columns and the values of the panes."""
-        hidden = ("window", "pane")
-        return StructType([field for field in self.panes.schema.fields if field.name not in hidden])
+        return StructType([field for field in self.panes.schema.fields if field.name not in STRUCTURES])
+
+    @property
+    def available(self) -> StructType:
+        """The same, with ``window`` and ``pane``, which are decoded only if an operator uses them."""
+        described = [field for field in self.panes.schema.fields if field.name in STRUCTURES]
+        return StructType([*self.schema.fields, *described])
 
     @property
     def spark(self) -> SparkSession:
@@ -129,14 +141,39 @@ class PaneSource(Source):
         """The windows of the panes."""
         return self.panes.windows
 
-    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
+    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The panes as rows, and one control row for each buffer."""
-        schema = StructType([*_ELEMENT.fields, *self.schema.fields])
-        reader = PayloadReader(schema, prepare=_elements, header_column=CONTROL)
-        rows = self.panes.emitted(flush=flush, path=path).mapInArrow(reader, schema)
-        return rows, [quoted(name) for name in (TIME, CONTROL, *([RETRACTION] if signed else []))]
+        schema = StructType([*_ELEMENT.fields, *(self.available[name] for name in request.columns)])
+        described = {name: fields for name, fields in _DESCRIBED.items() if name in request.columns}
+        prepare = _described_elements if described else _elements
+        reader = PayloadReader(schema, prepare=prepare, structures=described, header_column=CONTROL)
+        rows = self.panes.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
+        return rows, [quoted(name) for name in (TIME, CONTROL, *([RETRACTION] if request.signed else []))]
 
 
 def _elements(rows: pl.DataFrame) -> pl.DataFrame:
     panes = rows.filter(pl.col("kind") == PANE_KIND)
     return panes.rename({"timestamp": TIME, "retraction": RETRACTION})
+
+
+def _described_elements(rows: pl.DataFrame) -> pl.DataFrame:
+    """Elements with the fields of the structs ``window`` and ``pane``.
+
+    A retraction has the description of the pane that it takes back, so that it is processed like that pane.
+    """
+    bounds = [null_if(name, value).alias(f"{_FIELD}{name}") for name, value in UNBOUNDED.items()]
+    flags = [
+        pl.lit(value=False).alias(f"{_FIELD}retraction")
+        if name == "retraction"
+        else pl.col(name).alias(f"{_FIELD}{name}")
+        for name in PANE.names
+    ]
+    return _elements(rows.with_columns(*bounds, *flags))
+
+
+_FIELD: Final = "element:"
+_DESCRIBED: Final[Structures] = {
+    name: {field: f"{_FIELD}{column}" for field, column in fields.items()}
+    for name, fields in STRUCTURES.items()
+}
+"""The struct columns of a pane as an element: the prepared column for each field."""

@@ -6,7 +6,8 @@ and not in a worker. Nothing runs until the DataFrame that `Panes.to_df` returns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,11 +20,12 @@ from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import WatermarkPolicy
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
-from slackwater.spark.api.joins import Joined, joined
+from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
+from slackwater.spark.api.joins import JoinDataflow, JoinSource, joined
 from slackwater.spark.api.key_columns import check_key
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
-from slackwater.spark.api.stream_inputs import StreamInputs, united_sources
+from slackwater.spark.api.stream_inputs import Source, StreamInputs, united_sources
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
 from slackwater.spark.session import PARTITIONS, check_session
@@ -37,6 +39,8 @@ from slackwater.windows.spec import (
     CogroupHow,
     DropLate,
     Idle,
+    JoinHow,
+    JoinIdle,
     OnTime,
     Timestamp,
     WindowingStrategy,
@@ -126,19 +130,12 @@ def stream(
     return Stream((options.source(clock_spec(clock)),), bucket_ids(count, partitions))
 
 
-@dataclass(frozen=True)
-class Stream(StreamInputs):
-    """Rows with an event time and a watermark; created by `stream`, and from panes.
+class StreamOperations(ABC):
+    """The operations of streams, panes and joins: the output of every operator is a stream again."""
 
-    >>> from slackwater.progress.generator import lag
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-    >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
-    >>> two = stream(bids, event_time="at", watermark=lag("1 minute"))
-    >>> len(one.union(two).sources)
-    2
-    """
+    @abstractmethod
+    def elements(self) -> Stream:
+        """The rows as a stream."""
 
     def key_by(self, *columns: str) -> Stream:
         """Group the rows by key: every window is per value of these columns.
@@ -153,33 +150,39 @@ class Stream(StreamInputs):
             raise InvalidArgument(
                 "columns", columns, "is empty", fix='write key_by("auction"), or omit the call'
             )
+        stream = self.elements()
         for name in columns:
-            check_key(self.field("key_by", name))
-        return replace(self, key=tuple(columns))
+            check_key(stream.field("key_by", name))
+        return replace(stream, key=tuple(columns))
 
     def by(self, key: str) -> Stream:
         """Choose the event time that drives the next operator.
 
         Args:
-            key: A name in the ``event_times`` of `stream`.
+            key: A name in the ``event_times`` of `stream`. A join has the keys of both sides, as
+                ``left.<key>`` and ``right.<key>`` if they have the same name, and a full join also
+                ``either``: the left time of a row, or the right one if it has no left side.
 
         Raises:
             InvalidArgument: The stream has no such watermark key.
         """
-        return replace(self, sources=tuple(source.by(key) for source in self.sources))
+        stream = self.elements()
+        return replace(stream, sources=tuple(source.by(key) for source in stream.sources))
 
-    def union(self, *others: Stream) -> Stream:
+    def union(self, *others: StreamOperations) -> Stream:
         """Unite streams; the slowest one that is not idle holds the watermark back.
 
         The next operator can use the columns that all streams have with the same type.
 
         Args:
-            *others: Streams with the same number of buckets, watermark key and clock.
+            *others: Streams, panes or joins with the same number of buckets, watermark key and clock.
 
         Raises:
             InvalidArgument: The streams cannot be united.
         """
-        return replace(self, sources=united_sources(self, *others))
+        stream = self.elements()
+        united = united_sources(stream, *(_elements("others", other) for other in others))
+        return replace(stream, sources=united)
 
     def map_async(
         self,
@@ -229,8 +232,9 @@ class Stream(StreamInputs):
         >>> one.map_async(rated, "auction int, euros double").sources[0].schema.names
         ['auction', 'euros']
         """
-        for source in self.sources:
-            for name in source.schema.names:
+        stream = self.elements()
+        for source in stream.sources:
+            for name in source.available.names:
                 source.field("map_async", name)
         call = async_call(
             fn,
@@ -241,17 +245,83 @@ class Stream(StreamInputs):
             retry=retry,
             fallback=fallback,
         )
-        mapped = replace(self, sources=tuple(AsyncSource(source, call) for source in self.sources), key=())
-        return mapped.key_by(*self.key) if self.key else mapped
+        return _derived(stream, (AsyncSource(source, call) for source in stream.sources))
+
+    def filter(self, condition: Expression) -> Stream:
+        """Keep the rows for which a condition is true.
+
+        Rows that are filtered out still advance the watermark. A retraction is filtered like the row that it
+        takes back.
+
+        Args:
+            condition: A boolean expression over the columns by name, as a Spark Column or SQL text.
+
+        Raises:
+            InvalidArgument: The condition is not a boolean expression over the columns.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> from slackwater.windows import fixed, sum
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp_seconds(id) as at, id as price from range(5)")
+        >>> high = stream(bids, event_time="at", watermark=lag("5 seconds")).filter("price > 2")
+        >>> high.window(fixed("10 seconds")).agg(total=sum("price")).to_df().select("total").collect()
+        [Row(total=7)]
+        """
+        stream = self.elements()
+        return _derived(stream, (FilteredSource.checked(source, condition) for source in stream.sources))
+
+    def select(self, *columns: Expression) -> Stream:
+        """Replace the columns of the rows; event times and windows stay.
+
+        Args:
+            *columns: Column names, or expressions over the columns by name, as Spark Columns with an alias or
+                SQL text such as ``"price * 2 as twice"``.
+
+        Returns:
+            The stream with these columns only, and the same key if its columns are among them.
+
+        Raises:
+            InvalidArgument: An expression is invalid, or the columns of the key are missing.
+        """
+        stream = self.elements()
+        return _derived(stream, (ProjectedSource.selecting(source, columns) for source in stream.sources))
+
+    def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
+        """Add columns to the rows, or replace some; event times and windows stay.
+
+        Args:
+            columns: Expressions by column name, as Spark Columns or SQL text. All of them are computed from
+                the columns before the call.
+            **named: More of them.
+
+        Raises:
+            InvalidArgument: An expression is invalid.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one.with_columns(twice="price * 2").sources[0].schema.names
+        ['at', 'auction', 'price', 'twice']
+        """
+        stream = self.elements()
+        new = {**(columns or {}), **named}
+        return _derived(stream, (ProjectedSource.adding(source, new) for source in stream.sources))
 
     def join(
         self,
-        other: Stream,
+        other: StreamOperations,
         *,
         on: Sequence[str],
         before: DurationLike,
         after: DurationLike,
-        how: Literal["inner", "left", "right", "full"] = "inner",
+        how: JoinHow = "inner",
+        condition: str | None = None,
+        idle: JoinIdle = "hold",
+        late: Keep = "count",
+        suffixes: tuple[str, str] = ("_left", "_right"),
     ) -> Joined:
         """Join rows with equal keys whose event times are close together.
 
@@ -259,33 +329,46 @@ class Stream(StreamInputs):
         that of a row of this stream, both inclusive. With an outer join, rows without a match are emitted
         when no match is possible any more.
 
+        The sides may have different watermark keys, and each keeps its own watermark. The result is a stream
+        again, with the event times of both sides: choose one for the next operator with `by`.
+
         Args:
-            other: The right side.
+            other: The right side: a stream, panes or another join.
             on: The key columns, which both streams have.
             before: How much earlier a row of the other stream may be.
             after: How much later a row of the other stream may be.
-            how: ``inner``, ``left``, ``right`` or ``full``.
+            how: ``"inner"``, ``"left"``, ``"right"`` or ``"full"`` for pairs; ``"semi"`` or ``"anti"`` for
+                the rows of this stream with or without a match.
+            condition: A further condition for a match, as SQL text over the columns of a pair.
+            idle: Whether a side whose inputs are all idle holds back the rows of the other one (``"hold"``),
+                or counts as being as far as the other side (``"proceed"``), so that rows that it sends later
+                are late.
+            late: Whether rows that arrived behind the watermark of their side are only counted (``"count"``)
+                or also emitted (``"emit"``). Rows then have two more columns: ``kind``, which is ``row`` or
+                ``late``, and ``side``, the side of a late row.
+            suffixes: Appended to the columns that both sides have and that are not in ``on``.
 
         Returns:
-            The pairs. A column that both sides have and that is not in ``on`` gets the suffix ``_left`` or
-            ``_right``.
+            The pairs: the key, then the other columns of this stream, then those of the other one. If a side
+            retracts rows, so does the join, and a column ``retraction`` marks its retractions.
 
         Raises:
             InvalidArgument: The streams cannot be joined, or an argument is invalid.
         """
         on = (on,) if isinstance(on, str) else tuple(on)
-        return joined(
-            self.key_by(*on),
-            other.key_by(*on),
-            JoinSpec(
-                on=on,
-                before=duration(before, name="before"),
-                after=duration(after, name="after"),
-                how=how,
-                left_time=TIME,
-                right_time=TIME,
-            ),
+        spec = JoinSpec(
+            on=on,
+            before=duration(before, name="before"),
+            after=duration(after, name="after"),
+            how=how,
+            left_time=TIME,
+            right_time=TIME,
+            suffixes=suffixes,
+            late=late,
+            idle=idle,
+            condition=condition,
         )
+        return Joined(joined(self.key_by(*on), _elements("other", other).key_by(*on), spec))
 
     def window(self, window: Window, *, by: str | None = None) -> Windowed:
         """Divide event time into windows.
@@ -299,16 +382,17 @@ class Stream(StreamInputs):
         """
         if by is not None:
             return self.by(by).window(window)
+        stream = self.elements()
         if not isinstance(window, Window):
             raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
-        if isinstance(window, Inherited) and not all(source.windows for source in self.sources):
+        if isinstance(window, Inherited) and not all(source.windows for source in stream.sources):
             raise InvalidArgument(
                 "window",
                 window,
-                "cannot be inherited, because rows of a DataFrame are not in a window",
+                "cannot be inherited, because rows of a DataFrame or a join are not in a window",
                 fix='write fixed("10 seconds")',
             )
-        known = [inherited for source in self.sources for inherited in source.windows]
+        known = [inherited for source in stream.sources for inherited in source.windows]
         if not isinstance(window, Inherited) and any(isinstance(one, Global) for one in known):
             raise InvalidArgument(
                 "window",
@@ -317,9 +401,12 @@ class Stream(StreamInputs):
                 fix="omit it: agg(…) keeps the global window",
             )
         strategy = WindowingStrategy(
-            window=window, key=self.key, watermark_key=self.watermark_key, allowed_lateness=self.lateness
+            window=window,
+            key=stream.key,
+            watermark_key=stream.watermark_key,
+            allowed_lateness=stream.lateness,
         )
-        return Windowed(self, strategy)
+        return Windowed(stream, strategy)
 
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
         """Aggregate panes in the windows that they are in already.
@@ -332,6 +419,25 @@ class Stream(StreamInputs):
             InvalidArgument: The rows are not panes, or an accumulation is invalid.
         """
         return self.window(Inherited()).agg(late=late, invalid="count", **accumulations)
+
+
+@dataclass(frozen=True)
+class Stream(StreamInputs, StreamOperations):
+    """Rows with an event time and a watermark; created by `stream`, and from panes.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+    >>> two = stream(bids, event_time="at", watermark=lag("1 minute"))
+    >>> len(one.union(two).sources)
+    2
+    """
+
+    def elements(self) -> Stream:
+        """The stream itself."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -496,36 +602,53 @@ for no limit
         return Panes(applied(self.stream, self.strategy, function, schema, columns=columns, frame=frame))
 
     def cogroup(
-        self, other: Stream, *, left: Sequence[str], right: Sequence[str], how: CogroupHow = "cogroup"
+        self,
+        other: StreamOperations,
+        *,
+        left: Sequence[str],
+        right: Sequence[str],
+        how: CogroupHow = "cogroup",
+        late: Keep = "count",
     ) -> Panes:
         """Combine the rows of two streams with equal keys in the same windows.
 
         The lower of the two watermarks counts, and no window fires by the watermark until both are known.
 
         Args:
-            other: The right side. Both streams need the same key.
+            other: The right side. Both streams need the same key, or no key. They may have different
+                watermark keys; the panes have that of this stream.
             left: The columns of this stream in the panes.
             right: The columns of the other stream in the panes.
             how: With ``"cogroup"`` a pane has two lists of rows, ``left`` and ``right``. With ``"inner"``,
                 ``"left"``, ``"right"`` or ``"full"`` it has one row per pair; a column of the right side
                 whose name is already used gets the suffix ``_right``.
+            late: Whether rows that arrived too late are only counted (``"count"``) or also emitted
+                (``"emit"``), as rows of kind ``late`` in which the other side is empty or null.
 
         Raises:
             InvalidArgument: The streams cannot be combined, or a setting or a column is invalid.
         """
-        strategy = self.strategy
-        if self.inherits_lateness and isinstance(other, Stream):
-            longest = longest_lateness((strategy.allowed_lateness, other.lateness))
+        elements, strategy = _elements("other", other), self.strategy
+        if self.inherits_lateness:
+            longest = longest_lateness((strategy.allowed_lateness, elements.lateness))
             strategy = replace(strategy, allowed_lateness=longest)
-        return Panes(cogrouped(self.stream, other, strategy, left=left, right=right, how=how))
+        carried = {"left": left, "right": right}
+        return Panes(cogrouped(self.stream, elements, strategy, **carried, how=how, late=late))
 
     def _with(self, strategy: WindowingStrategy) -> Windowed:
         return replace(self, strategy=strategy)
 
 
 @dataclass(frozen=True)
-class Panes:
+class Panes(StreamOperations):
     """The panes of a windowed stream, for output or as the input of another operator; see `Windowed.agg`.
+
+    As the input of another operator, each pane is an element at its timestamp, with its key and values. The
+    columns ``window`` and ``pane`` can be used as well; ``pane.retraction`` is then always false, because
+    operators process retractions themselves. Without a `window` the next operator keeps the windows of the
+    panes. If a window fires several times its panes are several elements, unless the mode retracts the
+    earlier ones. A retraction calls the function of `map_async` again, which has to return the same result
+    for equal panes.
 
     >>> from slackwater.progress.generator import lag
     >>> from slackwater.spark.session import session
@@ -612,64 +735,87 @@ class Panes:
         options = self.dataflow.upsert_options()
         upsert_once(self.to_df(), url, table, fold=fold, create=create, identity=identity, **options)
 
-    def key_by(self, *columns: str) -> Stream:
-        """Use the panes as the elements of another operator, grouped by these columns.
-
-        Each pane is an element at its timestamp. Without a `Stream.window` the next operator keeps the
-        windows of the panes. If a window fires several times its panes are several elements, unless the mode
-        retracts the earlier ones.
-
-        Args:
-            *columns: Key columns or values of the panes.
-        """
-        return self.elements().key_by(*columns)
-
-    def window(self, window: Window) -> Windowed:
-        """Use the panes as the elements of another operator, without a key.
-
-        Args:
-            window: The windows of the next operator.
-        """
-        return self.elements().window(window)
-
-    def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
-        """Aggregate the panes over all keys, in the windows that they are in.
-
-        Args:
-            late: Whether late rows are only counted (``"count"``) or emitted as well (``"emit"``).
-            **accumulations: The values of the new panes by name.
-        """
-        return self.elements().agg(late=late, **accumulations)
-
-    def union(self, *others: Stream | Panes) -> Stream:
-        """Unite the panes with other streams or panes.
-
-        Args:
-            *others: Streams with the same number of buckets and the same watermark key.
-        """
-        return self.elements().union(*(one.elements() if isinstance(one, Panes) else one for one in others))
-
-    def map_async(self, fn: AsyncFunction, schema: str | StructType, **options: Any) -> Stream:
-        """Map the panes with an async function; arguments as in `Stream.map_async`.
-
-        A retraction calls the function again with the retracted pane, so it has to return the same result for
-        equal panes.
-        """
-        return self.elements().map_async(fn, schema, **options)
-
     def elements(self) -> Stream:
         """The panes as a stream, each an element at its timestamp.
 
         Raises:
             InvalidArgument: Late or invalid rows are emitted, which another operator cannot process.
         """
-        emitted = (("late", self.dataflow.spec.late), ("invalid", self.dataflow.invalid))
-        for name, kept in emitted:
-            if kept == "emit":
-                raise InvalidArgument(
-                    name,
-                    kept,
-                    "is not supported if another operator follows, which cannot process dropped rows",
-                    fix=f'write {name}="count"',
-                )
+        _check_counted("late", self.dataflow.spec.late)
+        _check_counted("invalid", self.dataflow.invalid)
         return Stream((PaneSource(self.dataflow),), self.dataflow.buckets)
+
+
+@dataclass(frozen=True)
+class Joined(StreamOperations):
+    """Pairs of rows of two streams, for output or as the input of another operator; see `Stream.join`.
+
+    As the input of another operator, a row has the event times of both sides, and the next operator uses the
+    left one, or the right one after a right join; choose another with `by`. A row of a left or right join
+    that is padded with nulls has no time for the other side's key, so an operator driven by that key counts
+    it as invalid. A full join is driven by ``either``, which every row has.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> ends = spark.sql("select timestamp'2024-01-01 00:00:09Z' as at, 7 as auction")
+    >>> left, right = (stream(df, event_time="at", watermark=lag("5 seconds")) for df in (bids, ends))
+    >>> pairs = left.join(right, on=("auction",), before="0 seconds", after="10 seconds")
+    >>> pairs.schema.names
+    ['auction', 'at_left', 'price', 'at_right']
+    >>> pairs.window(fixed("10 seconds"), by="right.default").agg(pairs=count()).to_df().first().pairs
+    1
+    """
+
+    dataflow: JoinDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the pairs: the key, then those of the left side, then those of the right side."""
+        return self.dataflow.schema
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The pairs as a DataFrame, streaming if the input is.
+
+        Args:
+            flush: End the stream with the run; see `Panes.to_df`.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input.
+        """
+        return self.dataflow.to_df(flush=flush)
+
+    def elements(self) -> Stream:
+        """The pairs as a stream.
+
+        Raises:
+            InvalidArgument: Late rows are emitted, which another operator cannot process.
+        """
+        _check_counted("late", self.dataflow.spec.late)
+        return Stream((JoinSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
+
+
+def _check_counted(name: str, kept: Keep) -> None:
+    if kept == "emit":
+        raise InvalidArgument(
+            name,
+            kept,
+            "is not supported if another operator follows, which cannot process dropped rows",
+            fix=f'write {name}="count"',
+        )
+
+
+def _elements(argument: str, other: StreamOperations) -> Stream:
+    if not isinstance(other, StreamOperations):
+        raise InvalidArgument(
+            argument, other, "is not a stream", fix="create one with slackwater.stream(df, …)"
+        )
+    return other.elements()
+
+
+def _derived(stream: Stream, sources: Iterable[Source]) -> Stream:
+    """The stream of other sources, with the same key; raises if they do not have its columns."""
+    derived = replace(stream, sources=tuple(sources), key=())
+    return derived.key_by(*stream.key) if stream.key else derived

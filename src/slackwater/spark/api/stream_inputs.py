@@ -33,6 +33,7 @@ from slackwater.spark.wire.columns import (
     TIME,
     WINDOW_BOUNDS,
     column_alias,
+    time_column,
 )
 from slackwater.windows import Window
 from slackwater.windows.spec import longest_lateness
@@ -41,13 +42,29 @@ ONLY_ORIGIN: Final = "input"
 """The name of the single origin of a stream without an origin column."""
 
 
+@dataclass(frozen=True)
+class RowRequest:
+    """What an operator needs from a source."""
+
+    columns: tuple[str, ...]
+    """The columns that it reads."""
+    signed: bool
+    """Whether the driving columns include `RETRACTION`."""
+    flush: bool
+    """Whether the stream ends with the run."""
+    path: str
+    """The prefix of the names of upstream operators in reports."""
+    keys: tuple[str, ...] = ()
+    """The watermark keys, in addition to the driving one, whose event times stay in the rows."""
+
+
 class Source(ABC):
     """Rows with an event time and a watermark: an input of an operator."""
 
     @property
     @abstractmethod
     def schema(self) -> StructType:
-        """The columns that a user can name."""
+        """The columns of the rows."""
 
     @property
     @abstractmethod
@@ -106,14 +123,19 @@ class Source(ABC):
         """The columns with the window of a row."""
         return WINDOW_BOUNDS if self.windows else ()
 
+    @property
+    def available(self) -> StructType:
+        """The columns that a user can name: those of ``schema``, and those that only go on if named."""
+        return self.schema
+
     @abstractmethod
-    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
-        """The rows, and the columns that drive an operator; with ``signed`` including `RETRACTION`."""
+    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
+        """Rows with at least the requested columns, and the columns that drive an operator."""
 
     def field(self, argument: str, name: str) -> StructField:
         """The column of this name; raises an error that names ``argument`` if there is none."""
-        check_named(self.spark, self.schema.names, argument, name)
-        return self.schema[name]
+        check_named(self.spark, self.available.names, argument, name)
+        return self.available[name]
 
     def buffers(
         self,
@@ -127,9 +149,11 @@ class Source(ABC):
         flush: bool,
         path: str,
         fold: Fold | None = None,
+        keys: Sequence[str] = (),
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator; this is its input ``number``."""
-        rows, driving = self.driven(signed=signed, flush=flush, path=path)
+        needed = tuple(name for name in dict.fromkeys((*key, *columns)) if name not in self.window_columns)
+        rows, driving = self.driven(RowRequest(needed, signed, flush, path, tuple(keys)))
         bucket = sql.lit(0)
         if key:
             bucket = sql.pmod(sql.hash(*map(quoted, key)), sql.lit(len(buckets)))
@@ -143,16 +167,22 @@ class Source(ABC):
             peaks=isinstance(self.rules, SourceRules | TimesRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
             times=self.times(),
+            kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The watermark keys of the rows, for each of which rows have an event time."""
+        return (self.rules.key,)
 
     def only_origin(self) -> Origin | None:
         """The name of the single origin; None if a column contains the origin."""
         return None
 
     def times(self) -> tuple[tuple[str, str], ...]:
-        """The watermark keys and their event-time columns."""
+        """The watermark keys whose event times map tasks observe, and their columns."""
         return ()
 
 
@@ -199,6 +229,11 @@ class RowSource(Source):
         return False
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the event times."""
+        return tuple(self.event_times)
+
+    @property
     def can_fold(self) -> bool:
         """False if the bucket decides which rows count, or which event time they have."""
         rules = self.source_rules
@@ -217,13 +252,13 @@ class RowSource(Source):
             return replace(self, source_rules=replace(self.source_rules, key=key))
         return self
 
-    def driven(self, *, signed: bool, flush: bool, path: str) -> tuple[DataFrame, list[Column]]:
+    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The rows with their event times, and their origin or header."""
-        columns = {key: column for key, column in self.times() if column != TIME}
+        others = {key: column for key, column in self.times() if column != TIME}
         driving = [sql.unix_micros(self.event_times[self.rules.key]).alias(TIME)]
-        if signed:
+        if request.signed:
             driving.append(sql.lit(0).cast("boolean").alias(RETRACTION))
-        driving += [sql.unix_micros(self.event_times[key]).alias(name) for key, name in columns.items()]
+        driving += [sql.unix_micros(self.event_times[key]).alias(name) for key, name in others.items()]
         if self.origin is not None:
             named = sql.coalesce(self.origin.cast("string"), sql.lit("null"))
             driving.append(named.alias(ORIGIN))
@@ -238,10 +273,71 @@ class RowSource(Source):
         """The watermark keys and their columns; empty if producers send watermarks in headers."""
         if self.header:
             return ()
-        return tuple(
-            (key, TIME if key == self.rules.key else f"{TIME}:{index}")
-            for index, key in enumerate(self.event_times)
-        )
+        return tuple((key, TIME if key == self.rules.key else time_column(key)) for key in self.event_times)
+
+
+@dataclass(frozen=True)
+class DerivedSource(Source):
+    """The rows of another source with other columns; event times, origins and windows are the same."""
+
+    inner: Source
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.inner.spark
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the input rows are streaming."""
+        return self.inner.is_streaming
+
+    @property
+    def rules(self) -> InputRules:
+        """How the watermark of the input rows is made."""
+        return self.inner.rules
+
+    @property
+    def clock(self) -> ClockSpec | None:
+        """The clock of the input rows."""
+        return self.inner.clock
+
+    @property
+    def retracts(self) -> bool:
+        """Whether input rows may be retracted; then the rows derived from them are retracted as well."""
+        return self.inner.retracts
+
+    @property
+    def lateness(self) -> int | None:
+        """How far the input rows may be behind the watermark."""
+        return self.inner.lateness
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of the input rows."""
+        return self.inner.windows
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The watermark keys of the input rows."""
+        return self.inner.keys
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether the input rows are final before the shuffle."""
+        return self.inner.can_fold
+
+    def by(self, key: str) -> Source:
+        """The same rows, driven by another event time of the input rows."""
+        return replace(self, inner=self.inner.by(key))
+
+    def times(self) -> tuple[tuple[str, str], ...]:
+        """The watermark keys of the input rows and their event-time columns."""
+        return self.inner.times()
+
+    def only_origin(self) -> Origin | None:
+        """The single origin of the input rows; None if a column contains it."""
+        return self.inner.only_origin()
 
 
 @dataclass(frozen=True)
@@ -287,8 +383,8 @@ class StreamInputs:
         return first
 
 
-def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, ...]:
-    """The sources of several streams; raises if they cannot be inputs of one operator."""
+def check_compatible(first: StreamInputs, *others: StreamInputs) -> None:
+    """Raise if several streams cannot be inputs of one operator."""
     for other in others:
         if not isinstance(other, StreamInputs):
             raise InvalidArgument(
@@ -308,6 +404,15 @@ def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, 
                 f"is another number of buckets than {len(first.buckets)}",
                 fix="give all streams the same buckets=",
             )
+    sources = [source for each in (first, *others) for source in each.sources]
+    if clocks := [source.clock for source in sources if source.clock is not None]:
+        common_clock(clocks)  # raises if the clocks cannot be combined
+
+
+def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, ...]:
+    """The sources of several streams; raises if they cannot be united."""
+    check_compatible(first, *others)
+    for other in others:
         if other.watermark_key != first.watermark_key:
             raise InvalidArgument(
                 "others",
@@ -315,10 +420,7 @@ def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, 
                 f"drives this stream, but the watermark key of the other one is {first.watermark_key!r}",
                 fix="unite streams with the same watermark key: rename the column, or call by(…)",
             )
-    sources = tuple(source for each in (first, *others) for source in each.sources)
-    if clocks := [source.clock for source in sources if source.clock is not None]:
-        common_clock(clocks)  # raises if the clocks cannot be combined
-    return sources
+    return tuple(source for each in (first, *others) for source in each.sources)
 
 
 def quoted(name: str) -> Column:

@@ -96,6 +96,8 @@ class OperatorPlan:
     inputs: tuple[InputRules, ...]
     host: Host[OperatorSpec]
     now: int | None = None
+    sides: tuple[int, ...] = ()
+    """The index of each input's side, for a join or cogroup; otherwise empty: all inputs are one side."""
 
     def step(
         self,
@@ -110,9 +112,10 @@ class OperatorPlan:
         now, run = self._clock(before, batch)
         blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
-            inputs, state, totals = Inputs(self.inputs, now), self.host.initial_state(blobs), Totals()
+            inputs = Inputs(self.inputs, now, sides=self.sides)
+            state, totals = self.host.initial_state(blobs), Totals()
         else:
-            inputs = Inputs(self.inputs, before.now, before.inputs)
+            inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides)
             state, totals = self.host.load(before.operator, blobs), before.totals
         restarted = before is not None and run != before.run
         found = inputs.advance(batch.headers, now, restarted=restarted)
@@ -124,10 +127,17 @@ class OperatorPlan:
         totals.dropped_duplicate += data.dropped
         totals.duplicates = inputs.duplicates
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
-        watermarks = [END_OF_TIME] * len(self.inputs) if ended else inputs.input_watermarks
+        sides = data.by_side(self.sides)
+        watermarks = [END_OF_TIME] * len(sides) if ended else inputs.side_watermarks
         watermark = END_OF_TIME if ended else inputs.watermark
-        idle = inputs.idle_inputs
-        state, output = self.host.step(state, OperatorBatch(data.inputs, watermarks, idle, watermark, now))
+        keys = [
+            dict.fromkeys(side, END_OF_TIME)
+            if ended
+            else {key: at for key, at in side.items() if at is not None}
+            for side in inputs.side_keys
+        ]
+        step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, now)
+        state, output = self.host.step(state, step)
         totals.add(output.counts)
         rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
@@ -190,6 +200,15 @@ class _BatchData:
     """Rows without a usable event time."""
     invalid: int
     dropped: int
+
+    def by_side(self, sides: Sequence[int]) -> list[BatchInput]:
+        """The data of each side of the operator."""
+        if not sides:
+            return [BatchInput.combined(self.inputs)]
+        return [
+            BatchInput.combined([data for data, of in zip(self.inputs, sides, strict=True) if of == side])
+            for side in range(max(sides) + 1)
+        ]
 
     def has_source_rows(self, rules: Sequence[InputRules]) -> bool:
         """Whether a source sent rows; an upstream operator may still emit panes when the stream ends."""

@@ -15,9 +15,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import polars as pl
 
 from slackwater.progress.saved_form import Saved
-from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS
-from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, row_values
-from slackwater.windows import Folded, JoinOperator, MergeOperator, WindowedOperator, WindowOutput
+from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
+from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, ROW_KIND, row_values
+from slackwater.windows import Folded, JoinOperator, JoinOutput, MergeOperator, WindowedOperator, WindowOutput
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec import SIDES, CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
@@ -31,21 +31,36 @@ _MIN_REDUCTION: Final = 2
 
 @dataclass(frozen=True)
 class BatchInput:
-    """The data of one input in a batch: rows, and partials that map tasks folded."""
+    """The data of an input or a side in a batch: rows, and partials that map tasks folded."""
 
     rows: pl.DataFrame | None = None
     folded: Sequence[Folded] = ()
+
+    @classmethod
+    def combined(cls, several: Sequence[BatchInput]) -> BatchInput:
+        """The data of several inputs of one side, in order.
+
+        >>> one, two = (BatchInput(pl.DataFrame({"n": [number]})) for number in (1, 2))
+        >>> BatchInput.combined([one, BatchInput(), two]).rows.rows()
+        [(1,), (2,)]
+        """
+        frames = [one.rows for one in several if one.rows is not None]
+        rows = pl.concat(frames, how="vertical_relaxed") if frames else None
+        return cls(rows, [part for one in several for part in one.folded])
 
 
 @dataclass(frozen=True)
 class OperatorBatch:
     """The input of one step."""
 
-    inputs: Sequence[BatchInput]
+    sides: Sequence[BatchInput]
+    """The data of each side: two for a join or cogroup, otherwise one."""
     watermarks: Sequence[int | None]
-    """The watermark of each input."""
+    """The watermark of each side."""
+    keys: Sequence[Mapping[str, int]]
+    """The known watermarks of each side by key."""
     idle: Sequence[bool]
-    """For each input, whether it is idle."""
+    """For each side, whether all its inputs are idle."""
     watermark: int | None
     """The coalesced watermark of all inputs."""
     now: int
@@ -73,7 +88,8 @@ class HostOutput:
     watermarks: Mapping[str, int]
     open_windows: int
     waiting: int | None = None
-    """The end of the earliest window that still owes a pane; None if the operator holds nothing."""
+    """The end of the earliest window that still owes a pane, or the watermark of a side of a join that still
+    holds rows; None if the operator holds nothing."""
     watermark: int | None = None
     """The watermark that the operator uses, if it is not the coalesced one of its inputs."""
 
@@ -157,9 +173,8 @@ class WindowHost(Host[WindowSpec]):
 
     def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows of all inputs as one batch; only the coalesced watermark is used."""
-        frames = [one.rows for one in batch.inputs if one.rows is not None]
-        rows = pl.concat(frames, how="vertical_relaxed") if frames else None
-        folded = [part for one in batch.inputs for part in one.folded]
+        (side,) = batch.sides
+        rows, folded = side.rows, list(side.folded)
         if rows is not None and self.spec.can_fold:
             folded.append(self.operator.fold(rows))
             rows = None
@@ -183,13 +198,8 @@ class WindowHost(Host[WindowSpec]):
             pl.col(name) if name in rows.columns else pl.lit(None, pl.Int64).alias(name)
             for name in WINDOW_BOUNDS
         ]
-        unset = [
-            *(pl.lit(None, pl.Int64).alias(name) for name in ("index", "on_time_index")),
-            *(pl.lit(None, pl.Boolean).alias(name) for name in ("is_first", "is_last", "retraction")),
-            pl.lit(None, pl.String).alias("timing"),
-        ]
         kept = rows.select(*self.spec.key, *bounds, pl.col(TIME).alias("timestamp"))
-        return kept.hstack(values).with_columns(*unset, pl.lit(kind).alias("kind"))
+        return _of_kind(kept.hstack(values), kind)
 
 
 class ApplyHost(WindowHost):
@@ -213,11 +223,22 @@ class CogroupHost(Host[CogroupSpec]):
 
     def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows and watermarks of both sides."""
-        left, right = (side.rows for side in batch.inputs)
+        left, right = (side.rows for side in batch.sides)
         idle = [side for side, is_idle in zip(SIDES, batch.idle, strict=True) if is_idle]
         state, output = self.operator.step(state, left, right, _by_side(batch), batch.now, idle=idle)
-        rows = [self._with_known_lists(panes) for panes in _panes(output)]
+        rows = _panes(output)
+        if output.late is not None and output.late.height:
+            rows.append(self._late(output.late))
+        rows = [self._with_known_lists(panes) for panes in rows]
         return state, _host_output(rows, output, state.windows)
+
+    def _late(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Convert late rows to output rows, in which the other side is empty or null."""
+        if self.spec.how == "cogroup":
+            own = {side: pl.when(pl.col("side") == side).then(1).otherwise(0) for side in SIDES}
+            rows = rows.with_columns(pl.concat_list(side).list.head(own[side]).alias(side) for side in SIDES)
+        kept = rows.drop("side", "reason").rename({"event_time": "timestamp"})
+        return _of_kind(kept, LATE_KIND)
 
     def _with_known_lists(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Replace the lists of a side that has never sent a row, because their type is not known yet."""
@@ -233,12 +254,27 @@ class CogroupHost(Host[CogroupSpec]):
 
 
 @dataclass(frozen=True)
+class ForwardedKeys:
+    """The names under which a join forwards the watermarks of a side."""
+
+    driving: str
+    further: tuple[tuple[str, str], ...] = ()
+    """Further watermark keys of the side, each with its name in the output."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return (self.driving, *(name for _, name in self.further))
+
+
+@dataclass(frozen=True)
 class JoinHost(Host[JoinSpec]):
     """The host of a time-bounded join."""
 
     left: Mapping[str, pl.DataType]
     """The schema of the left side."""
     right: Mapping[str, pl.DataType]
+    keys: tuple[ForwardedKeys, ForwardedKeys]
 
     @cached_property
     def operator(self) -> JoinOperator:
@@ -249,12 +285,56 @@ class JoinHost(Host[JoinSpec]):
         """Process the rows and watermarks of both sides; a join does not use the clock."""
         left, right = (
             None if side.rows is None else side.rows.select(*schema)
-            for side, schema in zip(batch.inputs, (self.left, self.right), strict=True)
+            for side, schema in zip(batch.sides, (self.left, self.right), strict=True)
         )
-        state, output = self.operator.step(state, left, right, _by_side(batch))
-        rows = [output.rows] if output.rows.height else []
+        known = {
+            side: {key: batch.keys[index][key] for key, _ in self.spec.keys(side) if key in batch.keys[index]}
+            for index, side in enumerate(SIDES)
+        }
+        state, output = self.operator.step(
+            state, left, right, _by_side(batch), idle=_idle_sides(batch), key_watermarks=known
+        )
         counts = StepCounts(dropped_late=sum(output.dropped.values()))
-        return state, HostOutput(rows, counts, {str(side): at for side, at in output.watermarks.items()}, 0)
+        waiting = self._waiting(state, batch)
+        return state, HostOutput(self._rows(output), counts, self._forwarded(output), 0, waiting)
+
+    def _waiting(self, state: Any, batch: OperatorBatch) -> int | None:
+        """The lowest watermark of a side, if all inputs are idle and the join still holds rows."""
+        if not all(batch.idle) or not any(self.operator.buffered(state).values()):
+            return None
+        return min((at for at in batch.watermarks if at is not None), default=batch.now)
+
+    def _rows(self, output: JoinOutput) -> list[pl.DataFrame]:
+        """The pairs, and the late rows if they are emitted."""
+        rows = [output.rows.rename({RETRACTION: "retraction"}, strict=False)] if output.rows.height else []
+        if output.late is None:
+            return rows
+        rows = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in rows]
+        for side, late in output.late.items():
+            if late.height:
+                described = pl.lit(LATE_KIND).alias(KIND), pl.lit(side).alias(SIDE)
+                rows.append(self.operator.late_rows(side, late).with_columns(*described))
+        return [self._empty_output, *rows] if rows else []
+
+    @property
+    def _empty_output(self) -> pl.DataFrame:
+        """An empty frame with all output columns: late rows have only those of their side."""
+        names = {RETRACTION: "retraction"}
+        schema = {names.get(name, name): kind for name, kind in self.operator.output_schema.items()}
+        return pl.DataFrame(schema={**schema, KIND: pl.String, SIDE: pl.String})
+
+    def _forwarded(self, output: JoinOutput) -> dict[str, int]:
+        forwarded: dict[str, int] = {}
+        for side, keys in zip(SIDES, self.keys, strict=True):
+            if side in output.watermarks:
+                forwarded[keys.driving] = output.watermarks[side]
+            advanced = output.key_watermarks.get(side, {})
+            forwarded |= {name: advanced[key] for key, name in keys.further if key in advanced}
+        return forwarded
+
+
+def _idle_sides(batch: OperatorBatch) -> list[str]:
+    return [side for side, idle in zip(SIDES, batch.idle, strict=True) if idle]
 
 
 def _by_side(batch: OperatorBatch) -> dict[str, int]:
@@ -264,6 +344,16 @@ def _by_side(batch: OperatorBatch) -> dict[str, int]:
 def _host_output(rows: list[pl.DataFrame], output: WindowOutput, state: WindowState) -> HostOutput:
     return HostOutput(
         rows, _counts(output), output.watermarks, state.open_windows, output.waiting, state.watermark
+    )
+
+
+def _of_kind(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Dropped rows as output rows of a kind, with null in the fields that describe a pane."""
+    return rows.with_columns(
+        *(pl.lit(None, pl.Int64).alias(name) for name in ("index", "on_time_index")),
+        *(pl.lit(None, pl.Boolean).alias(name) for name in ("is_first", "is_last", "retraction")),
+        pl.lit(None, pl.String).alias("timing"),
+        pl.lit(kind).alias("kind"),
     )
 
 

@@ -64,6 +64,8 @@ class Shipper:
     peaks: bool
     emit_invalid: bool
     times: tuple[tuple[str, str], ...] = ((DEFAULT_KEY, TIME),)
+    kept: tuple[str, ...] = ()
+    """The event-time columns, other than `TIME`, that the operator reads."""
     fold: Fold | None = None
     """Folds rows before they are sent, if the operator supports it."""
 
@@ -92,17 +94,18 @@ class Shipper:
         usable = _usable(TIME)
         chunks: list[Chunk] = []
         if SEQUENCE in frame.columns:
-            frame, chunks = extract_chunks(frame, usable)
+            frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
             usable = usable & pl.col(CHUNK_INDEX).is_not_null()
         observations = self.observations(frame) if is_source else []
-        frame = frame.drop(column for _, column in self.times if column != TIME)
+        frame = frame.drop(column for _, column in self.times if column not in (TIME, *self.kept))
+        frame = frame.with_columns(pl.when(_usable(name)).then(name).alias(name) for name in self.kept)
         rejects = frame.filter(~usable)
         if rejects.height:
             frame = frame.filter(usable)
+        frame, rejects = _without_witnesses(frame), _without_witnesses(rejects)
         # Invalid rows of a numbered chunk are counted in the chunk, because it may be a repeated one.
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
         header = Shipment(self.input, task, part, observations, results, invalid, chunks)
-        frame, rejects = _without_witnesses(frame), _without_witnesses(rejects)
         # Fold before splitting into buckets: splitting partials is cheaper than splitting rows.
         folded = None if self.fold is None or frame.is_empty() else self.fold(frame, [BUCKET_INDEX])
         if folded is not None:
@@ -166,6 +169,10 @@ def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
     frame = pl.DataFrame(pa.Table.from_batches(batches))
     # Spark uses the session's time zone; the state must not depend on it.
     return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
+
+
+def _is_witness(frame: pl.DataFrame) -> pl.Expr:
+    return pl.col(WITNESS) if WITNESS in frame.columns else pl.lit(value=False)
 
 
 def _without_witnesses(frame: pl.DataFrame) -> pl.DataFrame:

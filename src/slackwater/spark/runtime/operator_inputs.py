@@ -2,13 +2,14 @@
 
 An input is a source, whose watermark follows from its rows or headers, or an upstream operator, whose buckets
 send their watermarks. Several inputs are coalesced by the rules of `slackwater.progress`: the driving event
-times to the operator's watermark, and each watermark key under its own name.
+times to the operator's watermark, and each watermark key under its own name. The inputs of a join or cogroup
+belong to two sides, each of which has a watermark of its own: that of its inputs, coalesced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from slackwater.progress.coalescer import Coalescer
@@ -24,15 +25,30 @@ from slackwater.spark.wire.numbered_chunks import Repeats
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRules:
-    """An upstream operator: the ids of its buckets, all of which are waited for.
+    """An upstream operator: the ids of its buckets, all of which are waited for, and its watermark keys.
 
-    >>> UpstreamRules((0, 2)).key
-    'default'
+    ``key`` drives the next operator. It is one of the keys that the buckets send, or `EITHER`, whose
+    watermark is the lowest of them.
+
+    >>> UpstreamRules((0, 2)).names
+    ('default',)
+    >>> UpstreamRules((0, 2), EITHER, ("ordered", "delivered")).names
+    ('ordered', 'delivered', 'either')
     """
 
     buckets: tuple[int, ...]
     key: str = DEFAULT_KEY
+    sent: tuple[str, ...] = ()
+    """The keys that the buckets send; only ``key`` if empty."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All keys that have a watermark."""
+        return tuple(dict.fromkeys((*self.sent, self.key)))
+
+
+EITHER: Final = "either"
+"""The key of rows with the event time of one of two sides, whichever they have."""
 
 InputRules = SourceRules | TimesRules | NumberedRules | UpstreamRules
 
@@ -75,13 +91,13 @@ class UpstreamProgress:
 
     @property
     def watermark(self) -> int | None:
-        """The current watermark; None before the first."""
-        return self._coalescer.current(self._rules.key)
+        """The current watermark of the driving key; None before the first."""
+        return self._current(self._rules.key)
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The current watermark by its key."""
-        return {self._rules.key: self.watermark}
+        """The current watermark of every key."""
+        return {key: self._current(key) for key in self._rules.names}
 
     @property
     def idle(self) -> bool:
@@ -94,23 +110,39 @@ class UpstreamProgress:
         for result in results:
             self._coalescer.event(indices[result.bucket], now=now)
         moved = [
-            (result.watermarks[self._rules.key], indices[result.bucket])
+            (value, key, indices[result.bucket])
             for result in results
-            if self._rules.key in result.watermarks
+            for key, value in result.watermarks.items()
+            if key in self._rules.names
         ]
-        for value, index in sorted(moved):
-            self._coalescer.watermark(index, Watermark(value, self._rules.key), now=now)
+        for value, key, index in sorted(moved):
+            self._coalescer.watermark(index, Watermark(value, key), now=now)
         for result in results:
             if result.idle:
                 self._coalescer.idle(indices[result.bucket], now=now)
 
     def why(self, key: str | None = None) -> Explanation:
-        """Which bucket holds the watermark back."""
-        return self._coalescer.why(self._rules.key)
+        """Which bucket holds the watermark of a key back."""
+        key = self._rules.key if key is None else key
+        if not self._is_derived(key):
+            return self._coalescer.why(key)
+        current = {name: self._coalescer.current(name) for name in self._rules.sent}
+        slowest = min(current, key=lambda name: (current[name] is not None, current[name] or 0))
+        return replace(self._coalescer.why(slowest), key=key)
 
     def save(self) -> bytes:
         """The saved state."""
         return self._coalescer.save()
+
+    def _is_derived(self, key: str) -> bool:
+        return key == EITHER and bool(self._rules.sent) and key not in self._rules.sent
+
+    def _current(self, key: str) -> int | None:
+        if not self._is_derived(key):
+            return self._coalescer.current(key)
+        current = [self._coalescer.current(name) for name in self._rules.sent]
+        known = [value for value in current if value is not None]
+        return min(known) if len(known) == len(current) else None
 
 
 Progress = SourceProgress | TimesProgress | NumberedProgress | UpstreamProgress
@@ -124,22 +156,33 @@ class SavedInputs(Saved):
 
     parts: list[bytes]
     coalescer: bytes | None
+    sides: tuple[bytes | None, ...] = ()
+    """The coalescer of each side that has several inputs, if there is more than one side."""
 
 
 class Inputs:
     """The progress of all inputs of an operator.
 
+    ``sides`` has the index of each input's side; without it, all inputs belong to one side.
+
     >>> from slackwater.progress.generator import Lag
     >>> from slackwater.spark.wire.buffers import Peak
-    >>> inputs = Inputs((SourceRules(Lag(0)), SourceRules(Lag(0))), now=0)
+    >>> inputs = Inputs((SourceRules(Lag(0)), SourceRules(Lag(0))), now=0, sides=(0, 1))
     >>> a, b = (
     ...     ProgressHeaders([Observation(*seen)]) for seen in (("a", [Peak(20, 1)]), ("b", [Peak(30, 1)]))
     ... )
-    >>> inputs.advance((a, b), now=1).ahead, inputs.watermark, inputs.input_watermarks
+    >>> inputs.advance((a, b), now=1).ahead, inputs.watermark, inputs.side_watermarks
     (0, 20, [20, 30])
     """
 
-    def __init__(self, rules: Sequence[InputRules], now: int, saved: SavedInputs | None = None) -> None:
+    def __init__(
+        self,
+        rules: Sequence[InputRules],
+        now: int,
+        saved: SavedInputs | None = None,
+        *,
+        sides: Sequence[int] = (),
+    ) -> None:
         parts = [None] * len(rules) if saved is None else saved.parts
         self._parts = [_progress(one, now, part) for one, part in zip(rules, parts, strict=True)]
         self._coalescer: Coalescer | None = None
@@ -147,11 +190,33 @@ class Inputs:
             self._coalescer = Coalescer.load(saved.coalescer)
         elif len(rules) > 1:
             self._coalescer = Coalescer(len(rules))
+        sides = sides or [0] * len(rules)
+        members = [[index for index, of in enumerate(sides) if of == side] for side in range(max(sides) + 1)]
+        known = saved.sides if saved is not None and saved.sides else (None,) * len(members)
+        # With one side, the coalescer of all inputs is that of the side.
+        self._sides = [
+            _Side(mine, part, coalesces=len(members) > 1) for mine, part in zip(members, known, strict=True)
+        ]
 
     @property
-    def input_watermarks(self) -> list[int | None]:
-        """The watermark of each input."""
-        return [part.watermark for part in self._parts]
+    def side_watermarks(self) -> list[int | None]:
+        """The watermark of each side, coalesced over its inputs."""
+        if len(self._sides) == 1:
+            return [self.watermark]
+        return [side.watermarks(self._parts)[_DRIVING] for side in self._sides]
+
+    @property
+    def side_keys(self) -> list[dict[str, int | None]]:
+        """The watermark of every key of each side, coalesced over its inputs."""
+        if len(self._sides) == 1:
+            return [self.watermarks]
+        by_side = [side.watermarks(self._parts) for side in self._sides]
+        return [{key: value for key, value in side.items() if key != _DRIVING} for side in by_side]
+
+    @property
+    def idle_sides(self) -> list[bool]:
+        """For each side, whether all its inputs are idle."""
+        return [all(self._parts[index].idle for index in side.members) for side in self._sides]
 
     @property
     def watermark(self) -> int | None:
@@ -160,21 +225,26 @@ class Inputs:
 
     @property
     def watermarks(self) -> dict[str, int | None]:
-        """The coalesced watermark of every key that an input has."""
-        names = {key: None for part in self._parts for key in part.watermarks}
+        """The coalesced watermark of every key that an input has.
+
+        An input without the key holds it back, unless it belongs to a side on which no input has the key.
+        """
         if self._coalescer is None:
             return self._parts[0].watermarks
-        return {key: self._coalescer.current(key) for key in names}
+        if len(self._sides) == 1:
+            names = {key: None for part in self._parts for key in part.watermarks}
+            return {key: self._coalescer.current(key) for key in names}
+        lowest: dict[str, int | None] = {}
+        for side in self.side_keys:
+            for key, value in side.items():
+                known = lowest.setdefault(key, value)
+                lowest[key] = None if known is None or value is None else min(known, value)
+        return lowest
 
     @property
     def idle(self) -> bool:
         """Whether all inputs are idle."""
         return all(part.idle for part in self._parts)
-
-    @property
-    def idle_inputs(self) -> list[bool]:
-        """For each input, whether it is idle."""
-        return [part.idle for part in self._parts]
 
     @property
     def duplicates(self) -> int:
@@ -198,32 +268,28 @@ class Inputs:
                 case SourceProgress() | TimesProgress():
                     ahead += part.advance(received.observations, now, restarted=restarted)
             repeats.append(again)
+        steps = list(zip(self._parts, before, strict=True))
         if self._coalescer is not None:
-            self._coalesce(self._coalescer, before, now)
+            _coalesce(self._coalescer, steps, now)
+        for side in self._sides:
+            if side.coalescer is not None:
+                _coalesce(side.coalescer, [steps[index] for index in side.members], now)
         return AdvanceResult(ahead, repeats)
-
-    def _coalesce(self, coalescer: Coalescer, before: list[dict[str, int | None]], now: int) -> None:
-        for index, part in enumerate(self._parts):
-            if not part.idle:
-                coalescer.event(index, now=now)
-        advanced = [
-            (value, key, index)
-            for index, (part, old) in enumerate(zip(self._parts, before, strict=True))
-            for key, value in _watermarks(part).items()
-            if value is not None and value != old[key]
-        ]
-        for value, key, index in sorted(advanced):
-            coalescer.watermark(index, Watermark(value, key), now=now)
-        for index, part in enumerate(self._parts):
-            if part.idle:
-                coalescer.idle(index, now=now)
 
     def why(self, key: str | None = None) -> Explanation:
         """What holds the watermark of a key back: of several inputs, the one furthest behind.
 
         Without a key, the watermark that drives the operator.
         """
-        waiting = [part for part in self._parts if not part.idle] or self._parts
+        parts = self._parts
+        if key is not None:
+            parts = [
+                self._parts[index]
+                for side in self._sides
+                for index in side.members
+                if any(key in self._parts[other].watermarks for other in side.members)
+            ]
+        waiting = [part for part in parts if not part.idle] or parts
         for part in waiting:
             if key is not None and key not in part.watermarks:
                 without_key = f"input {self._parts.index(part)}, which has no such key"
@@ -236,7 +302,50 @@ class Inputs:
     def save(self) -> SavedInputs:
         """The saved state."""
         coalescer = None if self._coalescer is None else self._coalescer.save()
-        return SavedInputs([part.save() for part in self._parts], coalescer)
+        sides = tuple(side.save() for side in self._sides) if len(self._sides) > 1 else ()
+        return SavedInputs([part.save() for part in self._parts], coalescer, sides)
+
+
+class _Side:
+    """The inputs of a side, with a coalescer if there are several."""
+
+    def __init__(self, members: Sequence[int], saved: bytes | None, *, coalesces: bool) -> None:
+        self.members = members
+        self.coalescer: Coalescer | None = None
+        if saved is not None:
+            self.coalescer = Coalescer.load(saved)
+        elif coalesces and len(members) > 1:
+            self.coalescer = Coalescer(len(members))
+
+    def watermarks(self, parts: Sequence[Progress]) -> dict[str, int | None]:
+        """The watermarks of this side: by key, and of the driving event times."""
+        if self.coalescer is None:
+            return _watermarks(parts[self.members[0]])
+        names = {key: None for index in self.members for key in _watermarks(parts[index])}
+        return {key: self.coalescer.current(key) for key in names}
+
+    def save(self) -> bytes | None:
+        return None if self.coalescer is None else self.coalescer.save()
+
+
+def _coalesce(
+    coalescer: Coalescer, steps: Sequence[tuple[Progress, Mapping[str, int | None]]], now: int
+) -> None:
+    """Pass on what changed in some inputs: each is given with its watermarks before the change."""
+    for index, (part, _) in enumerate(steps):
+        if not part.idle:
+            coalescer.event(index, now=now)
+    advanced = [
+        (value, key, index)
+        for index, (part, old) in enumerate(steps)
+        for key, value in _watermarks(part).items()
+        if value is not None and value != old[key]
+    ]
+    for value, key, index in sorted(advanced):
+        coalescer.watermark(index, Watermark(value, key), now=now)
+    for index, (part, _) in enumerate(steps):
+        if part.idle:
+            coalescer.idle(index, now=now)
 
 
 def _watermarks(part: Progress) -> dict[str, int | None]:

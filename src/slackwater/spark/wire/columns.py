@@ -18,8 +18,21 @@ WITNESS: Final = "event:witness"
 """True in a row that was filtered out by an earlier step and only contributes its event time."""
 RETRACTION: Final = "event:retraction"
 """True in a row that takes an earlier one back."""
+KIND: Final = "kind"
+"""The kind of an output row: a pane or a pair, or a row that was dropped."""
+SIDE: Final = "side"
+"""The side of a late row of a join."""
 WINDOW_BOUNDS: Final = ("window_start", "window_end")
 """The window of a row that comes from an upstream operator."""
+
+
+def time_column(key: str) -> str:
+    """The column with the event time of a watermark key that does not drive the operator.
+
+    >>> time_column("shipped")
+    'event:time:shipped'
+    """
+    return f"{TIME}:{key}"
 
 
 def column_alias(index: int) -> str:

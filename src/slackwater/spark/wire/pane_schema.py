@@ -47,6 +47,8 @@ PANE: Final = StructType(
 )
 """The description of a pane. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
 PANE_KIND: Final = "pane"
+ROW_KIND: Final = "row"
+"""The kind of the rows of a join, in which late rows are emitted as well."""
 LATE_KIND: Final = "late"
 INVALID_KIND: Final = "invalid"
 STRUCTURES: Final[Structures] = {

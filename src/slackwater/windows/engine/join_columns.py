@@ -66,11 +66,12 @@ class PairColumns:
             for side, schema in self.schemas.items()
         }
         """The columns of each side that are stored."""
-        self._names = self._pair_names()
+        self.names = self._pair_names()
+        """The columns of each side that are not keys, with their names in a pair."""
         self.pair_schema = pl.Schema({name: self.stored["left"][name] for name in spec.on})
         """The columns of a pair."""
         for side in SIDES:
-            for name, renamed in self._names[side].items():
+            for name, renamed in self.names[side].items():
                 self.pair_schema[renamed] = self.stored[side][name]
 
     @property
@@ -104,8 +105,8 @@ class PairColumns:
         """Pairs of the rows of two frames of the same height."""
         return pl.concat(
             [
-                left.select(*self._spec.on, *_renamed(self._names["left"])),
-                right.select(_renamed(self._names["right"])),
+                left.select(*self._spec.on, *_renamed(self.names["left"])),
+                right.select(_renamed(self.names["right"])),
             ],
             how="horizontal",
         )
@@ -113,8 +114,8 @@ class PairColumns:
     def padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as pairs, with nulls in the columns of the other side."""
         other = OTHER[side]
-        nulls = [pl.lit(None, self.stored[other][name]).alias(to) for name, to in self._names[other].items()]
-        columns = {side: _renamed(self._names[side]), other: nulls}
+        nulls = [pl.lit(None, self.stored[other][name]).alias(to) for name, to in self.names[other].items()]
+        columns = {side: _renamed(self.names[side]), other: nulls}
         return rows.select(*self._spec.on, *columns["left"], *columns["right"])
 
     def _check(self) -> None:

@@ -336,6 +336,23 @@ class JoinOperator:
                     emitted.append(self._marked(lost, retraction=True))
         return emitted
 
+    @property
+    def output_names(self) -> Mapping[Side, Mapping[str, str]]:
+        """The columns of each side that are in the output and not keys, with their names there.
+
+        >>> side = {"k": pl.String, "ts": pl.Int64}
+        >>> JoinOperator(JoinSpec(on=("k",), before=0, after=0), left=side, right=side).output_names["left"]
+        {'ts': 'ts_left'}
+        """
+        if not self.spec.selects_left:
+            return self._columns.names
+        return {"left": {name: name for name in self._columns.names["left"]}, "right": {}}
+
+    def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
+        """Late rows of a side under the names of the output, with its keys and those of its columns there."""
+        names = self.output_names[side]
+        return rows.select(*self.spec.on, *(pl.col(name).alias(renamed) for name, renamed in names.items()))
+
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as output rows, with nulls in the columns of the other side."""
         if self.spec.selects_left:
