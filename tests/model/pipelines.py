@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackwater import windows
+from slackwater.spark.wire.columns import RETRACTION
 from tests.model.windows import Bounds, assign, merge_windows
 from tests.support.pipelines import (
     Accepted,
     Cogrouped,
     Feed,
     Filtered,
+    Joined,
     Mapped,
     Node,
     Operator,
     Pipeline,
     Rekeyed,
     Windowed,
+    is_keyed,
+    retracts,
 )
 
 
@@ -35,7 +39,12 @@ class Result:
     start: int
     end: int
     elements: int = 0
-    """How many rows the window has; 0 for a pair."""
+    """How many rows the window has; 0 for a pair. Both bounds of a pair by time are its event time."""
+
+    @property
+    def at(self) -> int:
+        """The event time."""
+        return self.start if self.start == self.end else self.end - 1
 
 
 Group = tuple[str | None, Bounds]
@@ -45,6 +54,8 @@ Element = tuple[int, int | None]
 
 def truth(pipeline: Pipeline, node: Operator) -> list[Result]:
     """The rows of an operator over the accepted rows."""
+    if isinstance(node, Joined):
+        return _joined(pipeline, node)
     accepted = pipeline.stages[node].accepted
     sides = [_elements(pipeline, node, number, each, accepted) for number, each in enumerate(node.inputs)]
     united = [one for side in sides for one in side]
@@ -67,14 +78,44 @@ def _elements(
 ) -> list[Accepted]:
     """The rows of an input, with the windows in which the operator accepted them."""
     if _is_feed(each):
-        return [one for one in accepted.get(number, ()) if one.windows]
-    keyed = isinstance(node, Cogrouped) or node.keyed
+        return [one for one in accepted.get(number, ()) if one.windows or isinstance(node, Joined)]
     rows: list[Accepted] = []
     for one in rows_of(pipeline, each):
         row = {"window_start": one.start, "window_end": one.end}
-        found = tuple(assign(node.window, one.end - 1, row))
-        rows.append(Accepted(one.key if keyed else None, one.value, one.end - 1, found))
+        found = () if isinstance(node, Joined) else tuple(assign(node.window, one.at, row))
+        rows.append(Accepted(one.key if is_keyed(node) else None, one.value, one.at, found))
     return rows
+
+
+def _joined(pipeline: Pipeline, node: Joined) -> list[Result]:
+    """The pairs of a join by time, in which a null key matches nothing."""
+    accepted = pipeline.stages[node].accepted
+    left, right = (
+        _elements(pipeline, node, number, each, accepted) for number, each in enumerate(node.inputs)
+    )
+
+    def match(one: Accepted, other: Accepted) -> bool:
+        in_range = one.at - node.before <= other.at <= one.at + node.after
+        return one.key is not None and one.key == other.key and in_range
+
+    alone = [[one for one in left if not any(match(one, other) for other in right)]]
+    alone.append([other for other in right if not any(match(one, other) for one in left)])
+    if node.how in ("semi", "anti"):
+        kept = alone[0] if node.how == "anti" else [one for one in left if one not in alone[0]]
+        return [Result(one.key, one.value, one.at, one.at) for one in kept]
+    pairs: list[tuple[Accepted | None, Accepted | None]] = [
+        (one, other) for one in left for other in right if match(one, other)
+    ]
+    pairs += [(one, None) for one in alone[0] if node.how in ("left", "full")]
+    pairs += [(None, other) for other in alone[1] if node.how in ("right", "full")]
+    results: list[Result] = []
+    for one, other in pairs:
+        timed = (other or one) if node.how == "right" else (one or other)
+        assert timed is not None
+        left_value, right_value = (None if each is None else each.value for each in (one, other))
+        value = _pair_value(left_value, right_value)
+        results.append(Result(timed.key, value, timed.at, timed.at))
+    return results
 
 
 def _is_feed(node: Node) -> bool:
@@ -96,7 +137,7 @@ def rows_of(pipeline: Pipeline, node: Node) -> list[Result]:
                 Result(None if one.value is None else f"r{one.value % keys}", one.value, one.start, one.end)
                 for one in rows_of(pipeline, inner)
             ]
-        case Windowed() | Cogrouped():
+        case Windowed() | Cogrouped() | Joined():
             rows = truth(pipeline, node)
             if isinstance(node, Windowed) and not node.keyed:
                 return [Result("all", one.value, one.start, one.end) for one in rows]
@@ -157,10 +198,12 @@ def value_of(name: str, rows: Sequence[Element]) -> int | None:
     return ordered[-1][1]
 
 
-def _pairs(how: str, left: list[Element], right: list[Element], *, matches: bool) -> list[int]:
-    def value(one: int | None, other: int | None) -> int:
-        return (50 if one is None else one) * 10 + (7 if other is None else other)
+def _pair_value(left: int | None, right: int | None) -> int:
+    return (50 if left is None else left) * 10 + (7 if right is None else right)
 
+
+def _pairs(how: str, left: list[Element], right: list[Element], *, matches: bool) -> list[int]:
+    value = _pair_value
     pairs = [value(one, other) for _, one in left for _, other in right if matches]
     if how in ("left", "full"):
         pairs += [value(one, None) for _, one in left if not (matches and right)]
@@ -175,12 +218,10 @@ def folded(panes: Sequence[Mapping[str, Any]], node: Operator) -> Counter[Result
     last: dict[Group, Result] = {}
     for row in panes:
         bounds = row["window_start"], row["window_end"]
-        result = Result(row.get("key"), row["value"], *bounds, row.get("elements", 0))
-        if node.mode == "accumulating":
-            last[result.key, (result.start, result.end)] = result
-            results[result] += 1
-        else:
-            results[result] += -1 if row["retraction"] else 1
-    if node.mode == "accumulating" and isinstance(node, Windowed):
+        key = row["key"] if is_keyed(node) else None
+        result = Result(key, row["value"], *bounds, row.get("elements", 0))
+        last[result.key, bounds] = result
+        results[result] += -1 if row[RETRACTION] else 1
+    if isinstance(node, Windowed) and not retracts(node):
         return Counter(result for result in last.values() if result.elements)
     return Counter({result: count for result, count in results.items() if count})

@@ -18,7 +18,7 @@ from typing import Any
 from tests.model.pipelines import folded, truth
 from tests.strategies.pipelines import Case, adds_up, case
 from tests.strategies.windows import RandomSource
-from tests.support.pipelines import Cogrouped, Filtered, Mapped, Node, Pipeline, Rekeyed, Windowed
+from tests.support.pipelines import Cogrouped, Filtered, Joined, Mapped, Node, Pipeline, Rekeyed, Windowed
 
 PROGRESS_SECONDS = 10
 OPERATORS = 5
@@ -68,7 +68,7 @@ def shrink(made: Case, fails: Callable[[Case], bool], rounds: int = 300) -> Case
 
 def _simpler(made: Case) -> Iterator[Case]:
     for last in _simpler_nodes(made.last):
-        if isinstance(last, Windowed | Cogrouped) and adds_up(last):
+        if isinstance(last, Windowed | Cogrouped | Joined) and adds_up(last):
             yield replace(made, last=last)
     for index, batch in enumerate(made.batches):
         yield replace(made, batches=made.batches[:index] + made.batches[index + 1 :])
@@ -93,7 +93,7 @@ def _simpler_nodes(node: Node) -> Iterator[Node]:
             for index, each in enumerate(inputs):
                 for inner in _simpler_nodes(each):
                     yield replace(node, inputs=(*inputs[:index], inner, *inputs[index + 1 :]))
-        case Cogrouped():
+        case Cogrouped() | Joined():
             yield from node.inputs
             yield from (replace(node, left=inner) for inner in _simpler_nodes(node.left))
             yield from (replace(node, right=inner) for inner in _simpler_nodes(node.right))

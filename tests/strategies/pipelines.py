@@ -14,6 +14,7 @@ from tests.support.pipelines import (
     Cogrouped,
     Feed,
     Filtered,
+    Joined,
     Mapped,
     Node,
     Operator,
@@ -21,6 +22,7 @@ from tests.support.pipelines import (
     Stateless,
     Windowed,
     base,
+    lateness,
     retracts,
 )
 
@@ -66,15 +68,16 @@ def adds_up(node: Node, *, last: bool = True) -> bool:
         return True
     if isinstance(node, Stateless):
         return adds_up(node.input, last=last)
+    if isinstance(node, Joined):
+        return all(adds_up(each, last=False) for each in node.inputs)
     starts = [base(each) for each in node.inputs]
-    upstream = [start.lateness for start in starts if not isinstance(start, Feed)]
-    longest = max((INFINITE if each is None else each for each in upstream), default=0)
+    longest = max(INFINITE if (each := lateness(one)) is None else each for one in node.inputs)
     fires_once = node.lateness == 0 and node.trigger == windows.DEFAULT_TRIGGER
     inherits = isinstance(node.window, windows.Inherited)
     return (
         (last or node.mode == RETRACTING or fires_once)
         and (INFINITE if node.lateness is None else node.lateness) >= longest
-        and not (inherits and any(isinstance(start, Feed) for start in starts))
+        and not (inherits and any(isinstance(start, Feed | Joined) for start in starts))
         and all(adds_up(each, last=False) for each in node.inputs)
     )
 
@@ -105,18 +108,20 @@ class _Builder:
 
     def operator(self, operators: int, *, last: bool = False) -> Operator:
         """An operator with at most so many operators in total."""
-        kind = self.source.choose(["window", "window", "window", "union", "cogroup"])
+        kind = self.source.choose(["window", "window", "window", "union", "cogroup", "join"])
         if self.chains or kind == "window":
             return self._windowed((self.node(operators - 1),), last=last)
         others = self.source.integer(0, min(operators - 1, 1))
         inputs = self.node(operators - 1 - others), self.node(others)
         if self.source.chance(50):
             inputs = inputs[1], inputs[0]
+        if kind == "join":
+            return self._joined(inputs)
         return self._windowed(inputs, last=last) if kind == "union" else self._cogrouped(inputs, last=last)
 
     def _windowed(self, inputs: tuple[Node, ...], *, last: bool) -> Windowed:
         signed = any(map(retracts, inputs))
-        panes = all(not isinstance(base(each), Feed) for each in inputs)
+        panes = all(isinstance(base(each), Windowed | Cogrouped) for each in inputs)
         kinds = [
             "fixed",
             "sliding",
@@ -139,7 +144,13 @@ class _Builder:
         node = Cogrouped(*inputs, window=window, how=self.source.choose(["inner", "left", "right", "full"]))
         return replace(node, **self._settings(node, last=last))  # type: ignore[arg-type]
 
-    def _settings(self, node: Operator, *, last: bool) -> dict[str, object]:
+    def _joined(self, inputs: tuple[Node, Node]) -> Joined:
+        before = self.source.integer(-3, 8)
+        after = self.source.integer(max(-before, -3), 8)
+        how = self.source.choose(["inner", "left", "right", "full", "semi", "anti"])
+        return Joined(*inputs, before, after, how)
+
+    def _settings(self, node: Windowed | Cogrouped, *, last: bool) -> dict[str, object]:
         """Lateness, trigger and mode, so that the panes of each operator add up to the truth."""
         lateness = self._lateness(node)
         fires_once = lateness == 0 and self.source.chance(40)
@@ -155,10 +166,10 @@ class _Builder:
             "trigger": self.source.choose(TRIGGERS),
         }
 
-    def _lateness(self, node: Operator) -> int | None:
+    def _lateness(self, node: Windowed | Cogrouped) -> int | None:
         """At least the lateness of the operators before it."""
-        before = [start.lateness for each in node.inputs if not isinstance(start := base(each), Feed)]
-        least = None if None in before else max((each for each in before if each is not None), default=0)
+        before = [lateness(each) for each in node.inputs]
+        least = None if None in before else max(each for each in before if each is not None)
         more = self.source.choose([0, 0, 3, 10, None])
         return None if least is None or more is None else least + more
 

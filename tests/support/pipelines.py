@@ -1,8 +1,8 @@
 """Pipelines without Spark: operators composed through the pieces that Spark runs in its workers.
 
 A pipeline is a tree of nodes. `Feed` is a source, `Filtered`, `Mapped` and `Rekeyed` are stateless steps, and
-`Windowed` and `Cogrouped` are operators with state. All rows have the columns ``key`` and ``value``, so that
-any node can follow any other.
+`Windowed`, `Cogrouped` and `Joined` are operators with state. All rows have the columns ``key`` and
+``value``, so that any node can follow any other.
 
 `Pipeline.step` runs one micro-batch: rows become buffers by the map side (`Shipper`), every bucket takes its
 step (`OperatorPlan`), its state goes through bytes, and its panes and headers are the input of the next
@@ -20,15 +20,15 @@ import polars as pl
 from slackwater import windows
 from slackwater.progress.generator import Lag
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
-from slackwater.spark.runtime.hosts import CogroupHost, Host, WindowHost
+from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, Host, JoinHost, WindowHost
 from slackwater.spark.runtime.map_side import Shipper
-from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.runtime.operator_inputs import EITHER, InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
 from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, RETRACTION, TIME, WINDOW_BOUNDS, WITNESS
 from slackwater.spark.wire.pane_schema import PANE_KIND
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.spec import OperatorSpec
+from slackwater.windows.spec import SIDES, OperatorSpec
 from tests.model.windows import Bounds, Row, assign
 
 BUCKETS: Final = (3, 8)
@@ -104,8 +104,29 @@ class Cogrouped:
         return self.left, self.right
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Two inputs joined by time; the value of a pair is computed from those of its rows."""
+
+    left: Node
+    right: Node
+    before: int
+    after: int
+    how: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Both sides."""
+        return self.left, self.right
+
+    @property
+    def by(self) -> str:
+        """The watermark key that drives the next operator: that of a time which every row has."""
+        return {"right": "right", "full": EITHER}.get(self.how, "left")
+
+
 Stateless = Filtered | Mapped | Rekeyed
-Operator = Windowed | Cogrouped
+Operator = Windowed | Cogrouped | Joined
 Node = Feed | Stateless | Operator
 
 ACCUMULATIONS: Final[Mapping[str, windows.ColumnarAccumulation]] = {
@@ -129,6 +150,14 @@ def retracts(node: Node) -> bool:
             return retracts(node.input)
         case Windowed() | Cogrouped():
             return node.mode == "accumulating_and_retracting"
+        case Joined():
+            return any(map(retracts, node.inputs))
+
+
+def lateness(node: Node) -> int | None:
+    """How far the rows of a node may be behind its watermark; None for no limit."""
+    start = base(node)
+    return start.lateness if isinstance(start, Windowed | Cogrouped) else 0
 
 
 def base(node: Node) -> Feed | Operator:
@@ -143,7 +172,7 @@ class Accepted:
     key: str | None
     value: int | None
     at: int
-    windows: tuple[Bounds, ...]
+    windows: tuple[Bounds, ...] = ()
 
 
 @dataclass
@@ -155,6 +184,8 @@ class Stage:
     saved: dict[int, bytes] = field(default_factory=dict)
     blobs: dict[int, dict[str, bytes]] = field(default_factory=lambda: {bucket: {} for bucket in BUCKETS})
     watermark: int = BEGINNING_OF_TIME
+    feeds: dict[int, int] = field(default_factory=dict)
+    """The watermark of each feed by the number of the input, for a join."""
     accepted: dict[int, list[Accepted]] = field(default_factory=dict)
     """By the number of the input."""
     dropped: int = 0
@@ -180,9 +211,14 @@ class Stage:
     def accept(self, number: int, rows: pl.DataFrame) -> None:
         """Record in which windows the rows of a feed are accepted, given the watermark before the step."""
         mine = self.accepted.setdefault(number, [])
+        if isinstance(self.node, Joined):
+            behind = pl.col(TIME) < self.feeds.get(number, BEGINNING_OF_TIME)
+            self.dropped += rows.filter(behind).height
+            mine += [Accepted(*row) for row in rows.filter(~behind).select("key", "value", TIME).rows()]
+            return
         lateness = self.node.lateness
         for row in rows.iter_rows(named=True):
-            key = row["key"] if isinstance(self.node, Cogrouped) or self.node.keyed else None
+            key = row["key"] if is_keyed(self.node) else None
             found = assign(self.node.window, row[TIME], row)
             by_element = drop_late(self.node) == "by_element" and lateness is not None
             if by_element and row[TIME] < self.watermark - (lateness or 0):
@@ -210,7 +246,8 @@ class Pipeline:
             for each in node.inputs:
                 self._add(each)
             rules = tuple(_rules(base(each)) for each in node.inputs)
-            self.stages[node] = Stage(node, OperatorPlan(rules, host(node)))
+            sides = () if isinstance(node, Windowed) else (0, 1)
+            self.stages[node] = Stage(node, OperatorPlan(rules, host(node), sides=sides))
 
     def step(self, batch: Mapping[str, Sequence[Row]], now: int, *, end: bool = False) -> pl.DataFrame:
         """Run a micro-batch; return the panes of the last operator."""
@@ -223,14 +260,15 @@ class Pipeline:
                     rows = pl.DataFrame(list(batch.get(start.name, ())), schema=_ROWS, orient="row")
                     rows = applied(each, rows.with_columns(pl.lit(value=False).alias(WITNESS)))
                     stage.accept(number, rows.filter(~pl.col(WITNESS)))
+                    if rows.height:
+                        highest = int(rows.select(pl.col(TIME).max()).item()) - start.lag
+                        stage.feeds[number] = max(highest, stage.feeds.get(number, highest))
                     sent += [(bucket, Tick(now, 1, end), None) for bucket in BUCKETS]
                 else:
-                    rows = applied(each, elements(outputs[start], start))
+                    rows = applied(each, with_headers(outputs[start], start))
                 sent += self._shipped(stage, number, rows)
             outputs[node] = stage.step(sent)
-        found = panes(outputs[self.last])
-        is_pairs = isinstance(self.last, Cogrouped) and found.height
-        return found.with_columns(pair_value()) if is_pairs else found
+        return elements(outputs[self.last], self.last)
 
     def _shipped(self, stage: Stage, number: int, rows: pl.DataFrame) -> Buffers:
         """The buffers of some rows, as two map tasks would make them."""
@@ -242,8 +280,7 @@ class Pipeline:
             rows = rows.with_columns(pl.lit(value=False).alias(RETRACTION))
         if not spec.inherits:
             rows = rows.drop(WINDOW_BOUNDS, strict=False)
-        is_keyed = isinstance(stage.node, Cogrouped) or stage.node.keyed
-        index = pl.col("key").hash() % len(BUCKETS) if is_keyed else pl.lit(0)
+        index = pl.col("key").hash() % len(BUCKETS) if is_keyed(stage.node) else pl.lit(0)
         rows = rows.with_columns(index.cast(pl.Int32).alias(BUCKET_INDEX))
         shipper = Shipper(
             BUCKETS,
@@ -259,7 +296,7 @@ class Pipeline:
         return [buffer for task, part in parts for buffer in shipper.buffers(part, task, 0)]
 
 
-def drop_late(node: Operator) -> str:
+def drop_late(node: Windowed | Cogrouped) -> str:
     """How an operator drops late rows.
 
     By window, a session accepts a row that belongs to a session which was purged before.
@@ -267,12 +304,24 @@ def drop_late(node: Operator) -> str:
     return "by_element" if isinstance(node.window, windows.Sessions) else "by_window"
 
 
+def is_keyed(node: Operator) -> bool:
+    """Whether the rows of a key are processed together; otherwise all rows are."""
+    return not isinstance(node, Windowed) or node.keyed
+
+
 def _rules(start: Feed | Operator) -> InputRules:
-    return SourceRules(Lag(start.lag)) if isinstance(start, Feed) else UpstreamRules(BUCKETS)
+    match start:
+        case Feed():
+            return SourceRules(Lag(start.lag))
+        case Joined():
+            return UpstreamRules(BUCKETS, start.by, SIDES)
+    return UpstreamRules(BUCKETS)
 
 
 def host(node: Operator) -> Host[OperatorSpec]:
     """The host of an operator."""
+    if isinstance(node, Joined):
+        return _join_host(node)
     retractions = RETRACTION if any(map(retracts, node.inputs)) else None
     settings: dict[str, Any] = {
         "window": node.window,
@@ -300,6 +349,25 @@ def host(node: Operator) -> Host[OperatorSpec]:
     )
 
 
+def _join_host(node: Joined) -> JoinHost:
+    marks = [RETRACTION if retracts(each) else None for each in node.inputs]
+    spec = windows.JoinSpec(
+        on=("key",),
+        before=node.before,
+        after=node.after,
+        how=node.how,  # type: ignore[arg-type]  # one of the choices
+        left_time=TIME,
+        right_time=TIME,
+        left_retractions=marks[0],
+        right_retractions=marks[1],
+        left_lateness=lateness(node.left),
+        right_lateness=lateness(node.right),
+    )
+    rows = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
+    left, right = (rows | ({} if mark is None else {mark: pl.Boolean()}) for mark in marks)
+    return JoinHost(spec, left=left, right=right, keys=(ForwardedKeys("left"), ForwardedKeys("right")))
+
+
 def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows after the stateless steps of a node; filtered rows of a feed stay as witnesses."""
     if not isinstance(node, Stateless):
@@ -318,28 +386,42 @@ def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
             return rows.with_columns(pl.concat_str(pl.lit("r"), value % keys).alias("key"))
 
 
-def panes(outputs: Sequence[BucketOutput]) -> pl.DataFrame:
-    """The panes of all buckets."""
-    frames = [output.rows.filter(kind=PANE_KIND) for output in outputs if output.rows is not None]
-    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
-
-
-def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
-    """The rows that the next operator gets: the header of each bucket, and the panes."""
+def with_headers(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
+    """The rows that the next operator gets: the header of each bucket, and the rows that it emitted."""
     control = pl.DataFrame({CONTROL: [write_header(output.header) for output in outputs]})
+    rows = elements(outputs, node)
     frames = [pl.DataFrame(schema=_ELEMENTS), control]
-    found = panes(outputs)
-    if found.height:
-        if isinstance(node, Cogrouped):
-            found = found.with_columns(pair_value())
-        elif not node.keyed:
-            found = found.with_columns(pl.lit("all").alias("key"))
-        found = found.rename({"timestamp": TIME, "retraction": RETRACTION})
-        frames.append(found.select(name for name in _ELEMENTS if name != CONTROL))
+    if rows.height:
+        frames.append(rows.select(name for name in _ELEMENTS if name != CONTROL))
     return pl.concat(frames, how="diagonal_relaxed")
 
 
-def pair_value() -> pl.Expr:
-    """The value of a pair of a cogroup."""
-    left, right = pl.col("value").cast(pl.Int64), pl.col("value_right").cast(pl.Int64)
-    return (left.fill_null(50) * 10 + right.fill_null(7)).alias("value")
+def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
+    """The rows that all buckets emitted, under the names that every operator reads."""
+    frames = [output.rows for output in outputs if output.rows is not None]
+    if not frames:
+        return pl.DataFrame()
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    if isinstance(node, Joined):
+        return _pairs(rows, node)
+    rows = rows.filter(kind=PANE_KIND).rename({"timestamp": TIME, "retraction": RETRACTION})
+    if isinstance(node, Cogrouped):
+        rows = rows.with_columns(pair_value("value", "value_right"))
+    elif not node.keyed:
+        rows = rows.with_columns(pl.lit("all").alias("key"))
+    return rows
+
+
+def _pairs(rows: pl.DataFrame, node: Joined) -> pl.DataFrame:
+    if node.how not in ("semi", "anti"):
+        times = [f"{TIME}_{side}" for side in (SIDES if node.how != "right" else reversed(SIDES))]
+        rows = rows.with_columns(pair_value("value_left", "value_right"), pl.coalesce(times).alias(TIME))
+    retraction = pl.col("retraction") if retracts(node) else pl.lit(value=False)
+    bounds = [pl.col(TIME).alias(name) for name in WINDOW_BOUNDS]
+    return rows.with_columns(retraction.alias(RETRACTION), *bounds)
+
+
+def pair_value(left: str, right: str) -> pl.Expr:
+    """The value of a pair, from two columns."""
+    both = pl.col(left).cast(pl.Int64).fill_null(50), pl.col(right).cast(pl.Int64).fill_null(7)
+    return (both[0] * 10 + both[1]).alias("value")
