@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from slackwater.spark.api.upsert import upsert_once as upsert_once
     from slackwater.spark.api.upsert import upsert_to as upsert_to
     from slackwater.spark.monitor.reports import BucketReport as BucketReport
+    from slackwater.spark.monitor.reports import InputReport as InputReport
     from slackwater.spark.monitor.reports import KeyReport as KeyReport
     from slackwater.spark.monitor.reports import OperatorReport as OperatorReport
     from slackwater.spark.monitor.reports import QueryReport as QueryReport

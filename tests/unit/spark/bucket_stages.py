@@ -16,7 +16,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.wire.buffers import Header, Tick, write_header
-from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, RETRACTION, TIME
+from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, RETRACTION, TIME
 from tests.model.windows import Pane, Row
 from tests.support.windowed import Options, blocks
 
@@ -50,7 +50,7 @@ def shipped(frame: pl.DataFrame, number: int = 0, key: str | None = "key", **opt
     if key is not None:
         indices = [zlib.crc32(repr(value).encode()) % len(BUCKETS) for value in frame[key]]
     indexed = frame.with_columns(pl.Series(BUCKET_INDEX, indices, dtype=pl.Int32))
-    origin = None if CONTROL in frame.columns else "input"
+    origin = None if {CONTROL, ORIGIN} & set(frame.columns) else "input"
     shipper = Shipper(BUCKETS, number, (), origin, False, True, **options)
     half = frame.height // 2
     parts = enumerate((indexed[:half], indexed[half:]))

@@ -13,7 +13,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import CONTROL, TIME
+from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import (
     BUCKETS,
@@ -115,3 +115,40 @@ def test_a_cogroup_excludes_an_idle_side() -> None:
     panes = [frame for output in outputs if (frame := output.rows) is not None]
     (pane,) = pl.concat(panes).filter(pl.col("window_end") == 10).iter_rows(named=True)
     assert (pane["left"], pane["right"]) == ([{"value": 1}], [{"value": 2}])
+
+
+def test_why_names_the_idle_input_and_the_window_that_waits() -> None:
+    stage = Stage(OperatorPlan((QUIET,), host(TENS), names=("input 'orders'",)))
+    stage.step([*shipped(row(5)), *ticks(0)])
+    stage.step(ticks(5))
+    (text,) = (output.report.why for output in stage.step(ticks(10)) if output.report.open_windows)
+    assert text == (
+        "watermark 1970-01-01T00:00:00.000005Z: every input is idle since 1970-01-01T00:00:00.000010Z; "
+        "the window that ends at 1970-01-01T00:00:00.000010Z waits for input 'orders'"
+    )
+
+
+def test_why_names_the_input_of_a_union_and_reports_each() -> None:
+    rules = BUSY, BUSY, SourceRules(Lag(0), origins=("a", "b"))
+    stage = Stage(OperatorPlan(rules, host(TENS), names=("input 'orders'", "input 2", "input 3")))
+    named = shipped(row(50).with_columns(pl.lit("a").alias(ORIGIN)), 2)
+    reports = [output.report for output in stage.step([*shipped(row(5)), *ticks(0)])]
+    assert {report.held_by for report in reports} == {"input 2"}
+    (report, *_) = (output.report for output in stage.step([*shipped(row(20), 1), *named, *ticks(1)]))
+    assert (report.held_by, report.reason) == ("partition 'b' of input 3", "never spoke")
+    assert [(one.name, one.watermark) for one in report.inputs] == [
+        ("input 'orders'", 5),
+        ("input 2", 20),
+        ("input 3", None),
+    ]
+
+
+def test_why_reports_the_watermark_in_use_after_an_input_is_active_again() -> None:
+    stage = Stage(OperatorPlan((QUIET, BUSY), host(TENS), names=("input 1", "input 2")))
+    stage.step([*shipped(row(5)), *shipped(row(6), 1), *ticks(0)])
+    stage.step([*shipped(row(30), 1), *ticks(5)])
+    stage.step([*shipped(row(40), 1), *ticks(10)])
+    (report, *_) = (output.report for output in stage.step([*shipped(row(7)), *ticks(11)]))
+    assert (report.watermark, report.held_by) == (40, "input 1")
+    assert report.why.startswith("watermark 1970-01-01T00:00:00.000040Z: held back by input 1")
+    assert [one.watermark for one in report.inputs] == [7, 40]

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.source_limits import check_unlimited, source_limit
-from slackwater.spark.api.stream_inputs import Source
+from slackwater.spark.api.stream_inputs import Source, input_names
 from slackwater.spark.internals import is_remote
 from slackwater.spark.monitor.reports import METRIC, observed
 from slackwater.spark.monitor.run_end import end_signals_of
@@ -90,7 +90,12 @@ class Dataflow:
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]
-        plan = OperatorPlan(tuple(source.rules for source in self.sources), self.host, sides=self.sides)
+        plan = OperatorPlan(
+            tuple(source.rules for source in self.sources),
+            self.host,
+            sides=self.sides,
+            names=input_names(self.sources, self.sides),
+        )
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:
             plan = replace(plan, now=time.now())

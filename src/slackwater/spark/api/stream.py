@@ -18,6 +18,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
 from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import WatermarkPolicy
+from slackwater.progress.values import is_text
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
@@ -66,6 +67,7 @@ def stream(
     max_ahead: DurationLike | None = None,
     clock: DurationLike | ClockSpec = "1 second",
     buckets: int | None = None,
+    name: str | None = None,
 ) -> Stream:
     """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
 
@@ -89,6 +91,8 @@ def stream(
         clock: How often a micro-batch runs when no rows arrive.
         buckets: The number of parts that keys are divided into, a multiple of the shuffle partitions; one per
             partition if omitted. It is fixed by the first start of a query.
+        name: What reports call the stream, as in ``held back by input 'orders'``. Without a name, the inputs
+            of an operator are called by their position.
 
     Returns:
         The stream.
@@ -127,7 +131,10 @@ def stream(
         idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
     )
-    return Stream((options.source(clock_spec(clock)),), bucket_ids(count, partitions))
+    if name is not None and not is_text(name):
+        raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
+    source = replace(options.source(clock_spec(clock)), given_name=name)
+    return Stream((source,), bucket_ids(count, partitions))
 
 
 class StreamOperations(ABC):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -23,7 +22,7 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.map_side import Fold, Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import InputRules
-from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceRules
 from slackwater.spark.wire.buffers import BUFFER
 from slackwater.spark.wire.clock_source import ClockSpec, common_clock
 from slackwater.spark.wire.columns import (
@@ -36,10 +35,7 @@ from slackwater.spark.wire.columns import (
     time_column,
 )
 from slackwater.windows import Window
-from slackwater.windows.spec import longest_lateness
-
-ONLY_ORIGIN: Final = "input"
-"""The name of the single origin of a stream without an origin column."""
+from slackwater.windows.spec import SIDES, longest_lateness
 
 
 @dataclass(frozen=True)
@@ -108,6 +104,11 @@ class Source(ABC):
     def windows(self) -> tuple[Window, ...]:
         """The windows that rows are in already; empty for rows of a DataFrame."""
         return ()
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave the stream, for reports; None if there is none."""
+        return None
 
     @property
     def lateness(self) -> int | None:
@@ -197,6 +198,12 @@ class RowSource(Source):
     source_clock: ClockSpec
     header: Mapping[str, Column] = field(default_factory=dict)
     """The columns with the header of a row's buffer, if producers number their buffers."""
+    given_name: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave the stream, for reports; None if there is none."""
+        return self.given_name
 
     @property
     def schema(self) -> StructType:
@@ -281,6 +288,11 @@ class DerivedSource(Source):
     """The rows of another source with other columns; event times, origins and windows are the same."""
 
     inner: Source
+
+    @property
+    def name(self) -> str | None:
+        """The name of the stream of the input rows."""
+        return self.inner.name
 
     @property
     def spark(self) -> SparkSession:
@@ -421,6 +433,25 @@ def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, 
                 fix="unite streams with the same watermark key: rename the column, or call by(…)",
             )
     return tuple(source for each in (first, *others) for source in each.sources)
+
+
+def input_names(sources: Sequence[Source], sides: Sequence[int]) -> tuple[str | None, ...]:
+    """What reports call the inputs of an operator: by the name of the stream, otherwise by position.
+
+    >>> input_names((), ())
+    ()
+    """
+    names: list[str | None] = []
+    for number, source in enumerate(sources):
+        if source.name is not None:
+            names.append(f"input {source.name!r}")
+        elif len(sources) == 1:
+            names.append(None)
+        elif len(sources) == len(set(sides)):
+            names.append(f"the {SIDES[sides[number]]} input")
+        else:
+            names.append(f"input {number + 1}")
+    return tuple(names)
 
 
 def quoted(name: str) -> Column:

@@ -38,6 +38,23 @@ class KeyReport(msgspec.Struct, frozen=True):
     reason: str
 
 
+class InputReport(msgspec.Struct, frozen=True):
+    """The progress of one of several inputs of an operator.
+
+    >>> InputReport("input 'orders'", None, False, "watermark unknown", None, None, "never spoke").idle
+    False
+    """
+
+    name: str
+    """The name given to `stream`, or the position of the input."""
+    watermark: int | None
+    idle: bool
+    why: str
+    held_by: str | None
+    since: int | None
+    reason: str
+
+
 class BucketReport(msgspec.Struct, frozen=True):
     """The progress of one bucket after a batch.
 
@@ -60,6 +77,10 @@ class BucketReport(msgspec.Struct, frozen=True):
     closed, and, over all buckets, rows that were invalid or too far in the future, and repeated buffers."""
     keys: tuple[KeyReport, ...] = ()
     """The progress of each watermark key, if the stream has several event times."""
+    inputs: tuple[InputReport, ...] = ()
+    """The progress of each input, if there are several: a union, a join or a cogroup."""
+    waiting: int | None = None
+    """The end of the earliest window that still owes a pane; None if there is none."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
@@ -117,10 +138,16 @@ class OperatorReport(msgspec.Struct, frozen=True):
                 slowest[report.key] = report
         return slowest
 
+    @property
+    def inputs(self) -> dict[str, InputReport]:
+        """The progress of each of several inputs, from the bucket that is furthest behind."""
+        return {report.name: report for report in self.slowest.inputs}
+
     def __str__(self) -> str:
         lag = "" if self.lag is None else f"{format_duration(self.lag)} behind the clock, "
         counted = (f", {name.replace('_', ' ')} {value}" for name, value in self.totals.items() if value)
         keys = "".join(f"\n  {report.why}" for report in self.keys.values())
+        keys += "".join(f"\n  {name}: {report.why}" for name, report in self.inputs.items())
         return f"{self.slowest.why}\n  {lag}{self.open_windows} open windows{''.join(counted)}{keys}"
 
 

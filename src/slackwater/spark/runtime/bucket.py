@@ -7,15 +7,16 @@ and the clock, return what to emit, and save the state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 import polars as pl
 
+from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
-from slackwater.spark.monitor.reports import BucketReport, KeyReport
+from slackwater.spark.monitor.reports import BucketReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.hosts import BatchInput, Host, OperatorBatch, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
@@ -98,6 +99,8 @@ class OperatorPlan:
     now: int | None = None
     sides: tuple[int, ...] = ()
     """The index of each input's side, for a join or cogroup; otherwise empty: all inputs are one side."""
+    names: tuple[str | None, ...] = ()
+    """What reports call the inputs."""
 
     def step(
         self,
@@ -112,10 +115,10 @@ class OperatorPlan:
         now, run = self._clock(before, batch)
         blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
-            inputs = Inputs(self.inputs, now, sides=self.sides)
+            inputs = Inputs(self.inputs, now, sides=self.sides, names=self.names)
             state, totals = self.host.initial_state(blobs), Totals()
         else:
-            inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides)
+            inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides, names=self.names)
             state, totals = self.host.load(before.operator, blobs), before.totals
         restarted = before is not None and run != before.run
         found = inputs.advance(batch.headers, now, restarted=restarted)
@@ -142,13 +145,14 @@ class OperatorPlan:
         rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
         blobs.evict()
-        why = inputs.why()
+        used = watermark if output.watermark is None else output.watermark
+        why = replace(inputs.why(), watermark=used)
         is_idle = inputs.idle and not ended and output.waiting is None
         report = BucketReport(
             bucket=bucket,
             now=now,
-            watermark=watermark if output.watermark is None else output.watermark,
-            why="the stream has ended" if ended else why.text,
+            watermark=used,
+            why="the stream has ended" if ended else why.text + _waiting(inputs, output.waiting),
             held_by=None if ended else why.held_by,
             since=None if ended else why.since,
             reason=why.reason.value,
@@ -156,6 +160,8 @@ class OperatorPlan:
             ended=ended,
             totals=msgspec.structs.asdict(totals),
             keys=() if ended else _keys(inputs),
+            inputs=() if ended else _by_input(inputs),
+            waiting=output.waiting,
         )
         return BucketOutput(
             rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
@@ -176,6 +182,27 @@ class OperatorPlan:
         if self.now is None:
             raise CorruptState("bucket", "it is missing, although the query has run before")
         return self.now, 0
+
+
+def _waiting(inputs: Inputs, end: int | None) -> str:
+    """The window that waits for idle inputs, if there is one."""
+    if not inputs.idle or end is None:
+        return ""
+    return f"; the window that ends at {instant_text(end)} waits for {', '.join(inputs.idle_names)}"
+
+
+def _by_input(inputs: Inputs) -> tuple[InputReport, ...]:
+    """The progress of each input, if there are several."""
+    several = inputs.by_input()
+    if len(several) < 2:
+        return ()
+    return tuple(
+        InputReport(
+            one.name, one.watermark, one.idle, one.why.text, one.why.held_by, one.why.since,
+            one.why.reason.value,
+        )
+        for one in several
+    )  # fmt: skip
 
 
 def _keys(inputs: Inputs) -> tuple[KeyReport, ...]:

@@ -18,7 +18,7 @@ from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import DEFAULT_KEY, Watermark
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
-from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Result
 from slackwater.spark.wire.numbered_chunks import Repeats
 
@@ -151,6 +151,16 @@ _DRIVING: Final = "event:time"
 """The coalescer's key for the driving event times; inputs may have different watermark keys for them."""
 
 
+@dataclass(frozen=True, slots=True)
+class InputProgress:
+    """Where the watermark of one input is, and why."""
+
+    name: str
+    watermark: int | None
+    idle: bool
+    why: Explanation
+
+
 class SavedInputs(Saved):
     """The saved progress of all inputs."""
 
@@ -163,7 +173,8 @@ class SavedInputs(Saved):
 class Inputs:
     """The progress of all inputs of an operator.
 
-    ``sides`` has the index of each input's side; without it, all inputs belong to one side.
+    ``sides`` has the index of each input's side; without it, all inputs belong to one side. ``names`` are
+    what explanations call the inputs.
 
     >>> from slackwater.progress.generator import Lag
     >>> from slackwater.spark.wire.buffers import Peak
@@ -182,6 +193,7 @@ class Inputs:
         saved: SavedInputs | None = None,
         *,
         sides: Sequence[int] = (),
+        names: Sequence[str | None] = (),
     ) -> None:
         parts = [None] * len(rules) if saved is None else saved.parts
         self._parts = [_progress(one, now, part) for one, part in zip(rules, parts, strict=True)]
@@ -190,6 +202,7 @@ class Inputs:
             self._coalescer = Coalescer.load(saved.coalescer)
         elif len(rules) > 1:
             self._coalescer = Coalescer(len(rules))
+        self._names = names or [None] * len(rules)
         sides = sides or [0] * len(rules)
         members = [[index for index, of in enumerate(sides) if of == side] for side in range(max(sides) + 1)]
         known = saved.sides if saved is not None and saved.sides else (None,) * len(members)
@@ -292,12 +305,36 @@ class Inputs:
         waiting = [part for part in parts if not part.idle] or parts
         for part in waiting:
             if key is not None and key not in part.watermarks:
-                without_key = f"input {self._parts.index(part)}, which has no such key"
+                index = self._parts.index(part)
+                without_key = f"{self._names[index] or f'input {index}'}, which has no such key"
                 return Explanation(key, None, Reason.NEVER_SPOKE, without_key)
         levels = [part.watermark if key is None else part.watermarks[key] for part in waiting]
         if None in levels:
-            return waiting[levels.index(None)].why(key)
-        return min(zip(levels, waiting, strict=True), key=lambda level: level[0] or 0)[1].why(key)
+            return self._explained(waiting[levels.index(None)], key)
+        return self._explained(
+            min(zip(levels, waiting, strict=True), key=lambda level: level[0] or 0)[1], key
+        )
+
+    @property
+    def idle_names(self) -> list[str]:
+        """The names of the idle inputs."""
+        return [name or "the input" for name, part in zip(self._names, self._parts, strict=True) if part.idle]
+
+    def by_input(self) -> list[InputProgress]:
+        """The progress of each input."""
+        return [
+            InputProgress(self._names[index] or f"input {index + 1}", part.watermark, part.idle, part.why())
+            for index, part in enumerate(self._parts)
+        ]
+
+    def _explained(self, part: Progress, key: str | None) -> Explanation:
+        """The explanation of one input, which names the input."""
+        why, name = part.why(key), self._names[self._parts.index(part)]
+        if name is None or (why.held_by is None and why.reason is Reason.IDLE):
+            return why
+        if why.held_by in (None, f"partition {ONLY_ORIGIN!r}"):
+            return replace(why, held_by=name, reason=why.reason if why.held_by else Reason.NEVER_SPOKE)
+        return replace(why, held_by=f"{why.held_by} of {name}")
 
     def save(self) -> SavedInputs:
         """The saved state."""

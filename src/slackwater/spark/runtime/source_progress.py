@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from slackwater.errors import UnknownSource
 from slackwater.progress.discovery import Discover
@@ -18,6 +19,9 @@ from slackwater.progress.generator import WatermarkGenerator, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.wire.buffers import Observation
 from slackwater.time import END_OF_TIME
+
+ONLY_ORIGIN: Final = "input"
+"""The name of the single origin of a source without an origin column."""
 
 
 def processing_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
