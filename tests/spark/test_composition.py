@@ -22,7 +22,6 @@ from tests.spark import several_inputs
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected, micros, panes_of
 from tests.spark.scenarios import LAG, check, following
 from tests.spark.several_inputs import LAGS, Steps
-from tests.support.sampling import sampled
 from tests.support.windowed import ModelSubject, Observed, Options, blocks
 
 pytestmark = pytest.mark.spark
@@ -122,6 +121,14 @@ def test_windows_after_a_join_of_different_event_times(
     assert counted == (6 if how == "left" else 5), "no accepted row is lost"
 
 
+@pytest.mark.proof
+def test_windows_after_a_join_in_one_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
+    names = ORDERS_AND_DELIVERIES[0]
+    once: Steps = [{name: [row for step in ORDERS_AND_DELIVERIES for row in step[name]] for name in names}]
+    rows = several_inputs.as_stream(spark, tmp_path, build("left", "ordered"), once)
+    same(rows, modelled(once, "left", "ordered"))
+
+
 def test_windows_after_a_join_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     rows = several_inputs.as_batch(spark, tmp_path, build("right", "delivered"), ORDERS_AND_DELIVERIES)
     same([rows], modelled(ORDERS_AND_DELIVERIES, "right", "delivered", bounded=True))
@@ -142,25 +149,31 @@ def three_way(ordered: Stream, delivered: Stream, returned: Stream) -> Panes:
         .with_columns(returned=sql.coalesce(sql.col("returned_value"), sql.lit(0)))
         .key_by("key")
         .window(windows.Fixed(30 * SECOND), by="ordered")
-        .agg(
-            count=windows.count(), returned=windows.sum("returned"), delivered=windows.sum("delivered_value")
-        )
+        .agg(n=windows.count(), returned=windows.sum("returned"), delivered=windows.sum("delivered_value"))
     )
 
 
-@pytest.mark.parametrize("restart_after", sampled([None, 1], keep=[1]))
+def check_three(rows: Sequence[Any]) -> None:
+    found = sorted((row["key"], row["n"], row["returned"], row["delivered"]) for row in rows)
+    assert found == [("a", 1, 100, 10), ("b", 1, 0, 20), ("c", 1, 200, 30)]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("restart_after", [None, 1, 2])
 def test_a_three_way_join_by_chaining(spark: SparkSession, tmp_path: Path, restart_after: int | None) -> None:
     batches = several_inputs.as_stream(spark, tmp_path, three_way, THREE, restart_after)
-    found = sorted(
-        (row["key"], row["count"], row["returned"], row["delivered"]) for each in batches for row in each
-    )
-    assert found == [("a", 1, 100, 10), ("b", 1, 0, 20), ("c", 1, 200, 30)]
+    check_three([row for batch in batches for row in batch])
+
+
+def test_a_three_way_join_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    check_three(several_inputs.as_batch(spark, tmp_path, three_way, THREE))
 
 
 def late_pairs(ordered: Stream, delivered: Stream) -> Joined:
     return ordered.join(delivered, on="key", before="1 second", after="8 seconds", how="left", late="emit")
 
 
+@pytest.mark.proof
 def test_late_rows_of_a_join_are_emitted(spark: SparkSession, tmp_path: Path) -> None:
     batches = several_inputs.as_stream(spark, tmp_path, late_pairs, ORDERS_AND_DELIVERIES)
     late = [[row for row in batch if row["kind"] == "late"] for batch in batches]
@@ -190,7 +203,8 @@ def retracted_sums(ordered: Stream, delivered: Stream) -> Panes:
     )
 
 
-@pytest.mark.parametrize("restart_after", sampled([None, 2], keep=[2]))
+@pytest.mark.proof
+@pytest.mark.parametrize("restart_after", [None, 2])
 def test_a_chain_over_a_join_of_retracting_panes_folds_to_the_batch_result(
     spark: SparkSession, tmp_path: Path, restart_after: int | None
 ) -> None:
@@ -306,10 +320,12 @@ def test_joins_of_equal_keys_are_told_apart_by_their_side(spark: SparkSession) -
         assert [row["n"] for row in sorted(rows, key=lambda row: row["window"]["start"])] == wanted
     with pytest.raises(InvalidArgument, match=r"by = 'default'.*use one of left.default, right.default"):
         pairs.by("default")
-    united = pairs.select("key", "value").union(pairs.select("key", sql.col("other").alias("value")))
-    assert united.key_by("key").window(windows.fixed("9 seconds")).agg(
-        total=windows.sum("value")
-    ).to_df().collect()[0]["total"] == (0 + 0 + 1 + 1 + 2) + (0 + 1 + 1 + 2 + 2)
+    with pytest.raises(InvalidArgument, match=r"call by\('left.default', name='default'\) on the other"):
+        one.union(pairs)
+    counts = one.window(windows.fixed("1 second")).agg(value=windows.count())
+    united = one.union(pairs.by("left.default", name="default"), counts)
+    sums = united.window(windows.fixed("9 seconds")).agg(total=windows.sum("value")).to_df().collect()
+    assert sums[0]["total"] == (0 + 1 + 2) + (0 + 0 + 1 + 1 + 2) + 3
 
 
 # ---- filter, select, with_columns

@@ -243,7 +243,8 @@ def _by_source(
 def _further_keys(inputs: StreamInputs) -> tuple[str, ...]:
     """The watermark keys, in addition to the driving one, that all sources of a side have."""
     shared = set.intersection(*(set(source.keys) for source in inputs.sources))
-    return tuple(sorted(shared - {inputs.watermark_key, EITHER}))
+    driving = {source.rules.key for source in inputs.sources}
+    return tuple(sorted(shared - driving - {inputs.watermark_key, EITHER}))
 
 
 def _side_schema(join: JoinSpec, side: Side, columns: StructType) -> dict[str, pl.DataType]:
@@ -265,19 +266,15 @@ def _forwarded_keys(
         side: [one.watermark_key, *(key for key, _ in join.keys(side))]
         for side, one in zip(SIDES, (left, right), strict=True)
     }
-    # Rows of a semi or anti join have the event times of the left side only.
-    shared = set() if join.selects_left else set(keys["left"]) & set(keys["right"])
+    shared = set(keys["left"]) & set(keys["right"])
+    if join.selects_left:
+        shared = set()  # its rows have the event times of the left side only
+    elif join.how == "full":
+        shared.add(EITHER)  # the name of another event time of its rows
     names = {
         side: {key: f"{side}.{key}" if key in shared else key for key in several}
         for side, several in keys.items()
     }
-    if join.how == "full" and any(EITHER in several.values() for several in names.values()):
-        raise InvalidArgument(
-            "how",
-            join.how,
-            f"gives each row the event time {EITHER!r}, which is also a watermark key of a side",
-            fix="choose another event time of that side with by(…)",
-        )
     first, second = (
         ForwardedKeys(names[side][several[0]], tuple((key, names[side][key]) for key in several[1:]))
         for side, several in keys.items()

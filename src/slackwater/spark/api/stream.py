@@ -162,19 +162,24 @@ class StreamOperations(ABC):
             check_key(stream.field("key_by", name))
         return replace(stream, key=tuple(columns))
 
-    def by(self, key: str) -> Stream:
+    def by(self, key: str, *, name: str | None = None) -> Stream:
         """Choose the event time that drives the next operator.
 
         Args:
             key: A name in the ``event_times`` of `stream`. A join has the keys of both sides, as
                 ``left.<key>`` and ``right.<key>`` if they have the same name, and a full join also
                 ``either``: the left time of a row, or the right one if it has no left side.
+            name: Another name for this watermark key from here on. Streams can be united if their watermark
+                keys have the same name.
 
         Raises:
             InvalidArgument: The stream has no such watermark key.
         """
         stream = self.elements()
-        return replace(stream, sources=tuple(source.by(key) for source in stream.sources))
+        if name is not None and not is_text(name):
+            raise InvalidArgument("name", name, "is not a name", fix='write by("shipped", name="default")')
+        chosen = tuple(source.by(key) for source in stream.sources)
+        return replace(stream, sources=chosen, watermark_name=name)
 
     def union(self, *others: StreamOperations) -> Stream:
         """Unite streams; the slowest one that is not idle holds the watermark back.

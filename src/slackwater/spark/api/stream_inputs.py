@@ -359,11 +359,13 @@ class StreamInputs:
     sources: tuple[Source, ...]
     buckets: tuple[int, ...]
     key: tuple[str, ...] = ()
+    watermark_name: str | None = None
+    """The name of the driving watermark key from here on, if it was renamed."""
 
     @property
     def watermark_key(self) -> str:
         """The key of the watermark that drives the next operator."""
-        return self.sources[0].rules.key
+        return self.sources[0].rules.key if self.watermark_name is None else self.watermark_name
 
     @property
     def retracts(self) -> bool:
@@ -430,7 +432,7 @@ def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, 
                 "others",
                 other.watermark_key,
                 f"drives this stream, but the watermark key of the other one is {first.watermark_key!r}",
-                fix="unite streams with the same watermark key: rename the column, or call by(…)",
+                fix=f"call by({other.watermark_key!r}, name={first.watermark_key!r}) on the other stream",
             )
     return tuple(source for each in (first, *others) for source in each.sources)
 
