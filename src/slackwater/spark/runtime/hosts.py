@@ -38,14 +38,15 @@ class BatchInput:
 
     @classmethod
     def combined(cls, several: Sequence[BatchInput]) -> BatchInput:
-        """The data of several inputs of one side, in order.
+        """The data of several inputs of one side; their columns may be in different orders.
 
-        >>> one, two = (BatchInput(pl.DataFrame({"n": [number]})) for number in (1, 2))
+        >>> one, two = (BatchInput(pl.DataFrame(row)) for row in ({"n": [1], "m": [2]}, {"m": [4], "n": [3]}))
         >>> BatchInput.combined([one, BatchInput(), two]).rows.rows()
-        [(1,), (2,)]
+        [(1, 2), (3, 4)]
         """
         frames = [one.rows for one in several if one.rows is not None]
-        rows = pl.concat(frames, how="vertical_relaxed") if frames else None
+        aligned = [frame.select(frames[0].columns) for frame in frames]
+        rows = pl.concat(aligned, how="vertical_relaxed") if frames else None
         return cls(rows, [part for one in several for part in one.folded])
 
 
