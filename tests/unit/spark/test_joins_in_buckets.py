@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.operator_inputs import EITHER, UpstreamProgress, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import write_header
-from slackwater.spark.wire.columns import CONTROL, TIME, time_column
+from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, time_column
 from slackwater.time import END_OF_TIME
 from tests.model.join import INFINITY, JoinModel
 from tests.model.windows import Row
@@ -41,6 +42,7 @@ KEYS = ("ordered", "delivered")
 SIDE = {"key": pl.String(), TIME: pl.Int64(), "value": pl.Int64()}
 TIMES = {"ordered": [f"{TIME}_left"], "delivered": [f"{TIME}_right"]}
 TIMES[EITHER] = TIMES["ordered"] + TIMES["delivered"]
+PAIR = ("key", f"{TIME}_left", "value_left", f"{TIME}_right", "value_right")
 COMPLETE = {("left", "ordered"), ("right", "delivered"), ("full", EITHER)}
 """Joins with an event time that every row has."""
 
@@ -239,3 +241,55 @@ def test_a_join_forwards_idle_only_if_it_holds_no_row(idle: str, is_idle: bool) 
     assert [output.header.idle for output in busy[-1]] == [False] * 3, "one side is active"
     quiet = [stage.step(ticks(now)) for now in (20, 24, 28)]
     assert all(output.header.idle for output in quiet[-1]) == is_idle
+
+
+def retracting_join(how: How) -> Stage:
+    spec = windows.JoinSpec(
+        on=("key",), before=8, after=12, how=how, left_time=TIME, right_time=TIME,
+        left_retractions=RETRACTION, left_lateness=30,
+    )  # fmt: skip
+    keys = ForwardedKeys("ordered"), ForwardedKeys("delivered")
+    join = JoinHost(spec, left={**SIDE, RETRACTION: pl.Boolean()}, right=SIDE, keys=keys)
+    return Stage(OperatorPlan((UpstreamRules(BUCKETS), SourceRules(Lag(20))), join, sides=(0, 1)))
+
+
+def keyed_panes(outputs: Sequence[BucketOutput]) -> pl.DataFrame:
+    schema = {TIME: pl.Int64, RETRACTION: pl.Boolean, CONTROL: pl.Binary, "key": pl.String, "value": pl.Int64}
+    frames = [pl.DataFrame({CONTROL: [write_header(output.header)]}) for output in outputs]
+    panes = [
+        output.rows.select(
+            "key", TIME=pl.col("timestamp"), RETRACTION=pl.col("retraction"), value=pl.col("sum")
+        ).rename({"TIME": TIME, "RETRACTION": RETRACTION})
+        for output in outputs
+        if output.rows is not None
+    ]
+    return pl.concat([pl.DataFrame(schema=schema), *frames, *panes], how="diagonal_relaxed")
+
+
+def folded_pairs(batches: Sequence[tuple[list[Row], list[Row]]], how: How) -> Counter[tuple[Any, ...]]:
+    """Sums per key and window, joined with the rows of the other side: the results minus the retractions."""
+    options = Options(
+        windows.Fixed(10), TRIGGER, ("count", "sum"), mode="accumulating_and_retracting", allowed_lateness=30
+    )
+    sums, join = Stage(OperatorPlan((SourceRules(Lag(5)),), host(options))), retracting_join(how)
+    folded: Counter[tuple[Any, ...]] = Counter()
+    for number, (left, right) in enumerate([*batches, ([], [])]):
+        clock = ticks(number, end=number == len(batches))
+        panes = sums.step([*shipped(rows_frame(left)), *clock])
+        outputs = join.step([*shipped(keyed_panes(panes), 0), *shipped(rows_frame(right), 1), *clock])
+        for row in (row for output in outputs for row in found(output)):
+            pair = tuple(row[name] for name in PAIR)
+            folded[pair] += -1 if row["retraction"] else 1
+        assert not any(output.report.totals["dropped_late"] for output in outputs)
+    return folded
+
+
+@pytest.mark.parametrize(("how", "seed"), [("left", 0), ("right", 1), ("full", 2)])
+def test_pairs_of_retracting_panes_fold_to_the_result_of_one_batch(how: How, seed: int) -> None:
+    inputs = random_batches(Random(seed)), random_batches(Random(seed + 70))
+    folded = folded_pairs(list(zip(*inputs, strict=True)), how)
+    rows = [[row for batch in batches for row in batch] for batches in inputs]
+    once = folded_pairs([(rows[0], rows[1])], how)
+    assert +folded == +once
+    assert not -folded, "nothing is retracted that was not emitted"
+    assert sum(folded.values()) > 0
