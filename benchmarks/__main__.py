@@ -11,6 +11,7 @@ from benchmarks.report import Report
 NAMES = (
     "progress",
     "windows",
+    "session_state",
     "join",
     "retractions",
     "planning",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slackwater.errors import AsyncItemFailed as AsyncItemFailed
     from slackwater.errors import CorruptState as CorruptState
     from slackwater.errors import FunctionFailed as FunctionFailed
+    from slackwater.errors import IncompatibleState as IncompatibleState
     from slackwater.errors import InvalidArgument as InvalidArgument
     from slackwater.errors import InvalidDuration as InvalidDuration
     from slackwater.errors import InvalidInstant as InvalidInstant
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time
     from slackwater.spark.api.upsert import upsert_once as upsert_once
     from slackwater.spark.api.upsert import upsert_to as upsert_to
+    from slackwater.spark.checkpoint.state_reader import state as state
     from slackwater.spark.monitor.reports import BucketReport as BucketReport
     from slackwater.spark.monitor.reports import InputReport as InputReport
     from slackwater.spark.monitor.reports import KeyReport as KeyReport

@@ -176,6 +176,29 @@ class UnsupportedStateVersion(StateError):
         )
 
 
+class IncompatibleState(StateError):
+    """Saved state is intact, but the query has changed in a way that its state cannot follow.
+
+    Args:
+        what: Whose state it is.
+        differences: What differs: the name of the setting, its saved value and its new value.
+
+    >>> print(IncompatibleState("windowed operator", [("mode", "'accumulating'", "'discarding'")]))
+    the query has changed, and the saved state of its windowed operator cannot follow: mode was \
+'accumulating' and is now 'discarding'. Use the old setting again, or start with a new checkpoint and read \
+the input again from its beginning
+    """
+
+    def __init__(self, what: str, differences: Iterable[tuple[str, object, object]]) -> None:
+        self.what = what
+        self.differences = tuple(differences)
+        named = "; ".join(f"{name} was {saved} and is now {new}" for name, saved, new in self.differences)
+        super().__init__(
+            f"the query has changed, and the saved state of its {what} cannot follow: {named}. Use the old "
+            f"setting again, or start with a new checkpoint and read the input again from its beginning"
+        )
+
+
 # ---- async stages
 
 

@@ -340,7 +340,7 @@ def test_spark_hash_equals_the_hash_of_spark(spark: SparkSession) -> None:
 
 
 def test_buckets_spread_over_partitions_as_computed(spark: SparkSession) -> None:
-    ids = bucket_ids(6, 3)
+    ids = bucket_ids(6)
     frame = spark.createDataFrame([(bucket,) for bucket in ids], "bucket int").repartition(3, "bucket")
     counts = frame.groupBy(sql.spark_partition_id()).count().collect()
     assert [row["count"] for row in counts] == [2, 2, 2]

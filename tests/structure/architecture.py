@@ -76,6 +76,7 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},
         "api": _SPARK_BASE | {"wire", "monitor", "runtime"},
+        "checkpoint": _SPARK_BASE | {"wire", "monitor", "runtime"},
     },
     "ingest": {
         "units": set(),

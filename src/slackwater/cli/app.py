@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from slackwater.cli import controller, ingest, plan, stream
+from slackwater.cli import checkpoint, controller, ingest, plan, stream
 from slackwater.cli.console import Group
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app.add_typer(stream.app, name="stream")
 app.command("controller")(controller.controller)
 app.command("plan")(plan.plan)
 app.add_typer(ingest.app, name="ingest")
+app.command("state")(checkpoint.state)
+app.command("rescale")(checkpoint.rescale)
 
 
 def main() -> None:

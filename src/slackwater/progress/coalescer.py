@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slackwater.errors import AfterDone, InvalidArgument, UnknownSource, WatermarkRegression
-from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
+from slackwater.progress.combined_watermark import (
+    CombinedWatermark,
+    InputState,
+    SavedCombinedWatermark,
+    Status,
+    saved_inputs,
+)
 from slackwater.progress.explanation import Explanation
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, Emission, Watermark, is_text
@@ -346,3 +352,14 @@ def _checked_names(names: Sequence[object]) -> tuple[str, ...]:
             "inputs", names, f"{duplicates[0]!r} is duplicated", fix="give every input a unique name"
         )
     return checked
+
+
+def inputs_in(data: bytes) -> list[InputState]:
+    """The inputs in the saved state of a coalescer.
+
+    >>> inputs_in(Coalescer(["orders"]).save())
+    [InputState(name='orders', status='active', watermarks={})]
+    """
+    saved = _FORM.decode(data)
+    names = [f"input {number}" for number in range(len(saved.combined.status))]
+    return saved_inputs(saved.combined, dict(enumerate(names if saved.names is None else saved.names)))

@@ -11,7 +11,7 @@ top. The cost is logarithmic in the number of inputs and does not depend on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -66,6 +66,26 @@ class SavedCombinedWatermark(Saved):
     since: list[int | None]
     idle_emitted: bool
     keys: list[_SavedKey]
+
+
+class InputState(NamedTuple):
+    """An input in saved state, for inspection without the object that saved it."""
+
+    name: str
+    status: str
+    """``active``, ``idle`` or ``done``."""
+    watermarks: dict[str, int | None]
+    """Its watermark of each key."""
+
+
+def saved_inputs(saved: SavedCombinedWatermark, names: Mapping[int, str]) -> list[InputState]:
+    """The inputs in a saved minimum; ``names`` has the name of each slot."""
+    return [
+        InputState(
+            name, Status(saved.status[slot]).name.lower(), {key.key: key.values[slot] for key in saved.keys}
+        )
+        for slot, name in names.items()
+    ]
 
 
 class _Key:

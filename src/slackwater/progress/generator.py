@@ -15,8 +15,14 @@ from typing import Literal
 
 from msgspec import field
 
-from slackwater.errors import InvalidArgument, InvalidDuration, UnknownSource
-from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
+from slackwater.errors import IncompatibleState, InvalidArgument, InvalidDuration, UnknownSource
+from slackwater.progress.combined_watermark import (
+    CombinedWatermark,
+    InputState,
+    SavedCombinedWatermark,
+    Status,
+    saved_inputs,
+)
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
@@ -510,7 +516,7 @@ class WatermarkGenerator:
 
         Raises:
             StateError: The bytes cannot be loaded.
-            InvalidArgument: The saved generator has another watermark key.
+            IncompatibleState: The saved generator has another watermark key.
 
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
         >>> _ = generator.observe("a", 10, now=1)
@@ -531,9 +537,8 @@ class WatermarkGenerator:
             loaded._combined = CombinedWatermark.load(saved.combined, _FORM.what, removable=True)
         keys = tuple(loaded._combined.keys)
         if keys != (self._key,):
-            raise InvalidArgument(
-                "key", self._key, f"does not match the saved key {keys!r}", fix="use the saved key"
-            )
+            saved_keys = ", ".join(map(repr, keys))
+            raise IncompatibleState("source", [("watermark key", saved_keys, repr(self._key))])
         loaded._discovers = self._discovers
         if self._discovery is not None and saved.discovery:
             begin, end = saved.discovery
@@ -673,6 +678,18 @@ class WatermarkGenerator:
         for slot, (value, at) in self._anchors.items():
             if self._combined.status(slot) is Status.ACTIVE:
                 self._combined.raise_to(slot, self._key, min(value + max(0, now - at), END_OF_TIME), now)
+
+
+def partitions_in(data: bytes) -> list[InputState]:
+    """The partitions in the saved state of a generator, whatever its configuration.
+
+    >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
+    >>> _ = generator.observe("a", 10, now=1)
+    >>> partitions_in(generator.save())
+    [InputState(name='a', status='active', watermarks={'default': 7})]
+    """
+    saved = _FORM.decode(data)
+    return saved_inputs(saved.combined, {each.slot: str(each.name) for each in saved.partitions})
 
 
 def _not_negative(value: int, name: str) -> int:

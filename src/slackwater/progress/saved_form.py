@@ -11,10 +11,10 @@ wrong watermark.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ _HEAD: Final = 2
 _CHECKSUM: Final = 4
 
 Layout = TypeVar("Layout", bound=msgspec.Struct)
+Content = TypeVar("Content", bound=msgspec.Struct)
 
 
 class Saved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -31,11 +32,20 @@ class Saved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fals
 
 
 @dataclass(frozen=True, slots=True)
+class OlderForm(Generic[Layout]):
+    """A version that earlier releases wrote: its layout, and how to convert it to the current one."""
+
+    version: int
+    layout: type[msgspec.Struct]
+    upgrade: Callable[[Any], Layout]
+
+
+@dataclass(frozen=True, slots=True)
 class SavedForm(Generic[Layout]):
     """The format of one kind of state: its name in errors, its tag, its version and its layout.
 
     ``readable`` lists earlier versions that can still be loaded: their layouts lack only trailing fields,
-    which have defaults.
+    which have defaults. ``older`` are versions with another layout, which are converted.
 
     >>> class Point(Saved):
     ...     x: int
@@ -53,6 +63,7 @@ content; restore an intact copy, or start without saved state
     version: int
     layout: type[Layout]
     readable: tuple[int, ...] = ()
+    older: tuple[OlderForm[Layout], ...] = ()
 
     def encode(self, state: Layout) -> bytes:
         """Serialize ``state``."""
@@ -68,10 +79,17 @@ content; restore an intact copy, or start without saved state
             raise CorruptState(self.what, "its checksum does not match its content")
         if body[1] != ord(self.tag):
             raise CorruptState(self.what, f"its tag is {chr(body[1])!r}, not {self.tag!r}")
-        if body[0] != self.version and body[0] not in self.readable:
-            raise UnsupportedStateVersion(self.what, body[0], (*self.readable, self.version))
+        if body[0] == self.version or body[0] in self.readable:
+            return self._read(body, self.layout)
+        for form in self.older:
+            if body[0] == form.version:
+                return form.upgrade(self._read(body, form.layout))
+        supported = sorted((self.version, *self.readable, *(form.version for form in self.older)))
+        raise UnsupportedStateVersion(self.what, body[0], supported)
+
+    def _read(self, body: bytes, layout: type[Content]) -> Content:
         try:
-            return msgspec.msgpack.decode(body[_HEAD:], type=self.layout)
+            return msgspec.msgpack.decode(body[_HEAD:], type=layout)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptState(self.what, f"its content does not match the layout ({error})") from None
 

@@ -9,7 +9,13 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from slackwater.errors import AfterDone, InvalidArgument, UnknownSource
-from slackwater.progress.combined_watermark import CombinedWatermark, SavedCombinedWatermark, Status
+from slackwater.progress.combined_watermark import (
+    CombinedWatermark,
+    InputState,
+    SavedCombinedWatermark,
+    Status,
+    saved_inputs,
+)
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.sequences import SavedSequences, Sequences
@@ -393,3 +399,14 @@ class ProgressTracker:
         if plain:
             return watermarks
         return {key: check_int64(value, f"watermark of key {key!r}") for key, value in watermarks.items()}
+
+
+def origins_in(data: bytes) -> list[InputState]:
+    """The origins in the saved state of a tracker.
+
+    >>> tracker = ProgressTracker(["a"], now=0)
+    >>> origins_in(tracker.save())
+    [InputState(name='a', status='active', watermarks={})]
+    """
+    saved = _FORM.decode(data)
+    return saved_inputs(saved.combined, {slot: str(each.name) for slot, each in enumerate(saved.origins)})

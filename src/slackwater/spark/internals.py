@@ -24,6 +24,7 @@ __all__ = [
     "is_remote",
     "is_streaming_query",
     "java_causes",
+    "repartition_checkpoint",
     "streaming_source_options",
     "to_arrow_schema",
     "worker_python",
@@ -86,6 +87,19 @@ def _options_in_proto(message: Any) -> Iterator[Mapping[str, str]]:
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for each in value if field.is_repeated else (value,):
                 yield from _options_in_proto(each)
+
+
+def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int) -> bool:
+    """Distribute the state of a stopped query over another number of shuffle partitions.
+
+    Spark writes a new micro-batch without input rows. Since Spark 4.2, but not on Spark Connect; returns
+    False where it is not available.
+    """
+    manager = getattr(spark, "_streamingCheckpointManager", None)
+    if manager is None or is_remote(spark):
+        return False
+    manager.repartition(checkpoint, partitions)
+    return True
 
 
 def java_causes(error: Exception) -> Iterator[str]:

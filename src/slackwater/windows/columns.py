@@ -68,3 +68,14 @@ def value_column(accumulation: str) -> str:
     'value:total'
     """
     return f"value:{accumulation}"
+
+
+def missed_column(accumulation: str) -> str:
+    """The internal name of the column that marks partials with elements that an accumulation has not seen.
+
+    It exists after an accumulation was added to a running query, while partials from before that are stored.
+
+    >>> missed_column("total")
+    'part:total:missed'
+    """
+    return f"part:{accumulation}:missed"

@@ -37,6 +37,7 @@ Timestamp = Literal["end_of_window", "earliest", "latest"]
 DropLate = Literal["by_window", "by_element"]
 Late = Literal["count", "emit"]
 Idle = Literal["hold", "close"]
+OnChange = Literal["null", "since_change"]
 JoinHow = Literal["inner", "left", "right", "full", "semi", "anti"]
 JoinIdle = Literal["hold", "proceed"]
 CogroupHow = Literal["cogroup", "inner", "left", "right", "full"]
@@ -143,6 +144,8 @@ class WindowingStrategy(OperatorSpec):
         only_updated: suppress a pane whose values equal those of the last one.
         allow_data_loss: permit a trigger that can finish, after which its window drops all elements.
         watermark_key: the key of the watermark that drives the windows.
+        on_change: the value of an accumulation that was added to a running query, in a pane with elements
+            from before the change: null, or the value of the elements since the change.
 
     Raises:
         InvalidArgument: a value is invalid, or a combination is not supported.
@@ -169,6 +172,7 @@ class WindowingStrategy(OperatorSpec):
     only_updated: bool = False
     allow_data_loss: bool = False
     watermark_key: str = DEFAULT_KEY
+    on_change: OnChange = "null"
 
     def __post_init__(self) -> None:
         _check_type("window", self.window, Window, 'a window, as in fixed("10 seconds")')
@@ -176,7 +180,7 @@ class WindowingStrategy(OperatorSpec):
         _set_names(self, "key")
         choices = (
             ("mode", Mode), ("on_time", OnTime), ("closing", Closing), ("timestamp", Timestamp),
-            ("drop_late", DropLate), ("late", Late), ("idle", Idle),
+            ("drop_late", DropLate), ("late", Late), ("idle", Idle), ("on_change", OnChange),
         )  # fmt: skip
         for name, allowed in choices:
             _check_choice(name, getattr(self, name), get_args(allowed))
@@ -362,7 +366,7 @@ class WindowSpec(WindowingStrategy):
 
     @property
     def signature(self) -> str:
-        """The settings that saved state depends on; state with another signature is rejected."""
+        """The settings that saved state of version 1 contains, as text."""
         values = (f"{name}={accumulation.signature}" for name, accumulation in self.accumulations.items())
         return (
             f"{self.window} {describe(self.trigger)} {self.mode} {self.timestamp} "

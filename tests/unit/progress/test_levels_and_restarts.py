@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.errors import AfterDone, InvalidArgument, ProgressError, SlackwaterError
+from slackwater.errors import AfterDone, IncompatibleState, InvalidArgument, ProgressError, SlackwaterError
 from slackwater.progress.coalescer import Coalescer, EdgeEmission, OperatorCoalescer
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.generator import Clock, FixedDelay, Lag, WatermarkGenerator
@@ -124,7 +124,7 @@ class TestRestore:
 
     def test_another_key_is_rejected(self) -> None:
         saved = WatermarkGenerator(Lag(0), now=0, key="order_time").save()
-        with pytest.raises(InvalidArgument, match="order_time"):
+        with pytest.raises(IncompatibleState, match="order_time"):
             WatermarkGenerator(Lag(0), now=0).load(saved)
 
 

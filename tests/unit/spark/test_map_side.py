@@ -92,5 +92,5 @@ def test_the_hundred_highest_seconds_are_separate_and_the_rest_is_one_peak() -> 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16, 200])
 def test_every_partition_gets_equally_many_buckets(partitions: int) -> None:
-    chosen = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions, partitions)]
+    chosen = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions)]
     assert all(chosen.count(partition) == 3 for partition in range(partitions))

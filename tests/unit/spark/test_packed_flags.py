@@ -58,13 +58,14 @@ def test_the_flags_of_panes_fit_in_32_bits() -> None:
     assert codec.flags.weight(last.name) * last.radix < 2**31
 
 
-def test_a_second_pane_of_a_window_that_fires_once_raises() -> None:
+def test_pane_numbers_of_windows_that_fire_once_are_limited() -> None:
+    """A window has later numbers only if it emitted panes before the query was changed to fire once."""
     codec = pane_codec(pane_schema([], {}), fires_once=True, window_length=None)
     assert codec is not None
-    bounds = {"window_start": [0, 0], "window_end": [1, 1]}
-    assert len(codec.encode(0, "{}", pl.DataFrame({"index": [0, None], **bounds}))) == 3
+    bounds = {"window_start": [0, 0, 0], "window_end": [1, 1, 1]}
+    assert len(codec.encode(0, "{}", pl.DataFrame({"index": [0, None, 255], **bounds}))) == 4
     with pytest.raises(pl.exceptions.InvalidOperationError):
-        codec.encode(0, "{}", pl.DataFrame({"index": [0, 1], **bounds}))
+        codec.encode(0, "{}", pl.DataFrame({"index": [0, 1, 256], **bounds}))
 
 
 def test_an_unknown_timing_raises() -> None:

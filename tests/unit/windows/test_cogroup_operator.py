@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows import (
     AfterCount,
@@ -340,7 +340,7 @@ def test_inherited_windows_raise() -> None:
 def test_state_of_another_merge_raises(other: dict[str, Any]) -> None:
     inner = make("inner")
     state = inner.initial_state()
-    with pytest.raises(CorruptState, match="belongs to another merge"):
+    with pytest.raises(IncompatibleState, match="the cogroup was"):
         make(**{"how": "inner", **other}).load(inner.save(state), state.windows.blobs)
 
 

@@ -1,7 +1,7 @@
 """Code paths for large batches, exercised with small ones by setting every size threshold to a minimum.
 
-Grouping slice by slice, compacting blobs, portions of due windows and several groups of sessions need more
-data than a random scenario has; the results must equal those of the model.
+Grouping slice by slice, compacting blobs, portions of due windows, several groups of sessions and deltas of
+sessions need more data than a random scenario has; the results must equal those of the model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from slackwater.windows.engine import session_windows, slice_partials
+from slackwater.windows.engine import row_log, session_windows, slice_partials
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
 
@@ -22,4 +22,8 @@ def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(slice_partials, "FAN_IN", 2)
     monkeypatch.setattr(session_windows, "_GAPS_IN_A_GROUP", 1)
     monkeypatch.setattr(session_windows.SessionWindows, "minimum_width", 1)
+    monkeypatch.setattr(session_windows, "_WORTH_SPLITTING", seed % 2)
+    monkeypatch.setattr(session_windows, "_MANY", seed % 5 % 3)
+    monkeypatch.setattr(row_log, "_MAX_CHANGED", (1e9, 3.0, 0.0)[seed % 3])
+    monkeypatch.setattr(row_log, "FAN_IN", 2)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))

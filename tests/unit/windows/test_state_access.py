@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,6 +14,7 @@ from slackwater.windows import (
     AfterWatermark,
     Count,
     Fixed,
+    Sessions,
     Sliding,
     Sum,
     Trigger,
@@ -107,3 +110,37 @@ def test_purging_a_sliding_window_looks_only_at_the_slices_that_it_deletes(
     state, output = operator.step(state, None, {"default": 105})
     assert sorted(output.panes["window_end"]) == [101, 102, 103, 104, 105]
     assert len(looked_at) <= 2 * output.panes.height
+
+
+# ---- sessions
+
+
+def session_costs(sessions: int, rows: int, batches: int, **settings: Any) -> list[int]:
+    """The bytes that each batch writes: some rows of random keys, after every key got a session."""
+    given: dict[str, Any] = {"accumulations": {"n": Count(), "total": Sum("value")}, "allowed_lateness": None}
+    operator = WindowedOperator(**given | settings, window=Sessions(1_000_000), key="key", event_time="ts")
+    store = RecordingStore()
+    keys = pl.Series("key", [Random(number).getrandbits(60) for number in range(sessions)])
+    first = pl.DataFrame({"key": keys, "ts": keys % 900_000, "value": keys % 97})
+    state, _ = operator.step(operator.initial_state(store), first, {}, now=0)
+    random, costs = Random(1), list[int]()
+    for number in range(batches):
+        chosen = keys.gather(random.sample(range(sessions), rows))
+        batch = pl.DataFrame({"key": chosen, "ts": chosen % 900_000 + 50_000, "value": chosen % 97})
+        state = operator.load(operator.save(state), store)
+        store.take_calls()
+        state, _ = operator.step(state, batch, {}, now=1 + number)
+        costs.append(sum(len(store.blobs[name]) for name in store.writes) + len(operator.save(state)))
+    return costs
+
+
+def test_a_few_rows_do_not_rewrite_all_open_sessions() -> None:
+    costs = session_costs(sessions=20_000, rows=20, batches=20)
+    assert max(costs) < 20_000, "all sessions take more than 200,000 bytes"
+    assert sum(costs) / len(costs) < 8_000
+
+
+def test_a_few_rows_do_not_rewrite_all_last_panes() -> None:
+    costs = session_costs(20_000, 20, 20, trigger=EARLY, mode="accumulating_and_retracting")
+    assert max(costs) < 40_000
+    assert sum(costs) / len(costs) < 16_000

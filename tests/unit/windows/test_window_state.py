@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from slackwater.errors import CorruptState, UnsupportedStateVersion
+from slackwater.errors import CorruptState, IncompatibleState, UnsupportedStateVersion
 from slackwater.time import END_OF_TIME
 from slackwater.windows import (
     AfterCount,
@@ -157,7 +157,7 @@ def test_a_damaged_or_missing_blob_raises_when_it_is_read() -> None:
 
 def test_state_of_another_configuration_raises() -> None:
     _, index, blobs = saved()
-    with pytest.raises(CorruptState, match="belongs to another operator"):
+    with pytest.raises(IncompatibleState, match=r"window was fixed\(size=10 µs\) and is now fixed\(size=20"):
         operator(Fixed(20), EARLY).load(index, blobs)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows import (
     AfterAny,
@@ -339,16 +339,21 @@ class TestBadInput:
         "other",
         [
             {"accumulations": {"top": TopN("value", 5)}},
-            {"key": ("other",)},
             {"accumulations": {"top": TopN("other", 2)}},
         ],
     )
-    def test_state_of_another_configuration_raises(self, other: dict[str, Any]) -> None:
-        usual = {"accumulations": {"top": TopN("value", 2)}}
-        operator = make(**usual)
-        state = operator.initial_state()
-        with pytest.raises(CorruptState, match="belongs to another operator"):
-            make(**(usual | other)).load(operator.save(state), state.blobs)
+    def test_partials_of_another_configuration_are_not_merged(self, other: dict[str, Any]) -> None:
+        operator, changed = (make(**given) for given in ({"accumulations": {"top": TopN("value", 2)}}, other))
+        rows = pl.DataFrame({"key": ["a"], "ts": [1], "value": [7], "other": [3]})
+        state, _ = operator.step(operator.initial_state(), rows)
+        state = changed.load(operator.save(state), state.blobs)
+        state, output = changed.step(state, rows, {"default": 10})
+        assert output.panes["top"].to_list() == [None]
+
+    def test_state_of_another_key_raises(self) -> None:
+        operator = make()
+        with pytest.raises(IncompatibleState, match=r"key was \(key\) and is now \(other\)"):
+            make(key=("other",)).load(operator.save(operator.initial_state()), {})
 
 
 @pytest.mark.parametrize("window", [Fixed(10), Sessions(10)])

@@ -42,6 +42,7 @@ from slackwater.windows.spec import (
     Idle,
     JoinHow,
     JoinIdle,
+    OnChange,
     OnTime,
     Timestamp,
     WindowingStrategy,
@@ -134,7 +135,7 @@ def stream(
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
     source = replace(options.source(clock_spec(clock)), given_name=name)
-    return Stream((source,), bucket_ids(count, partitions))
+    return Stream((source,), bucket_ids(count))
 
 
 class StreamOperations(ABC):
@@ -556,6 +557,15 @@ for no limit
     def only_updated(self) -> Windowed:
         """Skip panes whose values equal those of the previous pane."""
         return self._with(replace(self.strategy, only_updated=True))
+
+    def on_change(self, value: OnChange) -> Windowed:
+        """Choose the value of an accumulation that is added to a running query, in windows that are open.
+
+        Args:
+            value: ``"null"`` (the default) in every pane with rows from before the change, or
+                ``"since_change"`` for the value of the rows since the change.
+        """
+        return self._with(replace(self.strategy, on_change=value))
 
     def agg(
         self, *, late: Keep = "count", invalid: Keep = "count", **accumulations: ColumnarAccumulation

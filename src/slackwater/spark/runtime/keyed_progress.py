@@ -42,7 +42,7 @@ class _SavedTimes(Saved):
     keys: dict[str, bytes]
 
 
-_FORM = SavedForm("progress of several event times", "K", 1, _SavedTimes)
+TIMES_FORM = SavedForm("progress of several event times", "K", 1, _SavedTimes)
 
 
 class TimesProgress:
@@ -59,7 +59,7 @@ class TimesProgress:
 
     def __init__(self, rules: TimesRules, now: int, saved: bytes | None = None) -> None:
         self._rules = rules
-        known = {} if saved is None else _FORM.decode(saved).keys
+        known = {} if saved is None else TIMES_FORM.decode(saved).keys
         self._parts = {
             one.key: SourceProgress.load(one, known[one.key], now)
             if one.key in known
@@ -99,4 +99,4 @@ class TimesProgress:
 
     def save(self) -> bytes:
         """The saved state."""
-        return _FORM.encode(_SavedTimes({key: part.save() for key, part in self._parts.items()}))
+        return TIMES_FORM.encode(_SavedTimes({key: part.save() for key, part in self._parts.items()}))

@@ -53,7 +53,7 @@ class _SavedNumbered(Saved):
     """When the discovery of origins began and when it ends; None if it is over."""
 
 
-_FORM: Final = SavedForm("progress of numbered buffers", "H", 2, _SavedNumbered, readable=(1,))
+NUMBERED_FORM: Final = SavedForm("progress of numbered buffers", "H", 2, _SavedNumbered, readable=(1,))
 
 
 class NumberedProgress:
@@ -81,7 +81,7 @@ class NumberedProgress:
             self._tracker = ProgressTracker(rules.declared, now=now)
             self._last_heard = dict.fromkeys(self._tracker.origins, now)
         else:
-            state = _FORM.decode(saved)
+            state = NUMBERED_FORM.decode(saved)
             self._tracker = ProgressTracker.load(state.tracker)
             self._last_heard = dict(state.last_heard)
             self._partial = {chunk.number: chunk for chunk in state.partial}
@@ -189,7 +189,9 @@ class NumberedProgress:
         """The saved state."""
         partial = list(self._partial.values())
         last_heard = list(self._last_heard.items())
-        return _FORM.encode(_SavedNumbered(self._tracker.save(), last_heard, partial, self._discovery))
+        return NUMBERED_FORM.encode(
+            _SavedNumbered(self._tracker.save(), last_heard, partial, self._discovery)
+        )
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from slackwater.errors import IncompatibleState
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved
@@ -161,6 +162,15 @@ class InputProgress:
     why: Explanation
 
 
+_KINDS: Final = {
+    "G": "a source with one event time",
+    "K": "a source with several event times",
+    "H": "a source of numbered buffers",
+    "C": "an operator",
+}
+"""The kinds of inputs by the tag of their saved progress."""
+
+
 class SavedInputs(Saved):
     """The saved progress of all inputs."""
 
@@ -195,6 +205,8 @@ class Inputs:
         sides: Sequence[int] = (),
         names: Sequence[str | None] = (),
     ) -> None:
+        if saved is not None:
+            _check_inputs(rules, saved)
         parts = [None] * len(rules) if saved is None else saved.parts
         self._parts = [_progress(one, now, part) for one, part in zip(rules, parts, strict=True)]
         self._coalescer: Coalescer | None = None
@@ -387,6 +399,30 @@ def _coalesce(
 
 def _watermarks(part: Progress) -> dict[str, int | None]:
     return {_DRIVING: part.watermark, **part.watermarks}
+
+
+def _check_inputs(rules: Sequence[InputRules], saved: SavedInputs) -> None:
+    """Raise if inputs were added, removed, or replaced by another kind of input."""
+    if len(rules) != len(saved.parts):
+        raise IncompatibleState("inputs", [("the number of inputs", len(saved.parts), len(rules))])
+    kinds = [(_KINDS.get(chr(part[1])), _kind(one)) for one, part in zip(rules, saved.parts, strict=True)]
+    differences = [
+        (f"input {number}", before, new) for number, (before, new) in enumerate(kinds) if before != new
+    ]
+    if differences:
+        raise IncompatibleState("inputs", differences)
+
+
+def _kind(rules: InputRules) -> str:
+    match rules:
+        case UpstreamRules():
+            return _KINDS["C"]
+        case TimesRules():
+            return _KINDS["K"]
+        case NumberedRules():
+            return _KINDS["H"]
+        case SourceRules():
+            return _KINDS["G"]
 
 
 def _progress(rules: InputRules, now: int, saved: bytes | None) -> Progress:

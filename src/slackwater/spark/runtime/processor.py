@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _BYTES: Final = StructType([StructField("bytes", BinaryType())])
 _NAME: Final = StructType([StructField("name", StringType())])
+STATE_VARIABLE: Final = "bucket"
+"""The name of the map variable."""
 _SMALL_STATE: Final = ("",)
 """The key of the small state in the map; blobs have names that are not empty."""
 
@@ -64,7 +66,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variable; Spark also calls this on the driver."""
-        self._state = handle.getMapState("bucket", _NAME, _BYTES)
+        self._state = handle.getMapState(STATE_VARIABLE, _NAME, _BYTES)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,

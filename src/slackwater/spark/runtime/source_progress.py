@@ -161,7 +161,11 @@ class SourceProgress:
         True
         """
         progress = cls(rules, now)
-        progress._generator = rules.generator(now).load(saved)
+        generator = progress._generator = rules.generator(now).load(saved)
+        declared = rules.origins if isinstance(rules.origins, tuple) else generator.partitions
+        for origin in generator.partitions:
+            if origin not in declared:
+                generator.remove(origin, now=now)
         return progress
 
     def _admissible(self, observation: Observation, now: int) -> tuple[int, int | None]:

@@ -7,17 +7,32 @@ from typing import Final
 _MASK: Final = 0xFFFFFFFF
 
 
-def bucket_ids(count: int, partitions: int) -> tuple[int, ...]:
-    """Choose ``count`` bucket ids so that every shuffle partition gets equally many.
+def bucket_ids(count: int) -> tuple[int, ...]:
+    """Choose ``count`` bucket ids that spread evenly over any number of partitions that divides ``count``.
 
     Spark assigns a key to partition ``hash(key) mod partitions``, and its hash of the first few integers is
-    uneven: with the ids 0 and 1 for two partitions, both may fall into one and the other stays idle.
+    uneven: with the ids 0 and 1 for two partitions, both may fall into one and the other stays idle. There is
+    one id for every remainder of the hash modulo ``count``, so that the ids need not change when the state is
+    rescaled.
 
-    >>> bucket_ids(2, 2)
+    >>> bucket_ids(2)
     (0, 2)
-    >>> sorted(spark_hash(number) % 3 for number in bucket_ids(6, 3))
-    [0, 0, 1, 1, 2, 2]
+    >>> [sorted(spark_hash(number) % partitions for number in bucket_ids(6)) for partitions in (2, 3)]
+    [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]]
     """
+    return _spread(count, count)
+
+
+def former_bucket_ids(count: int, partitions: int) -> tuple[int, ...]:
+    """The ids that version 0.1.0 chose, which did not record them in the state.
+
+    >>> former_bucket_ids(2, 2) == bucket_ids(2), former_bucket_ids(4, 2) == bucket_ids(4)
+    (True, False)
+    """
+    return _spread(count, partitions)
+
+
+def _spread(count: int, partitions: int) -> tuple[int, ...]:
     free = [-(-count // partitions)] * partitions
     chosen: list[int] = []
     number = 0

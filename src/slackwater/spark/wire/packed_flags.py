@@ -68,6 +68,8 @@ class PackedFlags:
         """The values of the flag ``name``, from the Spark column ``packed``."""
         flag = next(flag for flag in self.flags if flag.name == name)
         digit = sql.expr(f"`{packed}` div {self.weight(name)} % {flag.radix}")
+        if isinstance(flag.kind, LongType):
+            return sql.nullif(digit, sql.lit(0)).cast(flag.kind) - 1
         values = sql.array(sql.lit(None).cast(flag.kind), *map(sql.lit, flag.values))
         return sql.element_at(values, (digit + 1).cast("int"))
 

@@ -64,8 +64,16 @@ FLAGS: Final[Mapping[str, FlagValues]] = {
     "kind": (PANE_KIND, LATE_KIND, INVALID_KIND),
 }
 """The possible values of these fields of a pane."""
-SINGLE_PANE_FLAGS: Final[Mapping[str, FlagValues]] = {**FLAGS, "index": (0,), "on_time_index": (0,)}
-"""The same for windows that fire only once, so that all their panes have index 0."""
+PANE_NUMBERS: Final = tuple(range(256))
+SINGLE_PANE_FLAGS: Final[Mapping[str, FlagValues]] = {
+    **FLAGS,
+    "index": PANE_NUMBERS,
+    "on_time_index": PANE_NUMBERS,
+}
+"""The same for windows that fire only once, so that their panes have index 0.
+
+A window that was open when the query got these settings may have emitted panes before; it goes on numbering.
+"""
 UNBOUNDED: Final = {"window_start": BEGINNING_OF_TIME, "window_end": END_OF_TIME}
 """The bounds of a global window, which are null in the output."""
 

@@ -8,7 +8,7 @@
 | ``retractions`` | retractions, windows without elements, suppression of unchanged panes |
 | ``compiled_trigger`` | evaluation of triggers |
 | ``sliced_windows``, ``slices``, ``slice_partials`` | windows with fixed bounds |
-| ``session_windows``, ``session_merging`` | sessions |
+| ``session_windows``, ``session_merging``, ``row_log`` | sessions |
 | ``cogroup_operator`` | two inputs in the same windows |
 | ``join_operator``, ``join_limits``, ``join_matching`` | the time-bounded join |
 | ``join_buffers``, ``join_columns`` | buffered rows and columns of joins |
@@ -18,4 +18,5 @@
 | ``equal_rows`` | retractions of rows, as a counted multiset |
 | ``elements`` | validation of batches |
 | ``window_state``, ``blobs`` | saved state |
+| ``operator_description``, ``evolution``, ``state_summary`` | saved state that changes or is inspected |
 """

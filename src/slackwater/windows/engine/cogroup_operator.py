@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import IncompatibleState, InvalidArgument
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.windows.accumulations import Collect
@@ -55,7 +55,7 @@ class _Layout(Saved):
     signature: str
 
 
-_FORM: Final = SavedForm("state of a merge", "M", 1, _Layout)
+MERGE_FORM: Final = SavedForm("state of a merge", "M", 1, _Layout)
 
 
 @dataclass
@@ -148,7 +148,7 @@ class MergeOperator:
     def save(self, state: MergeState) -> bytes:
         """Serialize the index of the state; its blobs are in the store already."""
         known = state.watermarks
-        return _FORM.encode(
+        return MERGE_FORM.encode(
             _Layout(
                 known.get("left"),
                 known.get("right"),
@@ -160,11 +160,9 @@ class MergeOperator:
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
         """Load the state whose index `save` returned, with the store that has its blobs."""
-        layout = _FORM.decode(saved)
-        another = (
-            f"it belongs to another merge (saved: {layout.signature}; this merge: {self.spec.signature})"
-        )
-        _FORM.check(layout.signature == self.spec.signature, another)
+        layout = MERGE_FORM.decode(saved)
+        if layout.signature != self.spec.signature:
+            raise IncompatibleState("cogroup", [("the cogroup", layout.signature, self.spec.signature)])
         saved_watermarks = zip(SIDES, (layout.left, layout.right), strict=True)
         watermarks = {side: watermark for side, watermark in saved_watermarks if watermark is not None}
         return MergeState(self.windows.load(layout.windows, blobs), watermarks, layout.next_number)

@@ -7,6 +7,7 @@ window: how many elements are new, the index of the next pane, the state of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,6 +33,7 @@ from slackwater.windows.columns import (
     TIME,
     WEIGHT,
     key_column,
+    missed_column,
     value_column,
 )
 from slackwater.windows.engine.compiled_trigger import CompiledTrigger
@@ -121,14 +123,14 @@ class CompiledSpec:
             aggregations += accumulation.add(self.partials[name])
         return aggregations
 
-    def merge_partials(self) -> list[pl.Expr]:
-        """Aggregations from several partials to one."""
+    def merge_partials(self, missed: Iterable[str] = ()) -> list[pl.Expr]:
+        """Aggregations from several partials to one; ``missed`` are the accumulations with a marker."""
         aggregations = [pl.col(ADDED).sum()]
         if self.spec.timestamp != "end_of_window":
             aggregations.append(self.merge_stamps())
-        return aggregations + self.merge_values()
+        return aggregations + self.merge_values(missed)
 
-    def merge_values(self) -> list[pl.Expr]:
+    def merge_values(self, missed: Iterable[str] = ()) -> list[pl.Expr]:
         """`merge_partials` without the number of elements and the timestamp."""
         # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
         known = pl.col(REMAINING).is_not_null().all()
@@ -137,11 +139,12 @@ class CompiledSpec:
             counts.append(pl.when(known).then(pl.col(REMAINING).sum()))
         if self.session_elements is not None:
             counts += self.session_elements.merge()
-        return counts + [
+        merged = [
             expression
             for name, accumulation in self.accumulations.items()
             for expression in accumulation.merge(self.partials[name])
         ]
+        return [*counts, *merged, *(pl.col(missed_column(name)).any() for name in missed)]
 
     def merge_stamps(self) -> pl.Expr:
         """Aggregation from several output timestamps to one."""
@@ -168,12 +171,15 @@ class CompiledSpec:
 
     def with_values(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials with the values of their panes."""
-        for accumulation, columns in self._counted:
-            partials = accumulation.prepare(partials, columns)
-        return partials.with_columns(
-            accumulation.output(self.partials[name]).alias(value_column(name))
-            for name, accumulation in self.accumulations.items()
-        )
+        for counted, columns in self._counted:
+            partials = counted.prepare(partials, columns)
+        values: list[pl.Expr] = []
+        for name, accumulation in self.accumulations.items():
+            value = accumulation.output(self.partials[name])
+            if missed_column(name) in partials.columns:  # null if elements were missed
+                value = pl.when(~pl.col(missed_column(name)).fill_null(value=False)).then(value)
+            values.append(value.alias(value_column(name)))
+        return partials.with_columns(values)
 
     # ---- expressions over window rows
 

@@ -25,7 +25,7 @@ from operator import and_, or_
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.columns import FIRST, NEW, START
+from slackwater.windows.columns import FIRST, NEW, ON_TIME, START
 from slackwater.windows.triggers import (
     AfterAll,
     AfterAny,
@@ -343,6 +343,29 @@ class CompiledTrigger:
     def initial(self) -> list[pl.Expr]:
         """The state columns of window rows without elements."""
         return [column.reset.alias(column.name) for column in self._columns]
+
+    def restarted(self, complete: pl.Expr, watermark: int) -> list[pl.Expr]:
+        """The state columns of window rows whose former trigger was another one.
+
+        Elements since the last firing keep counting, and a window that has emitted its on-time pane waits
+        for late elements. Everything else begins anew.
+
+        Args:
+            complete: whether the window of a row is complete.
+            watermark: the operator's watermark, from which event time counts.
+        """
+        columns = {column.name: column.reset for column in self._columns}
+        for name in columns:
+            if name.endswith(":count"):
+                columns[name] = pl.col(NEW)
+            elif name.endswith(":first"):
+                columns[name] = pl.col(FIRST)
+            elif name.endswith(":since"):
+                reached = pl.max_horizontal(pl.col(START), pl.lit(watermark, pl.Int64()))
+                columns[name] = pl.when(pl.col(NEW) > 0).then(reached)
+        if self.root.late is not None:
+            columns[self.root.columns[0].name] = complete & (pl.col(ON_TIME) > 0)
+        return [value.alias(name) for name, value in columns.items()]
 
     def add(self, count: pl.Expr, arrival: int, watermark: int) -> list[pl.Expr]:
         """The state columns after ``count`` elements arrived; every ``until`` counts them."""

@@ -68,6 +68,13 @@ def by_clock(compiled: CompiledSpec, state: WindowState, before: int) -> Evaluat
     return Evaluation(watermark, state.clock, state.step, passed)
 
 
+def after_restart(compiled: CompiledSpec, state: WindowState) -> Evaluation:
+    """The evaluation after the trigger was changed: rows with elements that were not emitted are due."""
+    watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+    kept = compiled.lateness.purge_times(pl.col(END)) > watermark
+    return Evaluation(watermark, state.clock, state.step, kept & (pl.col(NEW) > 0))
+
+
 def decide(rows: pl.DataFrame, compiled: CompiledSpec, evaluation: Evaluation) -> pl.DataFrame:
     """The window rows after the firing, with the columns that describe their panes.
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.errors import IncompatibleState, InvalidArgument
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.engine.blobs import BlobStore
@@ -114,8 +114,7 @@ class JoinOperator:
         """Load the state whose index `save` returned, with the store that has its blobs."""
         index = decode_index(data)
         if index.join != self._signature:
-            problem = f"it belongs to another join (saved: {index.join}; this join: {self._signature})"
-            raise CorruptState(INDEX.what, problem)
+            raise IncompatibleState("join", [("the join", index.join, self._signature)])
         return JoinState(index.left, index.right, blobs)
 
     def buffered(self, state: JoinState) -> Mapping[Side, int]:

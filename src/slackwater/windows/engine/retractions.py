@@ -24,8 +24,8 @@ from slackwater.windows.engine.firing import (
 )
 from slackwater.windows.engine.frames import match, stack
 
-_PANE_START: Final = "pane:start"
-_PANE_END: Final = "pane:end"
+PANE_START: Final = "pane:start"
+PANE_END: Final = "pane:end"
 _RETRACTION: Final = "pane:retraction"
 _DESCRIPTION: Final = (PANE_TIMING, PANE_INDEX, PANE_ON_TIME_INDEX, PANE_LAST, PANE_TIMESTAMP)
 
@@ -67,7 +67,7 @@ def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | 
         suppressed = pl.concat([suppressed, unchanged[ROW]])
     identity = [*compiled.row_columns, ROW]
     results = emitted.select(
-        *identity, pl.col(START).alias(_PANE_START), pl.col(END).alias(_PANE_END), *values, *_DESCRIPTION,
+        *identity, pl.col(START).alias(PANE_START), pl.col(END).alias(PANE_END), *values, *_DESCRIPTION,
         pl.lit(value=False).alias(_RETRACTION),
     )  # fmt: skip
     if not compiled.keeps_panes:
@@ -124,7 +124,7 @@ def _unchanged(
     emitted: pl.DataFrame, last_panes: pl.DataFrame, compiled: CompiledSpec, values: list[str]
 ) -> pl.DataFrame:
     """The rows whose values equal those of the last pane, unless they owe a retraction of another window."""
-    same_window = (pl.col(_PANE_START) == pl.col(START)) & (pl.col(_PANE_END) == pl.col(END))
+    same_window = (pl.col(PANE_START) == pl.col(START)) & (pl.col(PANE_END) == pl.col(END))
     last = last_panes.filter(same_window).select(
         *compiled.row_columns, *(pl.col(name).alias(f"last:{name}") for name in values)
     )
@@ -140,8 +140,8 @@ def _output(panes: pl.DataFrame, compiled: CompiledSpec) -> pl.DataFrame:
     keys = [pl.col(key_column(number)).alias(name) for number, name in enumerate(compiled.spec.key)]
     return panes.select(
         *keys,
-        pl.col(_PANE_START).alias("window_start"),
-        pl.col(_PANE_END).alias("window_end"),
+        pl.col(PANE_START).alias("window_start"),
+        pl.col(PANE_END).alias("window_end"),
         *(pl.col(value_column(name)).alias(name) for name in compiled.spec.accumulations),
         pl.col(PANE_TIMING).alias("timing"),
         pl.col(PANE_INDEX).alias("index"),

@@ -14,7 +14,19 @@ import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.accumulations.counted import GROUP
-from slackwater.windows.columns import ADDED, CLOSED, END, INDEX, ON_TIME, REMAINING, ROW, STAMP, START, TIME
+from slackwater.windows.columns import (
+    ADDED,
+    CLOSED,
+    END,
+    INDEX,
+    ON_TIME,
+    REMAINING,
+    ROW,
+    STAMP,
+    START,
+    TIME,
+    missed_column,
+)
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.frames import match, stack
 
@@ -120,13 +132,14 @@ class SessionMerging:
             pl.when(unchanged).then(pl.col(INDEX)).otherwise(0).alias(INDEX),
             pl.when(unchanged).then(pl.col(ON_TIME)).otherwise(0).alias(ON_TIME),
         )
+        missed = [name for name in compiled.spec.accumulations if missed_column(name) in both.columns]
         merged = both.group_by(_MERGED).agg(
             *(pl.col(key).first() for key in compiled.key_columns),
             pl.col(_MERGED_START).first().alias(START),
             pl.col(_MERGED_END).first().alias(END),
             *compiled.combine_rows(),
             *compiled.trigger.merge(_STORED),
-            *compiled.merge_values(),
+            *compiled.merge_values(missed),
         )
         rewound = compiled.trigger.rewind(pl.col(END) <= watermark)
         return compiled.settled(merged).with_columns(*rewound, pl.lit(1).alias(_FROM_STORED))

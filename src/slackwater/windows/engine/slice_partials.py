@@ -65,6 +65,7 @@ class SlicePartials:
         columns = self.slicing.columns
         if self.counts_steps:
             partials = partials.with_columns(pl.lit(state.step, pl.Int64()).alias(SEQUENCE))
+        partials = partials.with_columns(state.nothing_missed())
         for found, frame in partials.partition_by(columns, as_dict=True, include_key=False).items():
             bounds = self.slicing.bounds(*found)
             entry = state.slices.setdefault(bounds, SliceEntry(*bounds, blobs=[]))
@@ -86,7 +87,7 @@ class SlicePartials:
     def _compacted(self, state: WindowState, entry: SliceEntry, blobs: Sequence[Blob]) -> pl.DataFrame:
         """Merge the partials of some blobs of a slice, as far as the firings of its windows allow."""
         partials = stack(self._read(state, blob) for blob in blobs)
-        keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials()
+        keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials(state.missed)
         if not self.counts_steps:
             return self.compiled.settled(partials.group_by(keys).agg(aggregations))
         # Steps after the last firing of any window over the slice need not be distinguished any more.
@@ -108,7 +109,7 @@ class SlicePartials:
 
         ``before`` holds the step of the last firing of each row, if only later partials count.
         """
-        keys = self.compiled.key_columns
+        keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials(state.missed)
         merged: list[pl.DataFrame] = []
         together: list[tuple[WindowBounds, pl.DataFrame]] = []
         for window in windows:
@@ -123,7 +124,7 @@ class SlicePartials:
             elif len(frames) == 1:
                 merged.append(self.compiled.without_retracted(frames[0]).with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _ROWS_WORTH_SPLITTING:
-                grouped = stack(frames).group_by(keys).agg(self.compiled.merge_partials())
+                grouped = stack(frames).group_by(keys).agg(aggregations)
                 merged.append(self.compiled.without_retracted(grouped).with_columns(bounds))
             else:
                 together += [(window, frame) for frame in frames]
@@ -132,7 +133,7 @@ class SlicePartials:
             if before is not None:
                 several = match(several, before, self.compiled.row_columns, "inner")
                 several = several.filter(pl.col(SEQUENCE) > pl.col(FIRED))
-            grouped = several.group_by(self.compiled.row_columns).agg(self.compiled.merge_partials())
+            grouped = several.group_by(self.compiled.row_columns).agg(aggregations)
             merged.append(self.compiled.without_retracted(grouped))
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())

@@ -8,7 +8,7 @@ key.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -23,6 +23,7 @@ from slackwater.windows.engine.firing import (
     EMITS,
     FIRES,
     Evaluation,
+    after_restart,
     by_clock,
     by_watermark,
     decide,
@@ -57,7 +58,7 @@ class SlicedWindows:
         """Add the elements of a batch; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         elements = self.slicing.assign(elements)
-        elements, accepting = self._drop_late(elements, watermark, out)
+        elements, accepting = self._drop_late(state, elements, watermark, out)
         if elements.is_empty():
             return
         partials = self.partials.fold(elements, len(accepting), watermark)
@@ -74,7 +75,7 @@ class SlicedWindows:
     ) -> None:
         """Add partials that were folded before; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        partials, accepting = self._drop_late(stack(several), watermark, out)
+        partials, accepting = self._drop_late(state, stack(several), watermark, out)
         if partials.is_empty():
             return
         if len(several) > 1:
@@ -126,11 +127,19 @@ class SlicedWindows:
                 evaluates_trigger=any(purge_time(end) > watermark for _, end in windows),
             )
             if without_rows:
-                rows, partials = self._first_rows(state, without_rows)
+                rows, partials = self.first_rows(state, without_rows)
                 self._fire(state, rows, evaluation, out, partials)
             if with_rows:
                 self._fire(state, self._read_rows(state, with_rows), evaluation, out)
         self._purge(state, [window for window in due if purge_time(window[1]) <= watermark], watermark)
+
+    def restart(self, state: WindowState, out: StepResults) -> None:
+        """Evaluate a trigger that has changed for the windows with elements that were not emitted yet."""
+        evaluation = after_restart(self.compiled, state)
+        purge_time = self.compiled.lateness.purge_time
+        for bounds, entry in list(state.windows.items()):
+            if entry.rows is not None and purge_time(entry.end) > evaluation.watermark:
+                self._fire(state, self._read_rows(state, [bounds]), evaluation, out)
 
     def tick(self, state: WindowState, before: int, out: StepResults) -> None:
         """Evaluate the windows whose target time the clock has passed."""
@@ -143,10 +152,14 @@ class SlicedWindows:
     # ---- dropping elements
 
     def _drop_late(
-        self, elements: pl.DataFrame, watermark: int, out: StepResults
+        self, state: WindowState, elements: pl.DataFrame, watermark: int, out: StepResults
     ) -> tuple[pl.DataFrame, WindowsBySlice]:
         """The elements that some window accepts, and by slice the windows that accept them."""
         lateness = self.compiled.lateness
+
+        def accepts(window: WindowBounds) -> bool:
+            return lateness.purge_time(window[1]) > watermark and window[1] > state.purged_until
+
         by_element = self.compiled.spec.drop_late == "by_element"
         windows = {bounds: self.slicing.windows(bounds) for bounds in self._slices(elements)}
         gaps = [bounds for bounds, holders in windows.items() if not holders]
@@ -161,7 +174,7 @@ class SlicedWindows:
         accepting: dict[WindowBounds, Sequence[WindowBounds]] = {}
         late: dict[WindowBounds, Sequence[WindowBounds]] = {}
         for bounds, holders in windows.items():
-            first = bisect_right(holders, watermark, key=lambda window: lateness.purge_time(window[1]))
+            first = bisect_left(holders, 1, key=accepts)
             accepting[bounds] = holders[first:]
             if first:
                 late[bounds] = holders[:first]
@@ -237,7 +250,7 @@ class SlicedWindows:
                     entry.waiting = window[1]
                     state.note(entry)
 
-    def _first_rows(
+    def first_rows(
         self, state: WindowState, windows: list[WindowBounds]
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The rows of windows that stored none, and their partials: all of their elements are new."""
@@ -390,6 +403,26 @@ class SlicedWindows:
             kept = by_window.get(window, last_panes.clear())
             entry.last_panes = state.write(kept, replaces=entry.last_panes)
             entry.retractable = retraction_hold(kept, self.compiled)
+
+    def set_times(self, state: WindowState, entry: WindowEntry) -> None:
+        """Set again when a stored window is due, after the settings of the operator have changed."""
+        compiled = self.compiled
+        watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+        entry.due = compiled.lateness.next_due(entry.end, watermark)
+        entry.waiting = entry.end if entry.end < END_OF_TIME else None
+        panes = None if entry.last_panes is None else state.read(entry.last_panes)
+        if entry.rows is not None:
+            rows = self._read_rows(state, [(entry.start, entry.end)])
+            entry.hold, entry.waiting, entry.target, event_target = rows.select(
+                compiled.hold().min().alias("hold"),
+                compiled.waiting(watermark).first(ignore_nulls=True).alias("waiting"),
+                compiled.clock_target(state.clock).min().alias("target"),
+                compiled.event_target(watermark).min().alias("event_target"),
+            ).row(0)
+            entry.due = entry.due if event_target is None else min(entry.due, event_target)
+            if panes is not None:  # closed rows retract nothing
+                panes = match(panes, rows.filter(CLOSED), compiled.key_columns, "anti")
+        entry.retractable = retraction_hold(panes, compiled)
 
     def closing_time(self, state: WindowState) -> int | None:
         """The watermark that closes all open windows, apart from those that only the end of input closes."""

@@ -15,11 +15,13 @@ from typing import Generic, TypeVar
 import polars as pl
 
 from slackwater.errors import CorruptState
-from slackwater.progress.saved_form import Saved, SavedForm
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.progress.saved_form import OlderForm, Saved, SavedForm
+from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.assigners import WindowBounds
+from slackwater.windows.columns import missed_column
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.engine.frames import stack
+from slackwater.windows.engine.operator_description import OperatorDescription
 
 FAN_IN = 8
 """The number of blobs of one level that are compacted into one of the next."""
@@ -64,10 +66,14 @@ class WindowEntry(Saved):
     """The end of the window if it still owes a pane (for sessions, the earliest such end in the group)."""
     retractable: int | None = None
     """The watermark that is held while panes may be retracted; see `retraction_hold`."""
+    row_log: list[Blob] = []  # noqa: RUF012  # msgspec copies it
+    """The rows of a group of sessions, which has no ``rows``; see `slackwater.windows.engine.row_log`."""
+    pane_log: list[Blob] = []  # noqa: RUF012
+    """The last panes of a group of sessions, which has no ``last_panes``."""
 
 
-class IndexLayout(Saved):
-    """The saved form of the index."""
+class _IndexLayout1(Saved):
+    """The saved form of the index in version 1; ``signature`` is the operator's description as text."""
 
     watermark: int | None
     clock: int
@@ -82,10 +88,56 @@ class IndexLayout(Saved):
     slices: list[SliceEntry]
     windows: list[WindowEntry]
     closed_until: int | None = None
+
+
+class IndexLayout(Saved):
+    """The saved form of the index."""
+
+    watermark: int | None
+    clock: int
+    forwarded: int
+    dropped_late: int
+    dropped_closed: int
+    step: int
+    next_blob: int
+    description: OperatorDescription
+    empty: bytes | None
+    kinds: dict[str, str]
+    slices: list[SliceEntry]
+    windows: list[WindowEntry]
+    closed_until: int | None
     """The watermark that the operator reached by closing its windows when all inputs became idle."""
+    purged_until: int
+    missed: list[str]
 
 
-INDEX_FORM = SavedForm("window state", "W", 1, IndexLayout)
+def _upgraded(old: _IndexLayout1) -> IndexLayout:
+    description = OperatorDescription.from_signature(old.signature)
+    if description.has_sessions:  # version 1 had a single blob, whose size it did not record
+        for entry in old.windows:
+            entry.row_log = [Blob(name, 0, 0) for name in (entry.rows,) if name is not None]
+            entry.pane_log = [Blob(name, 0, 0) for name in (entry.last_panes,) if name is not None]
+            entry.rows = entry.last_panes = None
+    return IndexLayout(
+        watermark=old.watermark,
+        clock=old.clock,
+        forwarded=old.forwarded,
+        dropped_late=old.dropped_late,
+        dropped_closed=old.dropped_closed,
+        step=old.step,
+        next_blob=old.next_blob,
+        description=description,
+        empty=old.empty,
+        kinds=old.kinds,
+        slices=old.slices,
+        windows=old.windows,
+        closed_until=old.closed_until,
+        purged_until=BEGINNING_OF_TIME,
+        missed=[],
+    )
+
+
+INDEX_FORM = SavedForm("window state", "W", 2, IndexLayout, older=(OlderForm(1, _IndexLayout1, _upgraded),))
 
 _STALE = 64
 """How many outdated entries an agenda holds before it is rebuilt."""
@@ -144,9 +196,10 @@ class WindowState:
     (2, 2)
     """
 
-    def __init__(self, blobs: BlobStore, signature: str) -> None:
+    def __init__(self, blobs: BlobStore, description: OperatorDescription) -> None:
         self.blobs = blobs
-        self.signature = signature
+        self.description = description
+        """The operator that the state belongs to."""
         self.watermark: int | None = None
         self.received: int | None = None
         """The last watermark received; lower than ``watermark`` after idle inputs closed all windows."""
@@ -161,6 +214,12 @@ class WindowState:
         """A frame without rows that has the columns and types of partials; None before the first batch."""
         self.kinds: dict[str, str] = {}
         """The kind of values in each key and input column, which must be the same in all batches."""
+        self.purged_until = BEGINNING_OF_TIME
+        """Windows that end here or earlier were purged before the allowed lateness was raised."""
+        self.missed: list[str] = []
+        """The accumulations whose partials have a marker for missed elements (``on_change="null"``)."""
+        self.restarted = False
+        """Whether the trigger has changed since the last step; not saved, because a step follows a load."""
         self.due_windows: Agenda[WindowBounds] = Agenda()
         self.targets: Agenda[WindowBounds] = Agenda()
         self.holds: Agenda[WindowBounds] = Agenda()
@@ -204,6 +263,8 @@ class WindowState:
             agenda.set(bounds, None)
         self.delete(entry.rows)
         self.delete(entry.last_panes)
+        for blob in (*entry.row_log, *entry.pane_log):
+            self.delete(blob.name)
 
     def forget_slice(self, bounds: WindowBounds) -> None:
         """Remove a slice from the index, and its blobs; does nothing if there is none."""
@@ -211,6 +272,10 @@ class WindowState:
         if entry is not None:
             for blob in entry.blobs:
                 self.delete(blob.name)
+
+    def nothing_missed(self) -> list[pl.Expr]:
+        """The markers of missed elements for new partials, if older ones have them."""
+        return [pl.lit(value=False).alias(missed_column(name)) for name in self.missed]
 
     # ---- blobs; they are written at the end of the step, so that short-lived ones are never encoded
 
@@ -245,6 +310,10 @@ class WindowState:
         self._written.add(name)
         return name
 
+    def is_new(self, name: str) -> bool:
+        """Whether a blob was written in this step, so that it is not encoded yet."""
+        return name in self._written
+
     def delete(self, name: str | None) -> None:
         """Delete a blob; does nothing for None."""
         if name is None:
@@ -276,27 +345,25 @@ class WindowState:
                 dropped_closed=self.dropped_closed,
                 step=self.step,
                 next_blob=self._next_blob,
-                signature=self.signature,
+                description=self.description,
                 empty=None if self.empty is None else encode(self.empty),
                 kinds=self.kinds,
                 slices=list(self.slices.values()),
                 windows=list(self.windows.values()),
                 closed_until=None if self.watermark == self.received else self.watermark,
+                purged_until=self.purged_until,
+                missed=self.missed if self.windows else [],
             )
         )
 
     @classmethod
-    def load(cls, saved: bytes, blobs: BlobStore, signature: str) -> WindowState:
+    def load(cls, saved: bytes, blobs: BlobStore) -> WindowState:
         """Load the index that `save` returned, with the blobs that belong to it."""
         layout = INDEX_FORM.decode(saved)
-        if layout.signature != signature:
-            raise CorruptState(
-                "window state",
-                f"it belongs to another operator (saved: {layout.signature}; this operator: {signature})",
-            )
-        state = cls(blobs, signature)
+        state = cls(blobs, layout.description)
         state.received, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded
         state.watermark = layout.watermark if layout.closed_until is None else layout.closed_until
+        state.purged_until, state.missed = layout.purged_until, layout.missed
         state.dropped_late, state.dropped_closed = layout.dropped_late, layout.dropped_closed
         state.step, state._next_blob = layout.step, layout.next_blob
         state.kinds = layout.kinds
@@ -305,7 +372,5 @@ class WindowState:
         )
         state.slices = {(entry.start, entry.end): entry for entry in layout.slices}
         for entry in layout.windows:
-            if entry.waiting is None and entry.end < END_OF_TIME and (entry.rows is None or entry.hold):
-                entry.waiting = entry.end  # saved by a release that did not store it
             state.note(entry)
         return state

@@ -21,6 +21,7 @@ from slackwater.windows.columns import END, ROW, START
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.elements import BatchColumns, agreed
+from slackwater.windows.engine.evolution import Evolution
 from slackwater.windows.engine.frames import stack
 from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
@@ -101,6 +102,7 @@ class WindowedOperator:
             slicing = Slicing(self.spec.window)
             window_columns = slicing.inputs
             self._windows = SlicedWindows(compiled, slicing)
+        self._evolution = Evolution(compiled, self._windows)
         self._columns = BatchColumns(
             event_time=self.spec.event_time,
             key=tuple(self.spec.key),
@@ -124,7 +126,7 @@ class WindowedOperator:
         >>> operator.initial_state().open_windows
         0
         """
-        return WindowState({} if blobs is None else blobs, self.spec.signature)
+        return WindowState({} if blobs is None else blobs, self._evolution.description)
 
     def save(self, state: WindowState) -> bytes:
         """Serialize the index of the state; its blobs are in the store already.
@@ -140,15 +142,31 @@ class WindowedOperator:
     def load(self, saved: bytes, blobs: BlobStore) -> WindowState:
         """Load the state whose index `save` returned.
 
+        The operator may have changed since then: accumulations, trigger, allowed lateness and the settings of
+        panes. The blobs in the store are then rewritten for the new operator.
+
         Args:
             saved: the bytes that `save` returned.
             blobs: the store with the blobs of that state.
 
         Raises:
-            CorruptState: the bytes are damaged, or belong to an operator with another signature.
+            CorruptState: the bytes are damaged.
+            IncompatibleState: the operator that wrote the state has another window, key, mode or timestamp.
             UnsupportedStateVersion: the bytes have a version that this release cannot read.
+
+        >>> from slackwater.windows import Count, Fixed, Sum
+        >>> counts = {"window": Fixed(10), "event_time": "ts", "on_change": "since_change"}
+        >>> before = WindowedOperator(accumulations={"n": Count()}, **counts)
+        >>> state, _ = before.step(before.initial_state(), pl.DataFrame({"ts": [3], "price": [5]}))
+        >>> after = WindowedOperator(accumulations={"n": Count(), "total": Sum("price")}, **counts)
+        >>> state = after.load(before.save(state), state.blobs)
+        >>> _, output = after.step(state, pl.DataFrame({"ts": [4], "price": [7]}), {"default": 10})
+        >>> output.panes.select("n", "total").rows()
+        [(2, 7)]
         """
-        return WindowState.load(saved, blobs, self.spec.signature)
+        state = WindowState.load(saved, blobs)
+        self._evolution.apply(state)
+        return state
 
     # ---- folding before the step
 
@@ -247,6 +265,9 @@ class WindowedOperator:
         if idle and self.spec.idle == "close":
             self._advance(state, self._windows.closing_time(state), out)
         before, state.clock = state.clock, now
+        if state.restarted:
+            state.restarted = False
+            self._windows.restart(state, out)
         self._windows.tick(state, before, out)
         state.dropped_late += out.dropped_late
         state.dropped_closed += out.dropped_closed

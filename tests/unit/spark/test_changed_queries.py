@@ -1,0 +1,171 @@
+"""A query that was changed between two runs: its sources, its inputs, its buckets and its operator."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.errors import IncompatibleState
+from slackwater.progress.generator import Lag
+from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.keyed_progress import TimesRules
+from slackwater.spark.runtime.numbered_progress import NumberedRules
+from slackwater.spark.runtime.operator_inputs import InputRules
+from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.pane_schema import pane_codec, pane_schema
+from tests.support.windowed import Options
+from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, rows_frame, shipped, ticks
+
+OPTIONS = Options(windows.Fixed(10), accumulations=("count", "sum"))
+
+
+def plan(*rules: InputRules, **options: Any) -> OperatorPlan:
+    return OperatorPlan(rules, host(replace(OPTIONS, **options)), buckets=BUCKETS)
+
+
+def row(at: int, key: str = "a") -> pl.DataFrame:
+    return rows_frame([{"key": key, "ts": at, "value": 1}])
+
+
+def started(*rules: InputRules) -> Stage:
+    """A query that has processed a row at 50."""
+    stage = Stage(plan(*rules))
+    stage.step([*shipped(row(50)), *ticks(0)])
+    return stage
+
+
+def watermark(stage: Stage, buffers: list[Any]) -> int | None:
+    (at,) = {output.report.watermark for output in stage.step(buffers)}
+    return at
+
+
+def test_a_longer_lag_does_not_move_the_watermark_back() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.plan = plan(SourceRules(Lag(20)))
+    assert watermark(stage, ticks(1, run=2)) == 50
+    assert watermark(stage, [*shipped(row(60)), *ticks(2, run=2)]) == 50
+    assert watermark(stage, [*shipped(row(80)), *ticks(3, run=2)]) == 60
+
+
+def test_a_shorter_lag_counts_from_the_next_row() -> None:
+    stage = started(SourceRules(Lag(20)))
+    stage.plan = plan(SourceRules(Lag(5)))
+    assert watermark(stage, ticks(1, run=2)) == 30
+    assert watermark(stage, [*shipped(row(51)), *ticks(2, run=2)]) == 46
+
+
+def test_idle_settings_may_change() -> None:
+    stage = started(SourceRules(Lag(0), origins=("input", "other")))
+    assert watermark(stage, ticks(1)) is None
+    stage.plan = plan(SourceRules(Lag(0), origins=("input", "other"), idle_after=10))
+    marks = [watermark(stage, [*shipped(row(60)), *ticks(now, run=2)]) for now in (2, 7, 12, 17)]
+    assert marks == [None, None, 60, 60]
+
+
+def test_an_added_origin_is_waited_for() -> None:
+    stage = started(SourceRules(Lag(0), origins=("input",)))
+    stage.plan = plan(SourceRules(Lag(0), origins=("input", "other")))
+    assert watermark(stage, [*shipped(row(60)), *ticks(1, run=2)]) == 50
+
+
+def test_a_removed_origin_is_not_waited_for() -> None:
+    stage = started(SourceRules(Lag(0), origins=("input", "other")))
+    assert watermark(stage, ticks(1)) is None
+    stage.plan = plan(SourceRules(Lag(0), origins=("input",)))
+    assert watermark(stage, [*shipped(row(60)), *ticks(2, run=2)]) == 60
+
+
+def test_another_number_of_inputs_is_refused() -> None:
+    stage = started(SourceRules(Lag(0)), SourceRules(Lag(0)))
+    for rules in ((SourceRules(Lag(0)),), (SourceRules(Lag(0)),) * 3):
+        stage.plan = plan(*rules)
+        with pytest.raises(IncompatibleState, match=rf"number of inputs was 2 and is now {len(rules)}"):
+            stage.step(ticks(1))
+
+
+def test_another_kind_of_input_is_refused() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.plan = plan(NumberedRules())
+    with pytest.raises(
+        IncompatibleState,
+        match="input 0 was a source with one event time and is now a source of numbered buffers",
+    ):
+        stage.step(ticks(1))
+    stage.plan = plan(TimesRules((SourceRules(Lag(0), key="order"),), key="order"))
+    with pytest.raises(IncompatibleState, match="is now a source with several event times"):
+        stage.step(ticks(1))
+
+
+def test_another_watermark_key_is_refused() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.plan = plan(SourceRules(Lag(0), key="order"))
+    with pytest.raises(IncompatibleState, match="watermark key was 'default' and is now 'order'"):
+        stage.step(ticks(1))
+
+
+def test_another_number_of_buckets_is_refused() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.plan = replace(stage.plan, buckets=(*BUCKETS, 12))
+    with pytest.raises(IncompatibleState, match=r"number of buckets .* was 3 and is now 4"):
+        stage.step(ticks(1))
+
+
+def test_other_bucket_ids_are_refused() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.plan = replace(stage.plan, buckets=(3, 8, 12))
+    with pytest.raises(IncompatibleState, match=r"was \(3, 8, 11\) and is now \(3, 8, 12\)"):
+        stage.step(ticks(1))
+
+
+def test_state_of_version_1_with_other_bucket_ids_is_refused() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.saved = {bucket: _version_1(saved) for bucket, saved in stage.saved.items()}
+    stage.plan = replace(stage.plan, former_buckets=(3, 8, 12))
+    with pytest.raises(IncompatibleState, match=r"was \(3, 8, 12\) and is now \(3, 8, 11\)"):
+        stage.step(ticks(1))
+    stage.plan = replace(stage.plan, former_buckets=BUCKETS)
+    stage.step(ticks(1))
+
+
+def test_state_of_version_1_has_no_bucket_ids_and_loads() -> None:
+    stage = started(SourceRules(Lag(0)))
+    stage.saved = {bucket: _version_1(saved) for bucket, saved in stage.saved.items()}
+    assert watermark(stage, [*shipped(row(60)), *ticks(1)]) == 60
+
+
+def _version_1(saved: bytes) -> bytes:
+    content = msgspec.msgpack.decode(saved[2:-4])
+    assert content.pop() == list(BUCKETS)
+    body = bytes((1,)) + saved[1:2] + msgspec.msgpack.encode(content)
+    return body + zlib.crc32(body).to_bytes(4, "big")
+
+
+def test_a_changed_operator_goes_on_with_its_windows() -> None:
+    stage = Stage(plan(SourceRules(Lag(0)), trigger=windows.every(count=5)))
+    stage.step([*shipped(row(51)), *ticks(0)])
+    stage.plan = plan(SourceRules(Lag(0)), trigger=windows.every(count=2))
+    outputs = stage.step([*shipped(row(52)), *ticks(1, run=2)])
+    panes = [output.rows for output in outputs if output.rows is not None]
+    assert [frame["count"].to_list() for frame in panes] == [[2]]
+
+
+def test_a_window_that_has_fired_keeps_its_numbers_if_it_fires_only_once_from_now_on() -> None:
+    """The codec for windows that fire once has room for panes from before the change."""
+    stage = Stage(plan(SourceRules(Lag(0)), trigger=windows.every(count=1), allowed_lateness=100))
+    for now in range(3):
+        stage.step([*shipped(row(51)), *ticks(now)])
+    stage.plan = plan(SourceRules(Lag(0)))
+    assert stage.plan.host.spec.fires_once
+    outputs = stage.step([*shipped(row(70, key="z")), *ticks(3, run=2)])
+    (panes,) = (output.rows for output in outputs if output.rows is not None)
+    assert panes.select("index", "timing").rows() == [(3, "ON_TIME")]
+    codec = pane_codec(pane_schema([], {}), fires_once=True, window_length=None)
+    assert codec is not None
+    numbered = panes.select("window_start", "window_end", "index", "on_time_index")
+    assert len(codec.encode(0, "{}", numbered)) == 2
