@@ -15,6 +15,7 @@ from slackwater.spark.wire.columns import RETRACTION
 from tests.model.windows import Bounds, assign, merge_windows
 from tests.support.pipelines import (
     Accepted,
+    Called,
     Cogrouped,
     Feed,
     Filtered,
@@ -24,8 +25,10 @@ from tests.support.pipelines import (
     Operator,
     Pipeline,
     Rekeyed,
+    Stateless,
     Windowed,
     is_keyed,
+    results_of,
     retracts,
 )
 
@@ -119,7 +122,7 @@ def _joined(pipeline: Pipeline, node: Joined) -> list[Result]:
 
 
 def _is_feed(node: Node) -> bool:
-    return isinstance(node, Feed) or (isinstance(node, Filtered | Mapped | Rekeyed) and _is_feed(node.input))
+    return isinstance(node, Feed) or (isinstance(node, Stateless) and _is_feed(node.input))
 
 
 def rows_of(pipeline: Pipeline, node: Node) -> list[Result]:
@@ -136,6 +139,12 @@ def rows_of(pipeline: Pipeline, node: Node) -> list[Result]:
             return [
                 Result(None if one.value is None else f"r{one.value % keys}", one.value, one.start, one.end)
                 for one in rows_of(pipeline, inner)
+            ]
+        case Called(inner, modulus):
+            return [
+                Result(one.key, value, one.start, one.end)
+                for one in rows_of(pipeline, inner)
+                for value in results_of(one.value, modulus)
             ]
         case Windowed() | Cogrouped() | Joined():
             rows = truth(pipeline, node)

@@ -16,17 +16,27 @@ from random import Random
 from typing import Any
 
 from tests.model.pipelines import folded, truth
-from tests.strategies.pipelines import Case, adds_up, case
+from tests.strategies.pipelines import Case, Limits, adds_up, case
 from tests.strategies.windows import RandomSource
-from tests.support.pipelines import Cogrouped, Filtered, Joined, Mapped, Node, Pipeline, Rekeyed, Windowed
+from tests.support.pipelines import (
+    Called,
+    Cogrouped,
+    Filtered,
+    Joined,
+    Mapped,
+    Node,
+    Pipeline,
+    Rekeyed,
+    Windowed,
+)
 
 PROGRESS_SECONDS = 10
-OPERATORS = 5
+SHORT, LONG = Limits(operators=3, batches=2, rows=8), Limits(operators=5, batches=5)
 
 
 def numbered_case(seed: int, number: int) -> Case:
-    """The case of that number."""
-    return case(RandomSource(Random(f"{seed}/{number}")), OPERATORS)
+    """The case of that number: four short ones, then a long one."""
+    return case(RandomSource(Random(f"{seed}/{number}")), LONG if number % 5 == 4 else SHORT)
 
 
 def difference(made: Case) -> str | None:
@@ -83,7 +93,7 @@ def _simpler(made: Case) -> Iterator[Case]:
 def _simpler_nodes(node: Node) -> Iterator[Node]:
     """The node without one of its steps, or one of its inputs alone."""
     match node:
-        case Filtered() | Mapped() | Rekeyed():
+        case Filtered() | Mapped() | Rekeyed() | Called():
             yield node.input
             yield from (replace(node, input=inner) for inner in _simpler_nodes(node.input))
         case Windowed(inputs=inputs):

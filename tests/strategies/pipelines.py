@@ -11,6 +11,7 @@ from slackwater.spark.wire.columns import TIME
 from tests.model.windows import Row
 from tests.strategies.windows import HypothesisSource, Source
 from tests.support.pipelines import (
+    Called,
     Cogrouped,
     Feed,
     Filtered,
@@ -48,17 +49,29 @@ class Case:
     folds: bool
 
 
+@dataclass(frozen=True)
+class Limits:
+    """The largest case."""
+
+    operators: int = 4
+    batches: int = 4
+    rows: int = 6
+    """The rows of a feed in a micro-batch."""
+    chains: bool = False
+    """Whether every operator is a window over the one before it."""
+
+
 @st.composite
-def cases(draw: st.DrawFn, operators: int = 4, *, chains: bool = False) -> Case:
+def cases(draw: st.DrawFn, limits: Limits = Limits()) -> Case:  # noqa: B008 - frozen
     """Cases that Hypothesis draws."""
-    return case(HypothesisSource(draw), operators, chains=chains)
+    return case(HypothesisSource(draw), limits)
 
 
-def case(source: Source, operators: int = 4, *, chains: bool = False) -> Case:
-    """A case; with ``chains`` every operator is a window over the one before it."""
-    builder = _Builder(source, chains=chains)
-    last = builder.operator(source.integer(1, operators), last=True)
-    batches = tuple(builder.batch(number) for number in range(source.integer(1, 5)))
+def case(source: Source, limits: Limits = Limits()) -> Case:  # noqa: B008 - frozen
+    """A case within the limits."""
+    builder = _Builder(source, limits)
+    last = builder.operator(source.integer(1, limits.operators), last=True)
+    batches = tuple(builder.batch(number) for number in range(source.integer(1, limits.batches)))
     return Case(last, batches, source.chance(50))
 
 
@@ -83,9 +96,9 @@ def adds_up(node: Node, *, last: bool = True) -> bool:
 
 
 class _Builder:
-    def __init__(self, source: Source, *, chains: bool) -> None:
+    def __init__(self, source: Source, limits: Limits) -> None:
         self.source = source
-        self.chains = chains
+        self.limits = limits
         self.feeds: list[Feed] = []
 
     def node(self, operators: int) -> Node:
@@ -97,11 +110,13 @@ class _Builder:
         else:
             node = self.operator(operators)
         for _ in range(self.source.choose([0, 0, 1, 2])):
-            step = self.source.choose(["filter", "map", "rekey"])
+            step = self.source.choose(["filter", "map", "rekey", "call"])
             if step == "filter":
                 node = Filtered(node, self.source.integer(2, 4))
             elif step == "map":
                 node = Mapped(node, self.source.choose([-1, 2, 3]))
+            elif step == "call":
+                node = Called(node, self.source.integer(2, 3))
             else:
                 node = Rekeyed(node, self.source.integer(1, 3))
         return node
@@ -109,7 +124,7 @@ class _Builder:
     def operator(self, operators: int, *, last: bool = False) -> Operator:
         """An operator with at most so many operators in total."""
         kind = self.source.choose(["window", "window", "window", "union", "cogroup", "join"])
-        if self.chains or kind == "window":
+        if self.limits.chains or kind == "window":
             return self._windowed((self.node(operators - 1),), last=last)
         others = self.source.integer(0, min(operators - 1, 1))
         inputs = self.node(operators - 1 - others), self.node(others)
@@ -189,7 +204,7 @@ class _Builder:
     def batch(self, number: int) -> dict[str, tuple[Row, ...]]:
         """The rows of all feeds in a micro-batch, out of order and some of them far behind."""
         return {
-            feed.name: tuple(self._row(number) for _ in range(self.source.integer(0, 4)))
+            feed.name: tuple(self._row(number) for _ in range(self.source.integer(0, self.limits.rows)))
             for feed in self.feeds
         }
 

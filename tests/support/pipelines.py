@@ -1,8 +1,8 @@
 """Pipelines without Spark: operators composed through the pieces that Spark runs in its workers.
 
-A pipeline is a tree of nodes. `Feed` is a source, `Filtered`, `Mapped` and `Rekeyed` are stateless steps, and
-`Windowed`, `Cogrouped` and `Joined` are operators with state. All rows have the columns ``key`` and
-``value``, so that any node can follow any other.
+A pipeline is a tree of nodes. `Feed` is a source, `Filtered`, `Mapped`, `Rekeyed` and `Called` are stateless
+steps, and `Windowed`, `Cogrouped` and `Joined` are operators with state. All rows have the columns ``key``
+and ``value``, so that any node can follow any other.
 
 `Pipeline.step` runs one micro-batch: rows become buffers by the map side (`Shipper`), every bucket takes its
 step (`OperatorPlan`), its state goes through bytes, and its panes and headers are the input of the next
@@ -16,16 +16,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from slackwater import windows
+from slackwater.progress.async_stage import Retry
 from slackwater.progress.generator import Lag
+from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncMapper
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, Host, JoinHost, WindowHost
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.operator_inputs import EITHER, InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
-from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, RETRACTION, TIME, WINDOW_BOUNDS, WITNESS
+from slackwater.spark.wire.columns import (
+    BUCKET_INDEX,
+    CONTROL,
+    RETRACTION,
+    TIME,
+    WINDOW_BOUNDS,
+    WITNESS,
+    column_alias,
+)
 from slackwater.spark.wire.pane_schema import PANE_KIND
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.spec import SIDES, OperatorSpec
@@ -37,6 +49,13 @@ _ROWS: Final = {"key": pl.String, "value": pl.Int64, TIME: pl.Int64}
 _ELEMENTS: Final = {
     **_ROWS, RETRACTION: pl.Boolean, CONTROL: pl.Binary, **dict.fromkeys(WINDOW_BOUNDS, pl.Int64),
 }  # fmt: skip
+
+
+_PASSED: Final[Mapping[str, DataType]] = {
+    TIME: LongType(), RETRACTION: BooleanType(), CONTROL: BinaryType(),
+    **dict.fromkeys(WINDOW_BOUNDS, LongType()),
+}  # fmt: skip
+"""The columns that bypass an async function."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,14 @@ class Rekeyed:
 
     input: Node
     keys: int
+
+
+@dataclass(frozen=True)
+class Called:
+    """The results of an async function: none for multiples of a number, two for other values."""
+
+    input: Node
+    modulus: int
 
 
 @dataclass(frozen=True)
@@ -125,7 +152,7 @@ class Joined:
         return {"right": "right", "full": EITHER}.get(self.how, "left")
 
 
-Stateless = Filtered | Mapped | Rekeyed
+Stateless = Filtered | Mapped | Rekeyed | Called
 Operator = Windowed | Cogrouped | Joined
 Node = Feed | Stateless | Operator
 
@@ -146,7 +173,7 @@ def retracts(node: Node) -> bool:
     match node:
         case Feed():
             return False
-        case Filtered() | Mapped() | Rekeyed():
+        case Filtered() | Mapped() | Rekeyed() | Called():
             return retracts(node.input)
         case Windowed() | Cogrouped():
             return node.mode == "accumulating_and_retracting"
@@ -384,6 +411,33 @@ def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
             return rows.with_columns(value * factor + 1)
         case Rekeyed(keys=keys):
             return rows.with_columns(pl.concat_str(pl.lit("r"), value % keys).alias("key"))
+        case Called(modulus=modulus):
+            return _called(rows, modulus)
+
+
+def results_of(value: int | None, modulus: int) -> list[int | None]:
+    """The values that the function of `Called` returns for a value."""
+    if value is None:
+        return [None]
+    return [] if value % modulus == 0 else [value, value + 20]
+
+
+def _called(rows: pl.DataFrame, modulus: int) -> pl.DataFrame:
+    """The rows after the async function was called, as in the map tasks of Spark."""
+
+    async def function(row: Row) -> list[Row]:
+        return [{"key": row["key"], "value": value} for value in results_of(row["value"], modulus)]
+
+    arguments = ("key", "value")
+    schema = StructType([StructField("key", StringType()), StructField("value", LongType())])
+    kept = [name for name in rows.columns if name not in (*arguments, WITNESS)]
+    passed = [StructField(name, _PASSED[name]) for name in kept]
+    output = StructType([*passed, StructField(WITNESS, BooleanType()), *schema.fields])
+    call = AsyncCall(function, schema, ordered=True, capacity=10, timeout_seconds=None, retry=Retry())
+    renamed = rows.rename({name: column_alias(index) for index, name in enumerate(arguments)})
+    table = renamed.to_arrow(compat_level=pl.CompatLevel.oldest())
+    mapped = list(AsyncMapper(call, arguments, output)(table.combine_chunks().to_batches()))
+    return pl.DataFrame(pa.Table.from_batches(mapped)) if mapped else rows
 
 
 def with_headers(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
