@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from html import escape
 
 from slackwater.errors import InvalidArgument
 
@@ -30,6 +31,7 @@ class PlanNode:
         name: The name that `PipelinePlan.explain` shows.
         kind: Whether the step is a source, stateful or stateless.
         inputs: The steps before it. Empty for a source, and only for a source.
+        details: Lines that `PipelinePlan.explain` shows below the name.
 
     >>> PlanNode("bids", Kind.SOURCE).name
     'bids'
@@ -38,6 +40,7 @@ class PlanNode:
     name: str
     kind: Kind
     inputs: tuple[PlanNode, ...] = ()
+    details: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind is Kind.SOURCE and self.inputs:
@@ -53,13 +56,15 @@ class PlanNode:
 class PipelinePlan:
     """A pipeline from its sources to one result, with numbered origins.
 
+    Its text is an indented tree, which a notebook shows as an HTML list.
+
     Args:
         result: The last step.
 
     >>> bids, asks = PlanNode("bids", Kind.SOURCE), PlanNode("asks", Kind.SOURCE)
     >>> cheap = PlanNode("cheap", Kind.STATELESS, (asks,))
     >>> plan = PipelinePlan(PlanNode("join", Kind.STATEFUL, (bids, cheap)))
-    >>> print(plan.explain())
+    >>> print(plan)
     origin 3  join (stateful)
       origin 1  bids (source)
       -         cheap (stateless)
@@ -109,17 +114,47 @@ class PipelinePlan:
     def explain(self) -> str:
         """Return the plan as an indented tree with origin numbers; a shared step is expanded once."""
         lines: list[str] = []
+        for node, depth, again in self._top_down():
+            label = f"origin {self._numbers[node]}" if node in self._numbers else "-       "
+            indent = "  " * depth
+            lines.append(f"{indent}{label}  {node.name} ({node.kind.value}){', see above' if again else ''}")
+            lines += [] if again else [f"{indent}{' ' * len(label)}  {detail}" for detail in node.details]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The plan as a nested HTML list, for notebooks: static and escaped.
+
+        >>> PipelinePlan(PlanNode("<bids>", Kind.SOURCE, details=("lag 5 seconds",)))._repr_html_()
+        '<ul><li><b>origin 1</b> &lt;bids&gt; (source)<br><small>lag 5 seconds</small></li></ul>'
+        """
+        parts: list[str] = []
+        open_lists = 0
+        for node, depth, again in self._top_down():
+            parts += ["</li></ul>"] * (open_lists - depth - 1)
+            parts.append("<ul><li>" if depth >= open_lists else "</li><li>")
+            open_lists = depth + 1
+            number = f"<b>origin {self._numbers[node]}</b> " if node in self._numbers else ""
+            above = ", see above" if again else ""
+            parts.append(f"{number}{escape(node.name)} ({node.kind.value}){above}")
+            details = "" if again else "<br>".join(map(escape, node.details))
+            parts.append(f"<br><small>{details}</small>" if details else "")
+        return "".join([*parts, "</li></ul>" * open_lists])
+
+    def _top_down(self) -> Iterator[tuple[PlanNode, int, bool]]:
+        """Yield each node with its depth, and whether it was expanded before. Without recursion."""
         shown: set[PlanNode] = set()
         stack: list[tuple[PlanNode, int]] = [(self.result, 0)]
         while stack:
             node, depth = stack.pop()
-            label = f"origin {self._numbers[node]}" if node in self._numbers else "-       "
-            again = ", see above" if node in shown and node.inputs else ""
-            lines.append(f"{'  ' * depth}{label}  {node.name} ({node.kind.value}){again}")
+            yield node, depth, node in shown and bool(node.inputs)
             if node not in shown:
                 shown.add(node)
                 stack += [(below, depth + 1) for below in reversed(node.inputs)]
-        return "\n".join(lines)
 
 
 def _bottom_up(result: PlanNode) -> Iterator[PlanNode]:

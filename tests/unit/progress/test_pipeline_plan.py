@@ -46,3 +46,31 @@ def test_a_plan_ten_thousand_steps_deep() -> None:
     plan = PipelinePlan(PlanNode("window", Kind.STATEFUL, (node,)))
     assert list(plan.origins) == [1, 2]
     assert plan.explain().count("\n") == 10_001
+
+
+def test_details_are_shown_below_a_step_and_once_for_a_shared_step() -> None:
+    source = PlanNode("bids", Kind.SOURCE)
+    stage = PlanNode("cheap", Kind.STATELESS, (source,), ("price < 3",))
+    plan = PipelinePlan(PlanNode("join", Kind.STATEFUL, (stage, stage), ("key: auction", "inner")))
+    assert str(plan).splitlines() == [
+        "origin 2  join (stateful)",
+        "          key: auction",
+        "          inner",
+        "  -         cheap (stateless)",
+        "            price < 3",
+        "    origin 1  bids (source)",
+        "  -         cheap (stateless), see above",
+    ]
+    assert repr(plan) == str(plan)
+
+
+def test_the_html_is_nested_closed_and_escaped() -> None:
+    left, right = PlanNode("<b>", Kind.SOURCE, details=("a & b",)), PlanNode("right", Kind.SOURCE)
+    stage = PlanNode("map", Kind.STATELESS, (left,))
+    html = PipelinePlan(PlanNode("join", Kind.STATEFUL, (stage, right)))._repr_html_()
+    assert html == (
+        "<ul><li><b>origin 3</b> join (stateful)"
+        "<ul><li>map (stateless)"
+        "<ul><li><b>origin 1</b> &lt;b&gt; (source)<br><small>a &amp; b</small></li></ul>"
+        "</li><li><b>origin 2</b> right (source)</li></ul></li></ul>"
+    )

@@ -18,9 +18,11 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
 from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import WatermarkPolicy
+from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.progress.values import is_text
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.explain import explain_dataflow, explain_inputs
 from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
 from slackwater.spark.api.joins import JoinDataflow, JoinSource, joined
 from slackwater.spark.api.key_columns import check_key
@@ -421,6 +423,29 @@ class StreamOperations(ABC):
         )
         return Windowed(stream, strategy)
 
+    def explain(self) -> PipelinePlan:
+        """The plan up to here: steps, origins with their numbers, and event times.
+
+        Sources and stateful operators are origins, numbered from 1 bottom-up. A partition or device inside a
+        source is a name under its number, as in ``1/north``.
+
+        Returns:
+            The plan: ``print`` it, or let a notebook show it.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+        >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").explain()
+        -         stream (stateless)
+                  key: auction
+                  event times that reach the next operator: default
+          origin 1  DataFrame[at, auction, price] (source)
+                    event time default: lag 5 s
+                    origins: one
+        """
+        return explain_inputs(self.elements())
+
     def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
         """Aggregate panes in the windows that they are in already.
 
@@ -708,6 +733,10 @@ class Panes(StreamOperations):
         """
         return self.dataflow.to_df(flush=flush)
 
+    def explain(self) -> PipelinePlan:
+        """The plan of the operator with everything before it; see `Stream.explain`."""
+        return explain_dataflow(self.dataflow)
+
     def upsert_to(
         self,
         url: str,
@@ -808,6 +837,10 @@ class Joined(StreamOperations):
             InvalidArgument: ``flush`` is given for batch input.
         """
         return self.dataflow.to_df(flush=flush)
+
+    def explain(self) -> PipelinePlan:
+        """The plan of the join with everything before it; see `Stream.explain`."""
+        return explain_dataflow(self.dataflow)
 
     def elements(self) -> Stream:
         """The pairs as a stream.
