@@ -16,7 +16,11 @@ from slackwater.time import SECOND
 from slackwater.windows import (
     DEFAULT_TRIGGER,
     AfterWatermark,
+    AsofOperator,
+    AsofSpec,
     Count,
+    DeduplicateOperator,
+    DeduplicateSpec,
     Fixed,
     JoinOperator,
     JoinSpec,
@@ -444,3 +448,42 @@ def test_cleaning_up_is_checked_for_windows_merges_and_joins(restart: bool) -> N
     with pytest.raises(AssertionError, match="2 buffered rows"):
         assert_cleaned_up(sides.run(join, restart=restart))
     assert_cleaned_up(sides.end().run(join, restart=restart))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_as_of_join_and_a_deduplication_run_on_scripts(restart: bool) -> None:
+    columns = {"key": pl.String, "ts": pl.Int64}
+    asof = AsofOperator(AsofSpec(on=("key",)), left=columns, right=columns)
+    stream = TestStream().step(left="key | ts \n a | 5", right="key | ts \n a | 3", watermark=4)
+    with pytest.raises(AssertionError, match="not cleaned up: 2 buffered rows"):
+        assert_cleaned_up(stream.run(asof, restart=restart))
+    run = stream.end().run(asof, restart=restart)
+    assert run.rows.rows() == [("a", 5, 3)]
+    assert_cleaned_up(run)
+    once = DeduplicateOperator(DeduplicateSpec(on=("key",), within=10), schema=columns)
+    rows = TestStream().add("key | ts \n a | 1 \n a | 2").step("key | ts \n a | 3", watermark=2)
+    found = rows.add("key | ts \n a | 1 \n b | 4").run(once, restart=restart)
+    assert (found.rows.rows(), found.duplicates, found.dropped) == ([("a", 1), ("b", 4)], 2, 1)
+    with pytest.raises(AssertionError, match="not cleaned up: 2 buffered rows"):
+        assert_cleaned_up(found)
+
+
+def test_an_idle_side_does_not_hold_the_watermark_of_a_cogroup_until_it_sends_again() -> None:
+    merge = MergeOperator(window=Fixed(10), key=("key",), left=(), right=(), left_time="ts", right_time="ts")
+    stream = (
+        TestStream()
+        .step(left="key | ts \n a | 1", left_watermark=20, right_watermark=5)
+        .idle(side="right")
+        .step(right="key | ts \n a | 25", at=3)
+        .advance_watermark(30, side="left")
+    )
+    run = stream.run(merge)
+    assert [step.watermark for step in run.steps] == [5, 20, 20, 20]
+    assert run.steps[1].output.panes["timing"].to_list() == ["ON_TIME"]
+    assert "right idle" in run.story()
+
+
+def test_all_sides_are_idle_at_the_highest_watermark() -> None:
+    merge = MergeOperator(window=Fixed(10), key=("key",), left=(), right=(), left_time="ts", right_time="ts")
+    run = TestStream().advance_watermark(20, side="left").idle().run(merge)
+    assert [step.watermark for step in run.steps] == [None, 20]

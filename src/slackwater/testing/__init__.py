@@ -2,11 +2,19 @@
 
 from slackwater.testing.manual_clock import ManualClock
 from slackwater.testing.scripted_progress import ProgressRun, TestProgress
-from slackwater.testing.scripted_run import JoinRun, Leftovers, Step, WindowRun, assert_cleaned_up
+from slackwater.testing.scripted_run import (
+    DeduplicateRun,
+    JoinRun,
+    Leftovers,
+    Step,
+    WindowRun,
+    assert_cleaned_up,
+)
 from slackwater.testing.scripted_stream import TestStream
 from slackwater.testing.text_table import T, assert_rows, table
 
 __all__ = [
+    "DeduplicateRun",
     "JoinRun",
     "Leftovers",
     "ManualClock",

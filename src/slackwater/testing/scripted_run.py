@@ -11,6 +11,8 @@ import polars as pl
 
 from slackwater.testing.text_table import UNITS, aligned
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.engine.asof_operator import AsofOutput
+from slackwater.windows.engine.deduplicate_operator import DeduplicateOutput
 from slackwater.windows.engine.join_operator import JoinOutput
 from slackwater.windows.engine.windowed_operator import WindowOutput
 from slackwater.windows.spec import PANE_COLUMNS, Side
@@ -37,6 +39,14 @@ class WatermarkMove:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """One side, or all sides, become idle until their next rows or watermark."""
+
+    side: Side | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClockMove:
     """An advance of the processing time by a number of microseconds."""
 
@@ -52,7 +62,7 @@ class Together:
     at: int | None = None
 
 
-Event = Elements | WatermarkMove | ClockMove | Together
+Event = Elements | WatermarkMove | ClockMove | Silence | Together
 
 
 def elements_of(event: Event) -> tuple[Elements, ...]:
@@ -106,7 +116,7 @@ class Leftovers:
         return not (self.windows or self.rows or self.blobs)
 
 
-def assert_cleaned_up(run: WindowRun | JoinRun) -> None:
+def assert_cleaned_up(run: WindowRun | JoinRun | DeduplicateRun) -> None:
     r"""Assert that a run left no window, no buffered row and no blob in the state of the operator.
 
     Args:
@@ -259,6 +269,8 @@ class WindowRun:
         match event:
             case ClockMove():
                 return ["clock"]
+            case Silence(side=side):
+                return ["idle" if side is None else f"{side} idle"]
             case Together(elements=elements, watermarks=watermarks):
                 parts: list[Event] = [*elements, *watermarks]
                 return [line for part in parts for line in self._event_lines(part, unit)]
@@ -282,7 +294,7 @@ class WindowRun:
 
 @dataclass(frozen=True, slots=True)
 class JoinRun:
-    r"""The run of a `JoinOperator`: its steps, and all rows in order of emission.
+    r"""The run of a `JoinOperator` or `AsofOperator`: its steps, and all rows in order of emission.
 
     >>> from slackwater.testing import TestStream
     >>> from slackwater.windows import JoinOperator, JoinSpec
@@ -292,7 +304,7 @@ class JoinRun:
     [(3, 3)]
     """
 
-    steps: tuple[Step[JoinOutput], ...]
+    steps: tuple[Step[JoinOutput | AsofOutput], ...]
     left: Leftovers
     """What is in the state after the last step."""
 
@@ -309,6 +321,39 @@ class JoinRun:
     def dropped(self, side: Side) -> int:
         """The number of late rows of a side, in all steps."""
         return sum(step.output.dropped[side] for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateRun:
+    r"""The run of a `DeduplicateOperator`: its steps, and all rows in order of emission.
+
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import DeduplicateOperator, DeduplicateSpec
+    >>> spec = DeduplicateSpec(on=("id",), within=5)
+    >>> once = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
+    >>> run = TestStream().add("id | ts \n 1 | 3 \n 1 | 4").end().run(once)
+    >>> run.rows.rows(), run.duplicates
+    ([(1, 3)], 1)
+    """
+
+    steps: tuple[Step[DeduplicateOutput], ...]
+    left: Leftovers
+    """What is in the state after the last step."""
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows of all steps; a frame without columns if there are no steps."""
+        return pl.concat([step.output.rows for step in self.steps]) if self.steps else pl.DataFrame()
+
+    @property
+    def duplicates(self) -> int:
+        """The number of duplicates, in all steps."""
+        return sum(step.output.duplicates for step in self.steps)
+
+    @property
+    def dropped(self) -> int:
+        """The number of late rows, in all steps."""
+        return sum(step.output.dropped for step in self.steps)
 
 
 def _stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:

@@ -6,10 +6,10 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 import polars as pl
 
@@ -17,11 +17,13 @@ from slackwater.errors import InvalidArgument
 from slackwater.testing.manual_clock import ManualClock, Moment, moment
 from slackwater.testing.scripted_run import (
     ClockMove,
+    DeduplicateRun,
     Elements,
     Event,
     JoinRun,
     Leftovers,
     Output,
+    Silence,
     Step,
     Together,
     WatermarkMove,
@@ -31,16 +33,56 @@ from slackwater.testing.scripted_run import (
 )
 from slackwater.testing.text_table import T
 from slackwater.time import END_OF_TIME, check_int64, duration
+from slackwater.windows.engine.asof_operator import AsofOperator, AsofOutput
+from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.cogroup_operator import MergeOperator, MergeState
-from slackwater.windows.engine.join_buffers import JoinState
+from slackwater.windows.engine.deduplicate_operator import (
+    DeduplicateOperator,
+    DeduplicateOutput,
+    DeduplicateState,
+)
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
 from slackwater.windows.spec import SIDES, Side
 
-State = TypeVar("State")
-_Batches = Mapping[Side | None, pl.DataFrame]
-_Marks = Mapping[Side | None, int]
+
+class _HasBlobs(Protocol):
+    @property
+    def blobs(self) -> BlobStore: ...
+
+
+State = TypeVar("State", bound=_HasBlobs)
+
+
+class _Operator(Protocol[State]):
+    """The part of an operator's interface that does not depend on its kind."""
+
+    def initial_state(self) -> State: ...
+    def load(self, saved: bytes, blobs: BlobStore) -> State: ...
+    def save(self, state: State) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """What an operator gets in a step, by side."""
+
+    rows: Mapping[Side | None, pl.DataFrame]
+    marks: Mapping[Side | None, int]
+    idle: frozenset[Side | None]
+    now: int
+
+    @property
+    def both(self) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+        return self.rows.get("left"), self.rows.get("right")
+
+    @property
+    def by_side(self) -> dict[str, int]:
+        return {side: mark for side, mark in self.marks.items() if side is not None}
+
+    @property
+    def idle_sides(self) -> frozenset[str]:
+        return frozenset(side for side in self.idle if side is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +213,22 @@ class TestStream:
             raise InvalidArgument("by", by, "is negative", fix="use a duration that is not negative")
         return self._then(ClockMove(step))
 
+    def idle(self, *, side: Side | None = None, at: Moment | None = None) -> TestStream:
+        r"""Make an input idle until its next rows or watermark.
+
+        Args:
+            side: the input; all inputs by default.
+            at: the processing time; unchanged by default.
+
+        >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+        >>> totals = WindowedOperator(
+        ...     window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts", idle="close"
+        ... )
+        >>> TestStream().step("ts | price \n 3 | 5", watermark=4).idle().run(totals).panes["total"].to_list()
+        [5]
+        """
+        return self._then(Silence(_checked_side(side), _checked_clock(at)))
+
     def end(self, *, at: Moment | None = None) -> TestStream:
         """End the input on all sides: the watermark advances to the end of time.
 
@@ -182,10 +240,15 @@ class TestStream:
     @overload
     def run(self, operator: WindowedOperator | MergeOperator, *, restart: bool = False) -> WindowRun: ...
     @overload
-    def run(self, operator: JoinOperator, *, restart: bool = False) -> JoinRun: ...
+    def run(self, operator: JoinOperator | AsofOperator, *, restart: bool = False) -> JoinRun: ...
+    @overload
+    def run(self, operator: DeduplicateOperator, *, restart: bool = False) -> DeduplicateRun: ...
     def run(
-        self, operator: WindowedOperator | MergeOperator | JoinOperator, *, restart: bool = False
-    ) -> WindowRun | JoinRun:
+        self,
+        operator: WindowedOperator | MergeOperator | JoinOperator | AsofOperator | DeduplicateOperator,
+        *,
+        restart: bool = False,
+    ) -> WindowRun | JoinRun | DeduplicateRun:
         r"""Run an operator on the events.
 
         Args:
@@ -208,74 +271,81 @@ class TestStream:
         >>> run.rows.rows()
         [('a', 1, 6)]
         """
-        if isinstance(operator, JoinOperator):
+        if isinstance(operator, JoinOperator | AsofOperator):
             return self._run_join(operator, restart=restart)
+        if isinstance(operator, DeduplicateOperator):
+            return self._run_deduplicate(operator, restart=restart)
         if isinstance(operator, MergeOperator):
             return self._run_merge(operator, restart=restart)
         return self._run_windowed(operator, restart=restart)
 
     def _run_windowed(self, operator: WindowedOperator, *, restart: bool) -> WindowRun:
-        def step(
-            state: WindowState, batches: _Batches, marks: _Marks, now: int
-        ) -> tuple[WindowState, WindowOutput]:
-            watermarks = {operator.spec.watermark_key: marks[None]} if marks else {}
-            return operator.step(state, batches.get(None), watermarks, now)
+        def step(state: WindowState, arrived: _Arrived) -> tuple[WindowState, WindowOutput]:
+            marks = {operator.spec.watermark_key: arrived.marks[None]} if arrived.marks else {}
+            return operator.step(state, arrived.rows.get(None), marks, arrived.now, idle=None in arrived.idle)
 
-        def reload(state: WindowState) -> WindowState:
-            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
-
-        steps, state = self._replay((None,), operator.initial_state(), step, reload)
+        steps, state = self._replay((None,), operator, step, restart=restart)
         left = Leftovers(state.open_windows, 0, len(state.blobs))
         return WindowRun(steps, tuple(operator.spec.key), {None: operator.spec.event_time}, left)
 
     def _run_merge(self, operator: MergeOperator, *, restart: bool) -> WindowRun:
-        def step(
-            state: MergeState, batches: _Batches, marks: _Marks, now: int
-        ) -> tuple[MergeState, WindowOutput]:
-            return operator.step(state, batches.get("left"), batches.get("right"), _by_side(marks), now)
+        def step(state: MergeState, arrived: _Arrived) -> tuple[MergeState, WindowOutput]:
+            left, right = arrived.both
+            return operator.step(state, left, right, arrived.by_side, arrived.now, idle=arrived.idle_sides)
 
-        def reload(state: MergeState) -> MergeState:
-            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
-
-        steps, state = self._replay(SIDES, operator.initial_state(), step, reload)
+        steps, state = self._replay(SIDES, operator, step, restart=restart)
         times: dict[Side | None, str] = {side: operator.spec.times[side] for side in SIDES}
         left = Leftovers(state.windows.open_windows, 0, len(state.blobs))
         return WindowRun(steps, tuple(operator.spec.key), times, left)
 
-    def _run_join(self, operator: JoinOperator, *, restart: bool) -> JoinRun:
-        def step(
-            state: JoinState, batches: _Batches, marks: _Marks, _now: int
-        ) -> tuple[JoinState, JoinOutput]:
-            return operator.step(state, batches.get("left"), batches.get("right"), _by_side(marks))
+    def _run_join(self, operator: JoinOperator | AsofOperator, *, restart: bool) -> JoinRun:
+        def step(state: Any, arrived: _Arrived) -> tuple[Any, JoinOutput | AsofOutput]:
+            left, right = arrived.both
+            return operator.step(state, left, right, arrived.by_side, idle=arrived.idle_sides)
 
-        def reload(state: JoinState) -> JoinState:
-            return operator.load(operator.save(state), dict(state.blobs)) if restart else state
-
-        steps, state = self._replay(SIDES, operator.initial_state(), step, reload)
+        steps, state = self._replay(SIDES, operator, step, restart=restart)
         buffered = sum(chunk.rows for side in (state.left, state.right) for chunk in side.chunks)
         return JoinRun(steps, Leftovers(0, buffered, len(state.blobs)))
+
+    def _run_deduplicate(self, operator: DeduplicateOperator, *, restart: bool) -> DeduplicateRun:
+        def step(state: DeduplicateState, arrived: _Arrived) -> tuple[DeduplicateState, DeduplicateOutput]:
+            marks = {operator.spec.watermark_key: arrived.marks[None]} if arrived.marks else {}
+            return operator.step(state, arrived.rows.get(None), marks)
+
+        steps, state = self._replay((None,), operator, step, restart=restart)
+        kept = sum(chunk.rows for chunk in state.kept.chunks)
+        return DeduplicateRun(steps, Leftovers(0, kept, len(state.blobs)))
 
     def _replay(
         self,
         inputs: Sequence[Side | None],
-        state: State,
-        step: Callable[[State, _Batches, _Marks, int], tuple[State, Output]],
-        reload: Callable[[State], State],
+        operator: _Operator[State],
+        step: Callable[[State, _Arrived], tuple[State, Output]],
+        *,
+        restart: bool,
     ) -> tuple[tuple[Step[Output], ...], State]:
         """Run one step per event; return the steps and the last state. ``inputs`` are the valid sides."""
         clock = ManualClock()
         marks: dict[Side | None, int] = {}
+        idle: set[Side | None] = set()
+        watermark: int | None = None
+        state = operator.initial_state()
         steps = []
         for event in self.events:
             batches = {_input(one.side, inputs): one.rows for one in elements_of(event)}
             for move in watermarks_of(event):
                 sides = inputs if move.side is None else (_input(move.side, inputs),)
                 marks = {**marks, **dict.fromkeys(sides, move.to)}
+                idle -= set(sides)
+            idle -= set(batches)
+            if isinstance(event, Silence):
+                idle |= set(inputs) if event.side is None else {_input(event.side, inputs)}
             _move(clock, event)
-            state, output = step(state, batches, marks, clock())
-            state = reload(state)
-            lowest = min(marks.values()) if len(marks) == len(inputs) else None
-            steps.append(Step(event, clock(), lowest, output))
+            state, output = step(state, _Arrived(batches, marks, frozenset(idle), clock()))
+            if restart:
+                state = operator.load(operator.save(state), dict(state.blobs))
+            watermark = _coalesced(watermark, inputs, marks, idle)
+            steps.append(Step(event, clock(), watermark, output))
         return tuple(steps), state
 
     def _then(self, event: Event) -> TestStream:
@@ -299,8 +369,19 @@ def _input(side: Side | None, inputs: Sequence[Side | None]) -> Side | None:
     raise InvalidArgument("side", side, "is given for an operator with one input", fix="leave it out")
 
 
-def _by_side(marks: _Marks) -> dict[str, int]:
-    return {side: mark for side, mark in marks.items() if side is not None}
+def _coalesced(
+    before: int | None,
+    inputs: Sequence[Side | None],
+    marks: Mapping[Side | None, int],
+    idle: Set[Side | None],
+) -> int | None:
+    """The watermark of all inputs: the lowest of those that are not idle, the highest if all are (C2, C6)."""
+    active = [side for side in inputs if side not in idle]
+    known = [marks[side] for side in active if side in marks]
+    if active and len(known) < len(active):
+        return before
+    reached = min(known) if active else max(marks.values(), default=before)
+    return reached if before is None or (reached is not None and reached > before) else before
 
 
 def _checked_clock(at: Moment | None) -> int | None:
