@@ -149,21 +149,26 @@ class NumberedProgress:
         In a fixed order, so that few chunks are out of order and a conflict always names the same chunk.
         """
         arrived: dict[Number, int | None] = {}
-        earlier: dict[Number, tuple[Run, ...]] = {}
-        in_batch: dict[Number, list[Chunk]] = {}
+        announced: dict[Number, list[Chunk]] = {}
+        counted = {part.number for part in parts if part.announced is not None} | self._partial.keys()
         for part in parts:
-            in_batch.setdefault(part.number, []).append(part)
-        for number in sorted(in_batch, key=lambda number: (str(number[0]), *number[1:])):
-            mine, known = in_batch[number], self._partial.get(number)
-            announced = known is not None or any(part.announced is not None for part in mine)
-            if announced and self._tracker.is_duplicate(BufferHeader(*number)):
+            number, watermark = part.number, part.watermark
+            if number in counted:
+                announced.setdefault(number, []).append(part)
+                continue
+            known_watermark = arrived.setdefault(number, watermark)
+            if watermark is not None and (known_watermark is None or watermark > known_watermark):
+                arrived[number] = watermark
+        earlier: dict[Number, tuple[Run, ...]] = {}
+        for number, mine in sorted(announced.items(), key=_order):
+            if self._tracker.is_duplicate(BufferHeader(*number)):
                 arrived[number] = None
                 continue
+            known = self._partial.get(number)
             rows_before = -1 if known is None else known.arrived
             if known is not None:
                 earlier[number] = tuple(known.numbered)
-            (chunk,) = combined([] if known is None else [known], mine).values()
-            chunk.check()
+            chunk = combined(known, mine)
             if chunk.is_complete:
                 self._partial.pop(number, None)
                 arrived[number] = chunk.watermark
@@ -171,7 +176,7 @@ class NumberedProgress:
                 self._partial[number] = chunk
                 self._tracker.hear(chunk.origin, now=now)
                 self._last_heard[chunk.origin] = now
-        return arrived, earlier
+        return dict(sorted(arrived.items(), key=_order)), earlier
 
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark back, since when, and why."""
@@ -192,6 +197,11 @@ class NumberedProgress:
         return NUMBERED_FORM.encode(
             _SavedNumbered(self._tracker.save(), last_heard, partial, self._discovery)
         )
+
+
+def _order(item: tuple[Number, object]) -> tuple[str, int, int, bool]:
+    origin, sequence, chunk, last = item[0]
+    return str(origin), sequence, chunk, last
 
 
 def _marks(watermark: int | None) -> dict[str, int]:

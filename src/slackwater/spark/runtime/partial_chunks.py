@@ -8,7 +8,7 @@ an error and never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from slackwater.errors import SequenceConflict
@@ -83,22 +83,21 @@ class PartialChunk(Saved):
         return cls(*part.number, part.announced, unnumbered, numbered, part.watermark)
 
 
-def combined(known: Iterable[PartialChunk], parts: Iterable[Chunk]) -> dict[Number, PartialChunk]:
-    """Combine the parts of a batch with what has arrived before, by the number of their chunk.
+def combined(known: PartialChunk | None, parts: Sequence[Chunk]) -> PartialChunk:
+    """Combine the parts of a chunk, of which several tasks may have rows, with what arrived before.
 
-    Several tasks may have rows of one chunk.
+    Raises:
+        SequenceConflict: The parts contradict each other, or have more rows than announced.
 
     >>> parts = [Chunk("a", 1, 1, True, None, 0, 5, rows) for rows in (2, 3)]
-    >>> [chunk.is_complete for chunk in combined([], parts).values()]
-    [True]
+    >>> combined(None, parts).is_complete
+    True
     """
-    chunks = {chunk.number: chunk for chunk in known}
-    for part in parts:
-        if part.number in chunks:
-            chunks[part.number].add(part)
-        else:
-            chunks[part.number] = PartialChunk.of(part)
-    return chunks
+    chunk = PartialChunk.of(parts[0]) if known is None else known
+    for part in parts[1:] if known is None else parts:
+        chunk.add(part)
+    chunk.check()
+    return chunk
 
 
 def _united(runs: list[Run]) -> list[Run]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
 import polars as pl
 
 from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Run, Shipment, unpack_in_order
@@ -64,6 +63,8 @@ def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, 
     rows = indexed.filter(~pl.col(EMPTY)).drop(
         *_NUMBER, *announced, WATERMARK, EMPTY, FIRST_RESULT, strict=False
     )
+    if not announced:
+        return rows, [Chunk(*row) for row in chunks.rows()]
     return rows, [_chunk(row) for row in chunks.iter_rows(named=True)]
 
 
@@ -84,19 +85,16 @@ def _arrived(frame: pl.DataFrame) -> list[pl.Expr]:
 
 
 def _chunk(values: Mapping[str, Any]) -> Chunk:
-    chunk = Chunk(
+    return Chunk(
         origin=values[ORIGIN],
         sequence=values[SEQUENCE],
         chunk=values[CHUNK],
         last=values[LAST],
         watermark=values[WATERMARK],
         invalid=values["invalid"],
-    )
-    if ANNOUNCED not in values:
-        return chunk
-    runs = tuple(zip(values.get("starts", ()), values.get("ends", ()), strict=True))
-    return msgspec.structs.replace(
-        chunk, announced=values[ANNOUNCED], unnumbered=values["unnumbered"], numbered=runs
+        announced=values[ANNOUNCED],
+        unnumbered=values["unnumbered"],
+        numbered=tuple(zip(values.get("starts", ()), values.get("ends", ()), strict=True)),
     )
 
 
