@@ -99,7 +99,7 @@ def test_a_join_forwards_the_event_times_of_both_sides_and_a_window_ends_one(ord
         .filter("price > 3")
         .select("device", "price")
     )
-    right = stream(orders, event_times={"shipped": lag("1 minute")})
+    right = stream(orders, event_times={"shipped": lag("1 minute")}, name="deliveries")
     pairs = left.join(right, on=["device"], before="0 seconds", after="1 hour", how="left")
     assert [line.strip() for line in str(pairs.explain()).splitlines()] == [
         "origin 3  left join (stateful)",
@@ -112,10 +112,14 @@ def test_a_join_forwards_the_event_times_of_both_sides_and_a_window_ends_one(ord
         "origin 1  DataFrame[device, ordered, shipped, price, number] (source)",
         "event time ordered: lag 5 s",
         "origins: one",
-        "origin 2  DataFrame[device, ordered, shipped, price, number] (source)",
+        "origin 2  deliveries: DataFrame[device, ordered, shipped, price, number] (source)",
         "event time shipped: lag 1 min",
         "origins: one",
     ]
     windowed = pairs.window(fixed("1 hour"), by="ordered").agg(n=count()).explain()
     assert "ends here: shipped" in str(windowed)
+    renamed = pairs.by("ordered", name="at").window(fixed("1 hour")).agg(n=count()).explain()
+    assert [
+        line.strip() for line in str(renamed).splitlines()[:8] if "forwards" in line or "ends" in line
+    ] == ["forwards: at (renamed)", "ends here: shipped"]
     assert list(windowed.origins) == [1, 2, 3, 4]

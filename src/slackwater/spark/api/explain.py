@@ -112,7 +112,8 @@ def _row_node(source: RowSource) -> PlanNode:
         [] if ahead is None else [f"ignores times more than {format_duration(ahead)} ahead of the clock"]
     )
     kind = "streaming DataFrame" if source.is_streaming else "DataFrame"
-    name = f"{kind}[{', '.join(names[:_MOST_COLUMNS])}{more}]"
+    named = "" if source.name is None else f"{source.name}: "
+    name = f"{named}{kind}[{', '.join(names[:_MOST_COLUMNS])}{more}]"
     return PlanNode(name, Kind.SOURCE, (), tuple(details))
 
 
@@ -185,10 +186,12 @@ def _event_times(dataflow: Dataflow) -> list[str]:
     arriving = _keys(dataflow.sources)
     driving = list(dict.fromkeys(source.rules.key for source in dataflow.sources))
     forwarded = _forwarded(dataflow)
+    renamed = [key for key in forwarded if key not in arriving]
+    ended = [key for key in arriving if key not in (*forwarded, *(driving if renamed else ()))]
     return [
         *_keys_text("driven by event time", driving),
-        *_keys_text("forwards", forwarded),
-        *_keys_text("ends here", [key for key in arriving if key not in forwarded]),
+        *_keys_text("forwards", [f"{key} (renamed)" if key in renamed else key for key in forwarded]),
+        *_keys_text("ends here", ended),
     ]
 
 
