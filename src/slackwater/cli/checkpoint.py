@@ -61,8 +61,9 @@ def _local_session() -> SparkSession:
 
 def _print_operator(found: OperatorState, *, windows: bool) -> None:
     print_line(f"operator {found.operator}: {found.kind} {found.description}")
-    held = f"{counted(found.buffered, 'buffered row')}" if found.kind == "join" else ""
-    held = held or f"{counted(found.open_windows, 'open window')}, {counted(found.keys, 'key')}"
+    held = f"{counted(found.open_windows, 'open window')}, {counted(found.keys, 'key')}"
+    if found.kind not in ("window", "cogroup"):
+        held = counted(found.buffered, "buffered row")
     print_line(
         f"  {held}, {counted(found.bytes, 'byte')} in {counted(len(found.buckets), 'bucket')} and "
         f"{counted(found.partitions, 'partition')}"

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import CorruptState, IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows.asof_spec import AsofSpec
 from slackwater.windows.engine.asof_operator import AsofOperator
@@ -184,7 +184,7 @@ def test_a_batch_reads_older_right_chunks_only_until_every_row_has_its_match() -
 
 def test_state_of_another_join_raises() -> None:
     saved = operator().save(operator().initial_state())
-    with pytest.raises(CorruptState, match="it belongs to another join"):
+    with pytest.raises(IncompatibleState, match="the join was"):
         operator(direction="nearest").load(saved, {})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator
@@ -108,7 +108,7 @@ def test_a_larger_bound_can_be_chosen_for_saved_state() -> None:
 
 def test_state_of_another_key_raises() -> None:
     unique = operator()
-    with pytest.raises(CorruptState, match="it belongs to another operator"):
+    with pytest.raises(IncompatibleState, match="the deduplication was"):
         operator(on=("name",)).load(unique.save(unique.initial_state()), {})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -187,6 +188,30 @@ def test_an_input_column_of_a_removed_accumulation_may_change_its_type() -> None
     assert output.panes.sort("key").select("n", "all").rows() == [(2, None), (1, ["y"])]
 
 
+def signed(*rows: tuple[str, int, bool]) -> pl.DataFrame:
+    schema = ["key", "ts", "gone"]
+    return pl.DataFrame(list(rows), schema=schema, orient="row").with_columns(value=pl.col("ts"))
+
+
+@pytest.mark.parametrize("window", [Fixed(10), Sliding(10, 5)], ids=str)
+def test_an_accumulation_that_keeps_elements_can_be_added_behind_retractions(window: Window) -> None:
+    query = Query(window=window, retractions="gone", on_change="since_change")
+    state, _ = query.operator.step(query.load(), signed(("a", 1, False), ("b", 2, False)))
+    query.saved = query.operator.save(state)
+    query.change(accumulations={"n": Count(), "best": Max("value")})
+    rows = signed(("a", 3, False), ("a", 4, False), ("a", 4, True))
+    state, _ = query.operator.step(query.load(), rows)
+    query.saved = query.operator.save(state)
+    panes = query.step(watermark=END_OF_TIME).panes
+    assert set(panes.select("key", "n", "best").rows()) == {("a", 2, 3), ("b", 1, None)}
+
+
+def test_sessions_that_may_split_keep_their_accumulations() -> None:
+    query = Query(window=Sessions(4), retractions="gone")
+    with pytest.raises(IncompatibleState, match="accumulations over retracting sessions was n=count"):
+        query.change(accumulations={"n": Count(), "best": Max("value")}).load()
+
+
 # ---- the trigger
 
 
@@ -249,14 +274,14 @@ def test_a_trigger_with_an_end_counts_from_the_last_firing() -> None:
 
 
 @WINDOWS
-def test_with_less_lateness_open_windows_are_purged_at_the_next_watermark(window: Window) -> None:
+def test_with_less_lateness_open_windows_are_purged_in_the_next_step(window: Window) -> None:
     query = Query(window=window, trigger=AfterWatermark(late=AfterCount(5)))
     query.step(("a", 1), ("b", 1), watermark=50)
     query.step(("a", 2))  # one late element, which waits for four others
     query.change(allowed_lateness=0)
-    assert query.step(("b", 3)).dropped_late > 0
-    output = query.step(watermark=51).panes
-    assert set(output.select("key", "n", "timing", "is_last").rows()) == {("a", 2, "LATE", True)}
+    output = query.step(("b", 3))
+    assert output.dropped_late > 0
+    assert set(output.panes.select("key", "n", "timing", "is_last").rows()) == {("a", 2, "LATE", True)}
     assert query.load().open_windows == 0
     assert query.blobs == {}
 
@@ -306,6 +331,46 @@ def test_settings_that_the_state_does_not_depend_on_may_change(change: dict[str,
     query.step(("a", 1))
     query.change(**change)
     assert query.panes(("a", 2), watermark=10) == [("a", 0, 2)]
+
+
+# ---- any change at any time
+
+
+@WINDOWS
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_no_accepted_element_is_lost_or_emitted_twice(window: Window, seed: int) -> None:
+    """In discarding mode, the counts of all panes add up to the elements, whatever changes in between."""
+    random = Random(seed)
+    choices: dict[str, list[Any]] = {
+        "trigger": [
+            DEFAULT_TRIGGER,
+            LATE,
+            EARLY,
+            Repeatedly(AfterCount(4)),
+            Repeatedly(AfterProcessingTime(3)),
+        ],
+        "allowed_lateness": [0, 3, 20, None],
+        "accumulations": [
+            COUNT,
+            {"n": Count(), "total": Sum("value")},
+            {"all": Collect("value"), "n": Count()},
+        ],
+        "on_time": ["always", "if_non_empty"],
+        "closing": ["always", "if_non_empty"],
+    }
+    query = Query(window=window, mode="discarding")
+    accepted = emitted = watermark = 0
+    for number in range(12):
+        rows = [(random.choice("ab"), random.randint(watermark - 8, watermark + 12)) for _ in range(5)]
+        watermark += random.randint(0, 7)
+        output = query.step(*rows, watermark=watermark if number < 11 else END_OF_TIME, now=number)
+        windows = [2 if isinstance(window, Sliding) else 1] * len(rows)
+        accepted += sum(windows) - output.dropped_late - output.dropped_closed
+        emitted += sum(output.panes["n"].to_list())
+        name = random.choice(list(choices))
+        query.change(**{name: random.choice(choices[name])})
+    assert emitted == accepted > 20
+    assert query.blobs == {}
 
 
 # ---- refused

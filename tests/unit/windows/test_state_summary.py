@@ -5,6 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from slackwater.windows import Fixed, JoinOperator, JoinSpec, MergeOperator
+from slackwater.windows.asof_spec import AsofSpec
+from slackwater.windows.deduplicate_spec import DeduplicateSpec
+from slackwater.windows.engine.asof_operator import AsofOperator
+from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator
 from slackwater.windows.engine.state_summary import summarize
 
 ROWS = pl.DataFrame({"key": ["a", "b"], "ts": [1, 12]})
@@ -26,6 +30,19 @@ def test_a_join_has_buffered_rows() -> None:
     summary = summarize(join.save(state), state.blobs)
     assert (summary.kind, summary.buffered, dict(summary.watermarks)) == ("join", 3, {"left": 1})
     assert summary.bytes == len(join.save(state)) + sum(map(len, state.blobs.values()))
+
+
+def test_an_as_of_join_and_a_deduplication_have_stored_rows() -> None:
+    schema = dict(ROWS.schema)
+    asof = AsofOperator(AsofSpec(on=("key",)), left=schema, right=schema)
+    state, _ = asof.step(asof.initial_state(), None, ROWS)
+    summary = summarize(asof.save(state), state.blobs)
+    assert (summary.kind, summary.buffered) == ("as-of join", 2)
+    unique = DeduplicateOperator(DeduplicateSpec(on=("key",), within=5), schema=schema)
+    kept, _ = unique.step(unique.initial_state(), ROWS, {"default": 2})
+    summary = summarize(unique.save(kept), kept.blobs)
+    assert (summary.kind, summary.buffered) == ("deduplication", 2)
+    assert dict(summary.watermarks) == {"default": 2}
 
 
 def test_state_of_an_operator_that_is_not_known_has_its_size() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.errors import IncompatibleState, InvalidArgument
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
@@ -137,8 +137,7 @@ class AsofOperator:
         """Load the state whose index `save` returned, with the store that has its blobs."""
         index = INDEX.decode(data)
         if index.join != self._signature:
-            problem = f"it belongs to another join (saved: {index.join}; this join: {self._signature})"
-            raise CorruptState(INDEX.what, problem)
+            raise IncompatibleState("as-of join", [("the join", index.join, self._signature)])
         return AsofState(index.left, index.right, blobs, index.arrived, index.latest)
 
     def buffer_sizes(self, state: AsofState) -> Mapping[Side, BufferSize]:

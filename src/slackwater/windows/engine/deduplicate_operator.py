@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.errors import CorruptState, InvalidArgument, WatermarkRegression
+from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
@@ -135,8 +135,8 @@ class DeduplicateOperator:
         """Load the state whose index `save` returned, with the store that has its blobs."""
         index = INDEX.decode(data)
         if index.operator != self._signature:
-            problem = f"it belongs to another operator (saved: {index.operator}; this: {self._signature})"
-            raise CorruptState(INDEX.what, problem)
+            difference = ("the deduplication", index.operator, self._signature)
+            raise IncompatibleState("deduplication", [difference])
         return DeduplicateState(index.kept, blobs, index.duplicates)
 
     def buffer_size(self, state: DeduplicateState) -> BufferSize:

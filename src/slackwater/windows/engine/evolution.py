@@ -6,7 +6,7 @@
 | accumulation removed | its partials are deleted |
 | accumulation changed | as if it was removed and added |
 | trigger | it begins anew; elements since the last firing keep counting and are evaluated at once |
-| allowed lateness lowered | purged with the next watermark if it passes the new limit, with their last pane |
+| allowed lateness lowered | purged in the next step if the new limit has passed, with their last pane |
 | allowed lateness raised | kept for longer; windows that were purged stay purged |
 | ``only_updated`` | the last pane before the change is not compared |
 

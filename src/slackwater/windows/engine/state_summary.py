@@ -9,9 +9,12 @@ import polars as pl
 
 from slackwater.progress.saved_form import SavedForm
 from slackwater.windows.columns import END, START
+from slackwater.windows.engine.asof_operator import INDEX as ASOF_FORM
 from slackwater.windows.engine.blobs import decode
 from slackwater.windows.engine.cogroup_operator import MERGE_FORM
+from slackwater.windows.engine.deduplicate_operator import INDEX as DEDUPLICATE_FORM
 from slackwater.windows.engine.join_buffers import INDEX as JOIN_FORM
+from slackwater.windows.engine.join_buffers import SideState
 from slackwater.windows.engine.operator_description import OperatorDescription
 from slackwater.windows.engine.row_log import RowLog
 from slackwater.windows.engine.window_state import INDEX_FORM, IndexLayout, WindowEntry
@@ -35,7 +38,7 @@ class OperatorSummary:
     """The state of an operator in one bucket."""
 
     kind: str
-    """``window``, ``cogroup``, ``join`` or ``unknown``."""
+    """``window``, ``cogroup``, ``join``, ``as-of join``, ``deduplication`` or ``unknown``."""
     description: str
     """Its settings as text."""
     watermarks: Mapping[str, int]
@@ -46,7 +49,7 @@ class OperatorSummary:
     keys: int = 0
     """The number of different keys in all windows."""
     buffered: int = 0
-    """The number of rows that a join has buffered, some of which may not match any more."""
+    """The number of rows that a join or deduplication stores, some of which may not be needed any more."""
 
 
 def summarize(saved: bytes, blobs: Mapping[str, bytes]) -> OperatorSummary:
@@ -80,19 +83,28 @@ def summarize(saved: bytes, blobs: Mapping[str, bytes]) -> OperatorSummary:
         return _windowed("cogroup", text, watermarks, size, index, blobs)
     if _is(JOIN_FORM, saved):
         join = JOIN_FORM.decode(saved)
-        both = {"left": join.left, "right": join.right}
-        return OperatorSummary(
-            kind="join",
-            description=join.join,
-            watermarks={side: state.watermark for side, state in both.items() if state.watermark is not None},
-            bytes=size,
-            buffered=sum(chunk.rows for state in both.values() for chunk in state.chunks),
-        )
+        return _buffered("join", join.join, {"left": join.left, "right": join.right}, size)
+    if _is(ASOF_FORM, saved):
+        asof = ASOF_FORM.decode(saved)
+        return _buffered("as-of join", asof.join, {"left": asof.left, "right": asof.right}, size)
+    if _is(DEDUPLICATE_FORM, saved):
+        kept = DEDUPLICATE_FORM.decode(saved)
+        return _buffered("deduplication", kept.operator, {"default": kept.kept}, size)
     return OperatorSummary("unknown", f"state with tag {saved[1:2].decode(errors='replace')!r}", {}, size)
 
 
 def _is(form: SavedForm, saved: bytes) -> bool:  # type: ignore[type-arg]  # any layout
     return saved[1:2] == form.tag.encode()
+
+
+def _buffered(kind: str, text: str, sides: Mapping[str, SideState], size: int) -> OperatorSummary:
+    return OperatorSummary(
+        kind=kind,
+        description=text,
+        watermarks={side: state.watermark for side, state in sides.items() if state.watermark is not None},
+        bytes=size,
+        buffered=sum(chunk.rows for state in sides.values() for chunk in state.chunks),
+    )
 
 
 def _windowed(

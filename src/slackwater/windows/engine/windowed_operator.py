@@ -256,6 +256,7 @@ class WindowedOperator:
         state.kinds = kinds
         out = StepResults()
         state.step += 1
+        self._purge_overdue(state, out)
         if elements is not None:
             self._windows.add(state, elements, now, out)
         if folding and (partials := [part.partials for part in folded if part.partials.height]):
@@ -281,6 +282,12 @@ class WindowedOperator:
             waiting=state.waiting,
         )
         return state, output
+
+    def _purge_overdue(self, state: WindowState, out: StepResults) -> None:
+        """Purge windows that a lowered lateness has passed, before elements reach slices that they share."""
+        due = state.due_windows.earliest()
+        if due is not None and state.watermark is not None and due <= state.watermark:
+            self._windows.advance(state, state.watermark, state.watermark, out)
 
     def _advance(self, state: WindowState, watermark: int | None, out: StepResults) -> None:
         """Advance the operator's watermark, unless it is there already."""
