@@ -19,6 +19,7 @@ NAMES = (
     "streams",
     "cycles",
     "spark_windows",
+    "spark_joins",
     "growth",
     "streams_spark",
 )

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
 from slackwater.progress.generator import Lag
-from slackwater.spark.api.stream import Joined, Panes, Stream, stream
+from slackwater.spark.api.stream import OutputRows, Panes, Stream, stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, collector, run_available, write
@@ -19,7 +19,7 @@ Rows = Sequence[tuple[Any, ...]]
 """Rows (key, second, value)."""
 Steps = Sequence[Mapping[str, Rows]]
 """For each micro-batch, the rows of each input by its name."""
-Build = Callable[..., Panes | Joined]
+Build = Callable[..., Panes | OutputRows]
 """Called with a stream for each input, by name. The event time is a column and key with that name."""
 
 LAGS = {"ordered": 2, "delivered": 0, "returned": 1}

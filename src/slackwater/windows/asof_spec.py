@@ -91,6 +91,11 @@ backward, forward, nearest
         return {"left": self.left_time, "right": self.right_time}
 
     @property
+    def forwarding(self) -> tuple[Side, ...]:
+        """The sides whose watermarks are forwarded: those of the right side end here."""
+        return ("left",)
+
+    @property
     def looks_back(self) -> bool:
         """Whether a match may be earlier than the left row."""
         return self.direction != "forward"

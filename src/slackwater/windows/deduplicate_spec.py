@@ -27,7 +27,8 @@ class DeduplicateSpec(OperatorSpec):
         event_time: the column with the event time of a row, in microseconds since 1970.
         late: whether late rows are only counted or also returned.
         lateness: microseconds that rows may be behind the watermark; None for no limit.
-        watermark_key: the key of the watermark.
+        watermark_key: the key of the watermark that decides what is remembered.
+        further_keys: other watermark keys, which are forwarded unchanged.
 
     Raises:
         InvalidArgument: a value is invalid.
@@ -45,6 +46,7 @@ class DeduplicateSpec(OperatorSpec):
     late: Late = "count"
     lateness: int | None = 0
     watermark_key: str = DEFAULT_KEY
+    further_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_type("on", self.on, tuple, 'a tuple of column names, as in on=("id",)')
@@ -68,7 +70,8 @@ class DeduplicateSpec(OperatorSpec):
         >>> DeduplicateSpec(on=("id",), within=5).signature
         "deduplication on ('id',) by ts"
         """
-        return f"deduplication on {self.on} by {self.event_time}"
+        keys = f", keys {self.further_keys}" if self.further_keys else ""
+        return f"deduplication on {self.on} by {self.event_time}{keys}"
 
 
 def deduplication(

@@ -636,6 +636,11 @@ not be negative
         return self.how in ("semi", "anti")
 
     @property
+    def forwarding(self) -> tuple[Side, ...]:
+        """The sides whose watermarks are forwarded: those that have columns in the output."""
+        return ("left",) if self.selects_left else SIDES
+
+    @property
     def takes_retractions(self) -> bool:
         """Whether rows of a side can be retractions of earlier rows."""
         return self.left_retractions is not None or self.right_retractions is not None

@@ -82,6 +82,17 @@ def test_with_a_lateness_rows_behind_the_watermark_are_compared_and_the_watermar
     assert (output.duplicates, output.dropped) == (1, 1)
 
 
+def test_further_watermark_keys_are_forwarded_when_they_advance() -> None:
+    unique = operator(further_keys=("paid",))
+    state, output = unique.step(unique.initial_state(), watermarks={"default": 5, "paid": 9})
+    assert output.watermarks == {"default": 5, "paid": 9}
+    state = unique.load(unique.save(state), state.blobs)
+    state, output = unique.step(state, watermarks={"default": 5, "paid": 9})
+    assert output.watermarks == {}
+    with pytest.raises(WatermarkRegression, match="key 'paid'"):
+        unique.step(state, watermarks={"paid": 8})
+
+
 def test_the_end_of_the_stream_frees_everything() -> None:
     unique = operator()
     state, _ = unique.step(unique.initial_state(), rows(("x", 10, "a")))
@@ -117,7 +128,7 @@ def test_a_decreasing_watermark_and_an_unknown_key_raise() -> None:
     state, _ = unique.step(unique.initial_state(), watermarks={"default": 5})
     with pytest.raises(WatermarkRegression, match="the deduplication"):
         unique.step(state, watermarks={"default": 4})
-    with pytest.raises(InvalidArgument, match="is not the key of the watermark; use 'default'"):
+    with pytest.raises(InvalidArgument, match="is not a watermark key of the deduplication; use 'default'"):
         unique.step(state, watermarks={"other": 9})
 
 

@@ -11,14 +11,15 @@ from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, LagT
 from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 from slackwater.spark.api.dataflow import Dataflow
 from slackwater.spark.api.expressions import FilteredSource, ProjectedSource
-from slackwater.spark.api.joins import JoinDataflow, JoinSource
 from slackwater.spark.api.map_async import AsyncSource
 from slackwater.spark.api.pane_output import PaneSource
+from slackwater.spark.api.row_output import OutputSource, RowDataflow
 from slackwater.spark.api.stream_inputs import DerivedSource, RowSource, Source, StreamInputs
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.time import format_duration, format_instant
+from slackwater.windows import AsofSpec, DeduplicateSpec
 from slackwater.windows.spec import CogroupSpec, JoinSpec, OperatorSpec, WindowingStrategy, WindowSpec
 from slackwater.windows.triggers import describe
 
@@ -57,8 +58,8 @@ class _Builder:
         match source:
             case PaneSource():
                 return self.operator(source.panes)
-            case JoinSource():
-                return self.operator(source.pairs)
+            case OutputSource():
+                return self.operator(source.output)
             case DerivedSource():
                 return PlanNode(_stage_name(source), Kind.STATELESS, (self.source(source.inner),))
         raise NotImplementedError(f"{type(source).__name__} has no description")
@@ -161,6 +162,10 @@ def _operator_name(spec: OperatorSpec, host: str) -> str:
             return "cogroup" if spec.how == "cogroup" else f"{spec.how} cogroup"
         case JoinSpec():
             return f"{spec.how} join"
+        case AsofSpec():
+            return f"{spec.how} as-of join"
+        case DeduplicateSpec():
+            return "deduplicate"
         case _:
             return type(spec).__name__.removesuffix("Spec").lower()
 
@@ -177,6 +182,11 @@ def _settings(spec: OperatorSpec) -> list[str]:
             ]
         case JoinSpec():
             return [f"matches from {format_duration(-spec.before)} to {format_duration(spec.after)}"]
+        case AsofSpec():
+            within = "" if spec.tolerance is None else f" within {format_duration(spec.tolerance)}"
+            return [f"matches {spec.direction}{within}"]
+        case DeduplicateSpec():
+            return [f"within {format_duration(spec.within)}"]
         case _:
             return []
 
@@ -200,7 +210,7 @@ def _keys(sources: Iterable[Source]) -> list[str]:
 
 
 def _forwarded(dataflow: Dataflow) -> tuple[str, ...]:
-    if isinstance(dataflow, JoinDataflow):
+    if isinstance(dataflow, RowDataflow):
         return dataflow.sent_keys
     spec = dataflow.host.spec
     return (spec.watermark_key,) if isinstance(spec, WindowingStrategy) else ()

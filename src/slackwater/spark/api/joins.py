@@ -7,42 +7,36 @@ operator. Sides may have different watermark keys; keys with the same name on bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import polars as pl
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.dataflow import Dataflow
-from slackwater.spark.api.stream_inputs import RowRequest, Source, StreamInputs, check_compatible, quoted
+from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow
+from slackwater.spark.api.stream_inputs import StreamInputs, check_compatible
 from slackwater.spark.runtime.hosts import ForwardedKeys, JoinHost
-from slackwater.spark.runtime.operator_inputs import EITHER, InputRules, UpstreamRules
-from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.spark.wire.columns import CONTROL, KIND, RETRACTION, SIDE, TIME, time_column
+from slackwater.spark.runtime.operator_inputs import EITHER
+from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, time_column
 from slackwater.spark.wire.pane_schema import empty_frame
-from slackwater.spark.wire.payload_reader import PayloadReader
-from slackwater.spark.wire.row_codec import RowCodec
-from slackwater.windows import Global, JoinSpec
+from slackwater.windows import AsofSpec, Global, JoinSpec
 from slackwater.windows.spec import SIDES, Side
 
-RETRACTION_FIELD: Final = StructField("retraction", BooleanType())
-"""The column that marks rows which retract an earlier row; only if a side retracts."""
 LATE_FIELDS: Final = (StructField(KIND, StringType()), StructField(SIDE, StringType()))
 """The columns that tell late rows from pairs; only with ``late="emit"``."""
 
 
 @dataclass(frozen=True)
-class JoinDataflow(Dataflow):
-    """A time-bounded join with its inputs."""
+class JoinDataflow(RowDataflow):
+    """A time-bounded or as-of join with its inputs."""
 
     host: JoinHost
 
     @property
-    def spec(self) -> JoinSpec:
+    def spec(self) -> JoinSpec | AsofSpec:
         """The specification of the join."""
         return self.host.spec
 
@@ -55,11 +49,17 @@ class JoinDataflow(Dataflow):
         times: dict[str, tuple[str, ...]] = {}
         names = self.host.operator.output_names
         for side, keys in zip(SIDES, self.host.keys, strict=True):
-            columns = {keys.driving: TIME, **{name: time_column(key) for key, name in keys.further}}
-            times |= {key: (names[side][column],) for key, column in columns.items() if column in names[side]}
+            if side in self.spec.forwarding:
+                columns = {keys.driving: TIME, **{name: time_column(key) for key, name in keys.further}}
+                times |= {key: (names[side][column],) for key, column in columns.items()}
         if self.spec.how == "full":
             times[EITHER] = tuple(names[side][TIME] for side in SIDES)
         return times
+
+    @property
+    def late(self) -> Keep:
+        """Whether late rows are emitted."""
+        return self.spec.late
 
     @property
     def default_key(self) -> str:
@@ -72,82 +72,6 @@ class JoinDataflow(Dataflow):
         """The watermark keys that the buckets of the join send."""
         return tuple(key for key in self.times if key != EITHER or self.spec.how != "full")
 
-    def to_df(self, *, flush: bool) -> DataFrame:
-        """The pairs as a DataFrame."""
-        return self.output(PayloadReader(self.schema), RowCodec.for_schema(self.schema), flush=flush)
-
-
-@dataclass(frozen=True)
-class JoinSource(Source):
-    """The rows of a join as the input of another operator."""
-
-    pairs: JoinDataflow
-    key: str
-
-    @property
-    def schema(self) -> StructType:
-        """The columns of the pairs."""
-        marks = [RETRACTION_FIELD] if self.retracts else []
-        return StructType([field for field in self.pairs.schema if field not in marks])
-
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session."""
-        return self.pairs.spark
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the inputs of the join are streaming."""
-        return self.pairs.is_streaming
-
-    @property
-    def rules(self) -> InputRules:
-        """The watermark of each key is the lowest of the join's buckets."""
-        return UpstreamRules(self.pairs.buckets, self.key, self.pairs.sent_keys)
-
-    @property
-    def clock(self) -> ClockSpec | None:
-        """None: the join passes the time on."""
-        return None
-
-    @property
-    def retracts(self) -> bool:
-        """Whether the join retracts rows."""
-        return self.pairs.spec.retracts
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The watermark keys of both sides."""
-        return tuple(self.pairs.times)
-
-    def by(self, key: str) -> Source:
-        """The same rows, driven by another of their event times."""
-        if key not in self.keys:
-            raise InvalidArgument(
-                "by", key, "is not a watermark key of the join", fix=f"use one of {', '.join(self.keys)}"
-            )
-        return replace(self, key=key)
-
-    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
-        """The pairs as rows, and one control row for each buffer."""
-        times = {TIME: self.pairs.times[self.key]}
-        times |= {time_column(key): self.pairs.times[key] for key in request.keys}
-        driving = [*(StructField(name, LongType()) for name in times), StructField(CONTROL, BinaryType())]
-        if request.signed:
-            driving.append(StructField(RETRACTION, BooleanType()))
-        schema = StructType([*driving, *(self.schema[name] for name in request.columns)])
-        retraction = RETRACTION_FIELD.name if self.retracts else None
-        prepare = partial(_elements, times=times, retraction=retraction)
-        reader = PayloadReader(schema, prepare=prepare, header_column=CONTROL)
-        rows = self.pairs.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
-        return rows, [quoted(field.name) for field in driving]
-
-
-def _elements(rows: pl.DataFrame, times: Mapping[str, Sequence[str]], retraction: str | None) -> pl.DataFrame:
-    is_retraction = pl.lit(value=False) if retraction is None else pl.col(retraction)
-    chosen = [pl.coalesce(columns).alias(name) for name, columns in times.items()]
-    return rows.with_columns(*chosen, is_retraction.alias(RETRACTION))
-
 
 def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> JoinDataflow:
     """Join two keyed streams by their event times; the implementation of `Stream.join`.
@@ -155,16 +79,21 @@ def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> JoinDataf
     Retractions, the lateness of rows and further watermark keys follow from the streams.
     """
     check_sides(left, right)
-    further = {side: _further_keys(one) for side, one in zip(SIDES, (left, right), strict=True)}
     spec = replace(
         join,
         left_retractions=RETRACTION if left.retracts else None,
         right_retractions=RETRACTION if right.retracts else None,
         left_lateness=left.lateness,
         right_lateness=right.lateness,
-        left_keys=tuple((key, time_column(key)) for key in further["left"]),
-        right_keys=tuple((key, time_column(key)) for key in further["right"]),
+        left_keys=further_keys(left),
+        right_keys=further_keys(right),
     )
+    return join_dataflow(left, right, spec)
+
+
+def join_dataflow(left: StreamInputs, right: StreamInputs, spec: JoinSpec | AsofSpec) -> JoinDataflow:
+    """The dataflow of a join whose specification is complete."""
+    further = {side: tuple(key for key, _ in spec.keys(side)) for side in SIDES}
     columns = {"left": _visible(left), "right": _visible(right)}
     host = JoinHost(
         spec,
@@ -240,14 +169,15 @@ def _by_source(
     return (columns[0],) * len(left.sources) + (columns[1],) * len(right.sources)
 
 
-def _further_keys(inputs: StreamInputs) -> tuple[str, ...]:
-    """The watermark keys, in addition to the driving one, that all sources of a side have."""
+def further_keys(inputs: StreamInputs) -> tuple[tuple[str, str], ...]:
+    """The watermark keys in addition to the driving one that all sources have, with their columns."""
     shared = set.intersection(*(set(source.keys) for source in inputs.sources))
     driving = {source.rules.key for source in inputs.sources}
-    return tuple(sorted(shared - driving - {inputs.watermark_key, EITHER}))
+    further = sorted(shared - driving - {inputs.watermark_key, EITHER})
+    return tuple((key, time_column(key)) for key in further)
 
 
-def _side_schema(join: JoinSpec, side: Side, columns: StructType) -> dict[str, pl.DataType]:
+def _side_schema(join: JoinSpec | AsofSpec, side: Side, columns: StructType) -> dict[str, pl.DataType]:
     """The columns of a side's rows: the event times, the user's columns, and the mark of retractions."""
     times = [TIME, *(column for _, column in join.keys(side))]
     marks = [] if join.retractions(side) is None else [RETRACTION]
@@ -259,7 +189,7 @@ def _side_schema(join: JoinSpec, side: Side, columns: StructType) -> dict[str, p
 
 
 def _forwarded_keys(
-    left: StreamInputs, right: StreamInputs, join: JoinSpec
+    left: StreamInputs, right: StreamInputs, join: JoinSpec | AsofSpec
 ) -> tuple[ForwardedKeys, ForwardedKeys]:
     """The names under which the watermarks of the two sides are forwarded."""
     keys = {
@@ -267,8 +197,8 @@ def _forwarded_keys(
         for side, one in zip(SIDES, (left, right), strict=True)
     }
     shared = set(keys["left"]) & set(keys["right"])
-    if join.selects_left:
-        shared = set()  # its rows have the event times of the left side only
+    if join.forwarding != SIDES:
+        shared = set()  # only the event times of the left side go on
     elif join.how == "full":
         shared.add(EITHER)  # the name of another event time of its rows
     names = {
@@ -282,7 +212,7 @@ def _forwarded_keys(
     return first, second
 
 
-def _marks(join: JoinSpec, fields: Sequence[StructField]) -> list[StructField]:
+def _marks(join: JoinSpec | AsofSpec, fields: Sequence[StructField]) -> list[StructField]:
     """The columns that describe output rows: retractions of earlier rows, and late rows."""
     marks = [RETRACTION_FIELD] if join.retracts else []
     if join.late == "emit":

@@ -20,14 +20,17 @@ from slackwater.progress.discovery import Discover
 from slackwater.progress.generator import WatermarkPolicy
 from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.progress.values import is_text
+from slackwater.spark.api.asof import asof_joined
 from slackwater.spark.api.builders import aggregated, applied, cogrouped
 from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.deduplicate import deduplicated
 from slackwater.spark.api.explain import explain_dataflow, explain_inputs
 from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
-from slackwater.spark.api.joins import JoinDataflow, JoinSource, joined
+from slackwater.spark.api.joins import joined
 from slackwater.spark.api.key_columns import check_key
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
+from slackwater.spark.api.row_output import OutputSource, RowDataflow
 from slackwater.spark.api.stream_inputs import Source, StreamInputs, united_sources
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
@@ -36,7 +39,17 @@ from slackwater.spark.wire.bucket_ids import bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
 from slackwater.spark.wire.columns import TIME
 from slackwater.time import DurationLike, Range, check_int64, duration
-from slackwater.windows import ColumnarAccumulation, Global, Inherited, JoinSpec, Trigger, Window
+from slackwater.windows import (
+    AsofSpec,
+    ColumnarAccumulation,
+    DeduplicateSpec,
+    Global,
+    Inherited,
+    JoinSpec,
+    Trigger,
+    Window,
+)
+from slackwater.windows.asof_spec import AsofDirection, AsofHow
 from slackwater.windows.spec import (
     Closing,
     CogroupHow,
@@ -384,6 +397,106 @@ class StreamOperations(ABC):
             condition=condition,
         )
         return Joined(joined(self.key_by(*on), _elements("other", other).key_by(*on), spec))
+
+    def join_asof(
+        self,
+        other: StreamOperations,
+        *,
+        on: Sequence[str] = (),
+        tolerance: DurationLike | None = None,
+        direction: AsofDirection = "backward",
+        how: AsofHow = "left",
+        idle: JoinIdle = "hold",
+        late: Keep = "count",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+    ) -> Joined:
+        """Join each row with the row of another stream that is closest in time.
+
+        A row of this stream is emitted when no future row of the other one can be a better match, so the
+        result does not depend on the order of arrival: it equals Polars' ``join_asof`` over all rows that are
+        not late. Of several rows of the other stream with the same key and time, ``"backward"`` and
+        ``"nearest"`` select the one that arrived last, ``"forward"`` the one that arrived first.
+
+        The result is a stream again, with the event times and watermarks of this stream; those of the other
+        stream end here.
+
+        Args:
+            other: The right side: a stream, panes or a join.
+            on: The key columns, which both streams have. Without keys, all rows are in one bucket.
+            tolerance: The largest distance of a match. Without one, the latest row of every key is kept, and
+                with ``"forward"`` or ``"nearest"`` a row without a match waits until the other stream ends.
+            direction: ``"backward"`` selects the last row that is not later, ``"forward"`` the first that is
+                not earlier, ``"nearest"`` the closest; of two at the same distance, the later one.
+            how: Whether rows without a match are emitted with nulls (``"left"``) or not (``"inner"``).
+            idle: As in `join`.
+            late: As in `join`.
+            suffixes: Appended to the columns that both sides have and that are not in ``on``.
+
+        Returns:
+            The rows: the key, then the other columns of this stream, then those of the other one.
+
+        Raises:
+            InvalidArgument: The streams cannot be joined, or an argument is invalid.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> trades = spark.sql("select timestamp'2024-01-01 00:00:09Z' as at, 'a' as symbol, 3 as size")
+        >>> quotes = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as symbol, 70 as price")
+        >>> left, right = (stream(df, event_time="at", watermark=lag("5 seconds")) for df in (trades, quotes))
+        >>> left.join_asof(right, on=["symbol"]).to_df().select("symbol", "size", "price").collect()
+        [Row(symbol='a', size=3, price=70)]
+        """
+        on = (on,) if isinstance(on, str) else tuple(on)
+        spec = AsofSpec(
+            on=on,
+            direction=direction,
+            how=how,
+            tolerance=None if tolerance is None else duration(tolerance, name="tolerance"),
+            left_time=TIME,
+            right_time=TIME,
+            suffixes=suffixes,
+            late=late,
+            idle=idle,
+        )
+        left, right = replace(self.elements(), key=()), replace(_elements("other", other), key=())
+        if on:
+            left, right = left.key_by(*on), right.key_by(*on)
+        return Joined(asof_joined(left, right, spec))
+
+    def deduplicate(self, *, on: Sequence[str], within: DurationLike, late: Keep = "count") -> Deduplicated:
+        """Drop rows that repeat a row with the same key within a time bound.
+
+        A row is a duplicate if a row with the same key was passed on whose event time is at most ``within``
+        earlier or later. Rows count in order of arrival, and those of one micro-batch in order of their event
+        time. A row is remembered until the watermark is more than ``within`` after it. A row behind the
+        watermark is late and dropped, because rows before it may have been forgotten. Null is a key.
+
+        Rows pass at once, and all watermarks are forwarded unchanged.
+
+        Args:
+            on: The key columns.
+            within: How close in time rows with the same key are duplicates.
+            late: Whether late rows are only counted (``"count"``) or also emitted (``"emit"``). Rows then
+                have another column ``kind``, which is ``row`` or ``late``.
+
+        Returns:
+            The rows that are not duplicates, with the same columns.
+
+        Raises:
+            InvalidArgument: An argument is invalid, or the stream contains retractions.
+
+        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> clicks = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as id from range(2)")
+        >>> one = stream(clicks, event_time="at", watermark=lag("5 seconds"))
+        >>> one.deduplicate(on=["id"], within="1 hour").to_df().count()
+        1
+        """
+        on = (on,) if isinstance(on, str) else tuple(on)
+        spec = DeduplicateSpec(on=on, within=duration(within, name="within"), event_time=TIME, late=late)
+        return Deduplicated(deduplicated(self.key_by(*on), spec))
 
     def window(self, window: Window, *, by: str | None = None) -> Windowed:
         """Divide event time into windows.
@@ -798,7 +911,43 @@ class Panes(StreamOperations):
 
 
 @dataclass(frozen=True)
-class Joined(StreamOperations):
+class OutputRows(StreamOperations):
+    """The output rows of an operator, to be written or as the input of another operator."""
+
+    dataflow: RowDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the rows."""
+        return self.dataflow.schema
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The rows as a DataFrame, streaming if the input is.
+
+        Args:
+            flush: End the stream with the run; see `Panes.to_df`.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input.
+        """
+        return self.dataflow.to_df(flush=flush)
+
+    def explain(self) -> PipelinePlan:
+        """The plan of the operator with everything before it; see `Stream.explain`."""
+        return explain_dataflow(self.dataflow)
+
+    def elements(self) -> Stream:
+        """The rows as a stream.
+
+        Raises:
+            InvalidArgument: Late rows are emitted, which another operator cannot process.
+        """
+        _check_counted("late", self.dataflow.late)
+        return Stream((OutputSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
+
+
+@dataclass(frozen=True)
+class Joined(OutputRows):
     """Pairs of rows of two streams, for output or as the input of another operator; see `Stream.join`.
 
     As the input of another operator, a row has the event times of both sides, and the next operator uses the
@@ -820,36 +969,22 @@ class Joined(StreamOperations):
     1
     """
 
-    dataflow: JoinDataflow
 
-    @property
-    def schema(self) -> StructType:
-        """The columns of the pairs: the key, then those of the left side, then those of the right side."""
-        return self.dataflow.schema
+@dataclass(frozen=True)
+class Deduplicated(OutputRows):
+    """Rows without duplicates, to be written or as the input of another operator; see `Stream.deduplicate`.
 
-    def to_df(self, *, flush: bool = False) -> DataFrame:
-        """The pairs as a DataFrame, streaming if the input is.
-
-        Args:
-            flush: End the stream with the run; see `Panes.to_df`.
-
-        Raises:
-            InvalidArgument: ``flush`` is given for batch input.
-        """
-        return self.dataflow.to_df(flush=flush)
-
-    def explain(self) -> PipelinePlan:
-        """The plan of the join with everything before it; see `Stream.explain`."""
-        return explain_dataflow(self.dataflow)
-
-    def elements(self) -> Stream:
-        """The pairs as a stream.
-
-        Raises:
-            InvalidArgument: Late rows are emitted, which another operator cannot process.
-        """
-        _check_counted("late", self.dataflow.spec.late)
-        return Stream((JoinSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> clicks = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as id, 'a' as page from range(2)")
+    >>> unique = stream(clicks, event_time="at", watermark=lag("5 seconds")).deduplicate(
+    ...     on=["id"], within="1 hour"
+    ... )
+    >>> unique.key_by("page").window(fixed("10 seconds")).agg(clicks=count()).to_df().first().clicks
+    1
+    """
 
 
 def _check_counted(name: str, kept: Keep) -> None:

@@ -55,6 +55,20 @@ class InputReport(msgspec.Struct, frozen=True):
     reason: str
 
 
+class BufferReport(msgspec.Struct, frozen=True):
+    """The size of a buffer of rows, such as the left side of a join.
+
+    >>> print(BufferReport(3, 2048))
+    3 rows (2048 bytes)
+    """
+
+    rows: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows ({self.bytes} bytes)"
+
+
 class BucketReport(msgspec.Struct, frozen=True):
     """The progress of one bucket after a batch.
 
@@ -81,6 +95,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     """The progress of each input, if there are several: a union, a join or a cogroup."""
     waiting: int | None = None
     """The end of the earliest window that still owes a pane; None if there is none."""
+    buffers: dict[str, BufferReport] = {}
+    """The buffered rows by name: the sides of a join, or the keys that a deduplication remembers."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
@@ -118,6 +134,16 @@ class OperatorReport(msgspec.Struct, frozen=True):
         return sum(bucket.open_windows for bucket in self.buckets)
 
     @property
+    def buffers(self) -> dict[str, BufferReport]:
+        """The rows that joins and deduplications have buffered, over all buckets: a silent side's growth."""
+        sizes: dict[str, BufferReport] = {}
+        for bucket in self.buckets:
+            for name, size in bucket.buffers.items():
+                known = sizes.get(name, BufferReport(0, 0))
+                sizes[name] = BufferReport(known.rows + size.rows, known.bytes + size.bytes)
+        return sizes
+
+    @property
     def totals(self) -> dict[str, int]:
         """The counters since the query was first started, over all buckets."""
         first = self.buckets[0].totals
@@ -148,7 +174,9 @@ class OperatorReport(msgspec.Struct, frozen=True):
         counted = (f", {name.replace('_', ' ')} {value}" for name, value in self.totals.items() if value)
         keys = "".join(f"\n  {report.why}" for report in self.keys.values())
         keys += "".join(f"\n  {name}: {report.why}" for name, report in self.inputs.items())
-        return f"{self.slowest.why}\n  {lag}{self.open_windows} open windows{''.join(counted)}{keys}"
+        held = ", ".join(f"{name} {size}" for name, size in self.buffers.items())
+        state = f"buffered: {held}" if held else f"{self.open_windows} open windows"
+        return f"{self.slowest.why}\n  {lag}{state}{''.join(counted)}{keys}"
 
 
 class QueryReport(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import polars as pl
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState, IncompatibleState
 from slackwater.progress.saved_form import Saved, SavedForm
-from slackwater.spark.monitor.reports import BucketReport, InputReport, KeyReport
+from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.hosts import BatchInput, Host, OperatorBatch, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
@@ -42,7 +42,7 @@ class Totals(StepCounts):
     """The counters of a bucket since the query was first started."""
 
     dropped_duplicate: int = 0
-    """Rows of repeated numbered buffers."""
+    """Rows of repeated numbered buffers, and duplicates that a deduplication dropped."""
     invalid: int = 0
     """Rows without a usable event time or header, over all buckets."""
     ahead: int = 0
@@ -150,6 +150,7 @@ class OperatorPlan:
         step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, now)
         state, output = self.host.step(state, step)
         totals.add(output.counts)
+        totals.dropped_duplicate += output.duplicates
         rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
         blobs.evict()
@@ -165,6 +166,7 @@ class OperatorPlan:
             since=None if ended else why.since,
             reason=why.reason.value,
             open_windows=output.open_windows,
+            buffers={name: BufferReport(*size) for name, size in output.buffers.items()},
             ended=ended,
             totals=msgspec.structs.asdict(totals),
             keys=() if ended else _keys(inputs),

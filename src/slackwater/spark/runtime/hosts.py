@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -17,8 +17,21 @@ import polars as pl
 from slackwater.progress.saved_form import Saved
 from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, ROW_KIND, row_values
-from slackwater.windows import Folded, JoinOperator, JoinOutput, MergeOperator, WindowedOperator, WindowOutput
+from slackwater.windows import (
+    AsofOperator,
+    AsofOutput,
+    AsofSpec,
+    DeduplicateOperator,
+    DeduplicateSpec,
+    Folded,
+    JoinOperator,
+    JoinOutput,
+    MergeOperator,
+    WindowedOperator,
+    WindowOutput,
+)
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.join_buffers import BufferSize
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec import SIDES, CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
 
@@ -89,10 +102,14 @@ class HostOutput:
     watermarks: Mapping[str, int]
     open_windows: int
     waiting: int | None = None
-    """The end of the earliest window that still owes a pane, or the watermark of a side of a join that still
-    holds rows; None if the operator holds nothing."""
+    """The end of the earliest window that still owes a pane, or the earliest time of the rows that a join
+    still holds; None if the operator holds nothing."""
     watermark: int | None = None
     """The watermark that the operator uses, if it is not the coalesced one of its inputs."""
+    buffers: Mapping[str, BufferSize] = field(default_factory=dict)
+    """The size of each buffer of rows, by its name."""
+    duplicates: int = 0
+    """The number of rows that were dropped because they repeat earlier ones."""
 
 
 class Operator(Protocol):
@@ -269,8 +286,8 @@ class ForwardedKeys:
 
 
 @dataclass(frozen=True)
-class JoinHost(Host[JoinSpec]):
-    """The host of a time-bounded join."""
+class JoinHost(Host[JoinSpec | AsofSpec]):
+    """The host of a time-bounded or as-of join."""
 
     left: Mapping[str, pl.DataType]
     """The schema of the left side."""
@@ -278,9 +295,13 @@ class JoinHost(Host[JoinSpec]):
     keys: tuple[ForwardedKeys, ForwardedKeys]
 
     @cached_property
-    def operator(self) -> JoinOperator:
+    def operator(self) -> JoinOperator | AsofOperator:
         """The join operator."""
-        return JoinOperator(self.spec, left=self.left, right=self.right)
+        match self.spec:
+            case JoinSpec():
+                return JoinOperator(self.spec, left=self.left, right=self.right)
+            case AsofSpec():
+                return AsofOperator(self.spec, left=self.left, right=self.right)
 
     def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
         """Process the rows and watermarks of both sides; a join does not use the clock."""
@@ -296,16 +317,16 @@ class JoinHost(Host[JoinSpec]):
             state, left, right, _by_side(batch), idle=_idle_sides(batch), key_watermarks=known
         )
         counts = StepCounts(dropped_late=sum(output.dropped.values()))
-        waiting = self._waiting(state, batch)
-        return state, HostOutput(self._rows(output), counts, self._forwarded(output), 0, waiting)
+        return state, HostOutput(
+            self._rows(output),
+            counts,
+            self._forwarded(output),
+            open_windows=0,
+            waiting=self.operator.held(state),
+            buffers={str(side): size for side, size in self.operator.buffer_sizes(state).items()},
+        )
 
-    def _waiting(self, state: Any, batch: OperatorBatch) -> int | None:
-        """The lowest watermark of a side, if all inputs are idle and the join still holds rows."""
-        if not all(batch.idle) or not any(self.operator.buffered(state).values()):
-            return None
-        return min((at for at in batch.watermarks if at is not None), default=batch.now)
-
-    def _rows(self, output: JoinOutput) -> list[pl.DataFrame]:
+    def _rows(self, output: JoinOutput | AsofOutput) -> list[pl.DataFrame]:
         """The pairs, and the late rows if they are emitted."""
         rows = [output.rows.rename({RETRACTION: "retraction"}, strict=False)] if output.rows.height else []
         if output.late is None:
@@ -324,7 +345,7 @@ class JoinHost(Host[JoinSpec]):
         schema = {names.get(name, name): kind for name, kind in self.operator.output_schema.items()}
         return pl.DataFrame(schema={**schema, KIND: pl.String, SIDE: pl.String})
 
-    def _forwarded(self, output: JoinOutput) -> dict[str, int]:
+    def _forwarded(self, output: JoinOutput | AsofOutput) -> dict[str, int]:
         forwarded: dict[str, int] = {}
         for side, keys in zip(SIDES, self.keys, strict=True):
             if side in output.watermarks:
@@ -332,6 +353,41 @@ class JoinHost(Host[JoinSpec]):
             advanced = output.key_watermarks.get(side, {})
             forwarded |= {name: advanced[key] for key, name in keys.further if key in advanced}
         return forwarded
+
+
+@dataclass(frozen=True)
+class DeduplicateHost(Host[DeduplicateSpec]):
+    """The host of a deduplication, whose rows keep all their watermark keys."""
+
+    schema: Mapping[str, pl.DataType]
+    """The columns of the rows."""
+
+    @cached_property
+    def operator(self) -> DeduplicateOperator:
+        """The deduplication operator."""
+        return DeduplicateOperator(self.spec, schema=self.schema)
+
+    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+        """Process the rows; every watermark is forwarded as it is."""
+        (side,) = batch.sides
+        rows = None if side.rows is None else side.rows.select(*self.schema)
+        keys = (self.spec.watermark_key, *self.spec.further_keys)
+        known = {**batch.keys[0], self.spec.watermark_key: batch.watermark}
+        watermarks = {key: at for key in keys if (at := known.get(key)) is not None}
+        state, output = self.operator.step(state, rows, watermarks)
+        emitted = [output.rows] if output.rows.height else []
+        if output.late is not None:
+            emitted = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in emitted]
+            if output.late.height:
+                emitted.append(output.late.with_columns(pl.lit(LATE_KIND).alias(KIND)))
+        return state, HostOutput(
+            emitted,
+            StepCounts(dropped_late=output.dropped),
+            output.watermarks,
+            open_windows=0,
+            duplicates=output.duplicates,
+            buffers={"kept": self.operator.buffer_size(state)},
+        )
 
 
 def _idle_sides(batch: OperatorBatch) -> list[str]:

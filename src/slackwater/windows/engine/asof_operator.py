@@ -144,6 +144,24 @@ class AsofOperator:
         """The size of the buffer of each side, without reading it."""
         return {"left": state.left.size, "right": state.right.size}
 
+    def held(self, state: AsofState) -> int | None:
+        """The earliest time of the left rows that wait for a match; None if there are none."""
+        return min((chunk.low for chunk in state.left.chunks), default=None)
+
+    @property
+    def output_names(self) -> Mapping[Side, Mapping[str, str]]:
+        """The columns of each side that are not keys, with their names in the output.
+
+        >>> side = {"k": pl.String, "ts": pl.Int64}
+        >>> AsofOperator(AsofSpec(on=("k",)), left=side, right=side).output_names["left"]
+        {'ts': 'ts_left'}
+        """
+        return self._columns.names
+
+    def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
+        """Late rows of a side under the names of the output."""
+        return self._columns.padded(side, rows)
+
     def step(
         self,
         state: AsofState,

@@ -17,6 +17,7 @@ from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
     BufferSize,
+    KeyState,
     SideBuffer,
     SideRows,
     SideState,
@@ -59,7 +60,7 @@ class DeduplicateOutput:
 
     ``rows`` has the rows without duplicates, in order of arrival. ``duplicates`` is the number of
     duplicates and ``dropped`` that of late rows in this step; ``late`` has the late rows if the spec has
-    ``late="emit"``. ``watermarks`` has the watermark if it has advanced: it is forwarded unchanged.
+    ``late="emit"``. ``watermarks`` has the watermarks that have advanced: they are forwarded unchanged.
 
     >>> spec = DeduplicateSpec(on=("id",), within=5)
     >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
@@ -154,17 +155,18 @@ class DeduplicateOperator:
         Args:
             state: the state after the last step. It must not be used again: continue with the one returned.
             rows: the rows that arrived.
-            watermarks: the watermark by its key, if it has advanced.
+            watermarks: the watermarks by key; a key may be left out if it has not changed.
 
         Returns:
             The new state and the output. Rows below the watermark before the step are late.
 
         Raises:
             InvalidArgument: the batch cannot be used; the state is unchanged.
-            WatermarkRegression: the watermark is below that of an earlier step; the state is unchanged.
+            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
         batch = self._checked(rows)
-        received = self._received(state.kept, watermarks)
+        before, after = self._known(state.kept), self._received(state.kept, watermarks)
+        received = after.get(self.spec.watermark_key)
         time = self.spec.event_time
         used = state.kept.watermark
         below = batch[time] < (BEGINNING_OF_TIME if used is None else used)
@@ -188,15 +190,15 @@ class DeduplicateOperator:
         levels = SideLevels(
             {} if received is None else {"left": received}, {} if used is None else {"left": used}
         )
-        moved = received is not None and received != state.kept.received
         output = DeduplicateOutput(
             rows=kept,
-            watermarks={self.spec.watermark_key: received} if received is not None and moved else {},
+            watermarks={key: at for key, at in after.items() if at != before.get(key)},
             duplicates=duplicates,
             dropped=late.height,
             late=late if self.spec.late == "emit" else None,
         )
-        committed = buffer.commit(levels, late.height, ())
+        keys = tuple(KeyState(after.get(key)) for key in self.spec.further_keys)
+        committed = buffer.commit(levels, late.height, keys)
         return DeduplicateState(committed, state.blobs, state.duplicates + duplicates), output
 
     # ---- finding duplicates
@@ -225,17 +227,29 @@ class DeduplicateOperator:
         new = numbers.filter(~numbers.is_in(repeated.unique().implode()))
         return new[first_within(coded[_CODE][new], coded[time][new], within)].sort()
 
-    def _received(self, kept: SideState, watermarks: Mapping[str, int]) -> int | None:
-        key = self.spec.watermark_key
-        if unknown := sorted(watermarks.keys() - {key}):
+    def _known(self, kept: SideState) -> dict[str, int]:
+        """The watermarks of earlier steps by key."""
+        # Before the first step there is no state of the keys.
+        further = {key: one.received for key, one in zip(self.spec.further_keys, kept.keys, strict=False)}
+        known = {self.spec.watermark_key: kept.received, **further}
+        return {key: at for key, at in known.items() if at is not None}
+
+    def _received(self, kept: SideState, watermarks: Mapping[str, int]) -> dict[str, int]:
+        """The watermarks after a step; raises if one decreases."""
+        names = (self.spec.watermark_key, *self.spec.further_keys)
+        if unknown := sorted(watermarks.keys() - set(names)):
             raise InvalidArgument(
-                "watermarks", unknown[0], "is not the key of the watermark", fix=f"use {key!r}"
+                "watermarks",
+                unknown[0],
+                "is not a watermark key of the deduplication",
+                fix=f"use {', '.join(map(repr, names))}",
             )
-        if key not in watermarks:
-            return kept.received
-        received = check_int64(watermarks[key], f"watermarks[{key!r}]")
-        if kept.received is not None and received < kept.received:
-            raise WatermarkRegression("the deduplication", key, kept.received, received)
+        received = self._known(kept)
+        for key, value in watermarks.items():
+            watermark = check_int64(value, f"watermarks[{key!r}]")
+            if watermark < received.get(key, watermark):
+                raise WatermarkRegression("the deduplication", key, received[key], watermark)
+            received[key] = watermark
         return received
 
     def _checked(self, batch: pl.DataFrame | None) -> pl.DataFrame:

@@ -136,6 +136,10 @@ class JoinOperator:
         """
         return {"left": state.left.size, "right": state.right.size}
 
+    def held(self, state: JoinState) -> int | None:
+        """The earliest time of the buffered rows, which may still be emitted; None if there are none."""
+        return min((chunk.low for side in (state.left, state.right) for chunk in side.chunks), default=None)
+
     def step(
         self,
         state: JoinState,
@@ -212,14 +216,14 @@ class JoinOperator:
             rows=pl.concat(rows),
             watermarks={
                 side: value
-                for side in self._forwarding
+                for side in self.spec.forwarding
                 if (value := new.forwarded(side)) is not None and value != old.forwarded(side)
             },
             dropped=dropped,
             late=late if self.spec.late == "emit" else None,
             key_watermarks={
                 side: advanced
-                for side in self._forwarding
+                for side in self.spec.forwarding
                 if (advanced := advanced_keys(self.spec.keys(side), received[side], keys[side]))
             },
         )
@@ -395,13 +399,6 @@ class JoinOperator:
             )
             for side in SIDES
         }
-
-    # ---- further watermark keys
-
-    @property
-    def _forwarding(self) -> tuple[Side, ...]:
-        """The sides whose watermarks are forwarded: those that have columns in the output."""
-        return ("left",) if self.spec.selects_left else SIDES
 
     # ---- validation
 

@@ -1,0 +1,101 @@
+"""Deduplication of a stream: the first row per key within a time bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+from pyspark.sql.types import StringType, StructField, StructType
+
+from slackwater.errors import InvalidArgument
+from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.joins import further_keys
+from slackwater.spark.api.row_output import RowDataflow
+from slackwater.spark.api.stream_inputs import StreamInputs
+from slackwater.spark.runtime.hosts import DeduplicateHost
+from slackwater.spark.wire.columns import KIND, TIME, time_column
+from slackwater.spark.wire.pane_schema import empty_frame
+from slackwater.windows import DeduplicateSpec, Global
+
+LATE_FIELD: Final = StructField(KIND, StringType())
+"""The column that distinguishes late rows from others; only with ``late="emit"``."""
+
+
+@dataclass(frozen=True)
+class DeduplicateDataflow(RowDataflow):
+    """A deduplication with its inputs."""
+
+    host: DeduplicateHost
+
+    @property
+    def spec(self) -> DeduplicateSpec:
+        """The specification of the deduplication."""
+        return self.host.spec
+
+    @property
+    def times(self) -> dict[str, tuple[str, ...]]:
+        """The event times of the rows by watermark key."""
+        further = {key: (time_column(key),) for key in self.spec.further_keys}
+        return {self.spec.watermark_key: (TIME,), **further}
+
+    @property
+    def late(self) -> Keep:
+        """Whether late rows are emitted."""
+        return self.spec.late
+
+    @property
+    def default_key(self) -> str:
+        """The watermark key of the input."""
+        return self.spec.watermark_key
+
+    @property
+    def sent_keys(self) -> tuple[str, ...]:
+        """All watermark keys."""
+        return tuple(self.times)
+
+    @property
+    def lateness(self) -> int | None:
+        """The lateness of the input: the watermark is forwarded unchanged."""
+        return self.spec.lateness
+
+
+def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateDataflow:
+    """Drop duplicates of the rows of a keyed stream; the implementation of `Stream.deduplicate`."""
+    if inputs.retracts:
+        raise InvalidArgument(
+            "deduplicate",
+            inputs.key,
+            "cannot process retractions, because the first row of a key may be taken back",
+            fix="use the mode accumulating() or discarding() upstream, or deduplicate before the window",
+        )
+    if any(isinstance(window, Global) for source in inputs.sources for window in source.windows):
+        raise InvalidArgument(
+            "deduplicate",
+            "panes of a global window",
+            "have the end of time as their timestamp",
+            fix="use a window that ends upstream, such as fixed",
+        )
+    fields = [inputs.field("deduplicate", name) for name in inputs.sources[0].schema.names]
+    if spec.late == "emit" and any(field.name.lower() == KIND for field in fields):
+        raise InvalidArgument(
+            "late", spec.late, f"adds a column {KIND!r}, but the rows have one", fix="rename the column"
+        )
+    further = further_keys(inputs)
+    complete = replace(
+        spec,
+        watermark_key=inputs.watermark_key,
+        further_keys=tuple(key for key, _ in further),
+        lateness=inputs.lateness,
+    )
+    times = dict.fromkeys([TIME, *(column for _, column in further)], pl.Int64())
+    return DeduplicateDataflow(
+        sources=inputs.sources,
+        buckets=inputs.buckets,
+        key=inputs.key,
+        host=DeduplicateHost(complete, schema={**times, **empty_frame(StructType(fields)).schema}),
+        columns=(tuple(field.name for field in fields),) * len(inputs.sources),
+        schema=StructType([*fields, *([LATE_FIELD] if spec.late == "emit" else [])]),
+        invalid="count",
+        further_keys=(complete.further_keys,) * len(inputs.sources),
+    )

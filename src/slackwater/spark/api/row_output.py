@@ -1,0 +1,136 @@
+"""Operators whose output is rows instead of panes: joins and deduplication, for output or as an input."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import polars as pl
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, StructType
+
+from slackwater.errors import InvalidArgument
+from slackwater.spark.api.dataflow import Dataflow, Keep
+from slackwater.spark.api.stream_inputs import RowRequest, Source, quoted
+from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.wire.clock_source import ClockSpec
+from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, time_column
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.row_codec import RowCodec
+
+RETRACTION_FIELD: Final = StructField("retraction", BooleanType())
+"""The column that marks rows which retract an earlier row; only if an input retracts."""
+
+
+@dataclass(frozen=True)
+class RowDataflow(Dataflow):
+    """An operator with its inputs whose output is rows with one or more event times."""
+
+    @property
+    @abstractmethod
+    def times(self) -> Mapping[str, tuple[str, ...]]:
+        """The event times of the rows by watermark key: the first of these columns that is not null."""
+
+    @property
+    @abstractmethod
+    def default_key(self) -> str:
+        """The watermark key that drives the next operator by default; every row has its time."""
+
+    @property
+    @abstractmethod
+    def sent_keys(self) -> tuple[str, ...]:
+        """The watermark keys that the buckets of the operator send."""
+
+    @property
+    @abstractmethod
+    def late(self) -> Keep:
+        """Whether late rows are emitted."""
+
+    @property
+    def lateness(self) -> int | None:
+        """How far output rows may be behind the forwarded watermark; None for no limit."""
+        return 0
+
+    def to_df(self, *, flush: bool) -> DataFrame:
+        """The output rows as a DataFrame."""
+        return self.output(PayloadReader(self.schema), RowCodec.for_schema(self.schema), flush=flush)
+
+
+@dataclass(frozen=True)
+class OutputSource(Source):
+    """The output rows of an operator as the input of another one."""
+
+    output: RowDataflow
+    key: str
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the rows."""
+        marks = [RETRACTION_FIELD] if self.retracts else []
+        return StructType([field for field in self.output.schema if field not in marks])
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.output.spark
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the inputs of the operator are streaming."""
+        return self.output.is_streaming
+
+    @property
+    def rules(self) -> InputRules:
+        """The watermark of each key is the lowest of the operator's buckets."""
+        return UpstreamRules(self.output.buckets, self.key, self.output.sent_keys)
+
+    @property
+    def clock(self) -> ClockSpec | None:
+        """None: the operator passes the time on."""
+        return None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the operator retracts rows."""
+        return self.output.host.spec.retracts
+
+    @property
+    def lateness(self) -> int | None:
+        """How far rows may be behind the watermark."""
+        return self.output.lateness
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The watermark keys of the rows."""
+        return tuple(self.output.times)
+
+    def by(self, key: str) -> Source:
+        """The same rows, driven by another of their event times."""
+        if key not in self.keys:
+            raise InvalidArgument(
+                "by", key, "is not a watermark key of the rows", fix=f"use one of {', '.join(self.keys)}"
+            )
+        return replace(self, key=key)
+
+    def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
+        """The output rows, and one control row for each buffer."""
+        times = {TIME: self.output.times[self.key]}
+        times |= {time_column(key): self.output.times[key] for key in request.keys}
+        driving = [*(StructField(name, LongType()) for name in times), StructField(CONTROL, BinaryType())]
+        if request.signed:
+            driving.append(StructField(RETRACTION, BooleanType()))
+        schema = StructType([*driving, *(self.schema[name] for name in request.columns)])
+        retraction = RETRACTION_FIELD.name if self.retracts else None
+        prepare = partial(_elements, times=times, retraction=retraction)
+        reader = PayloadReader(schema, prepare=prepare, header_column=CONTROL)
+        rows = self.output.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
+        return rows, [quoted(field.name) for field in driving]
+
+
+def _elements(rows: pl.DataFrame, times: Mapping[str, Sequence[str]], retraction: str | None) -> pl.DataFrame:
+    is_retraction = pl.lit(value=False) if retraction is None else pl.col(retraction)
+    chosen = [pl.coalesce(columns).alias(name) for name, columns in times.items()]
+    return rows.with_columns(*chosen, is_retraction.alias(RETRACTION))
