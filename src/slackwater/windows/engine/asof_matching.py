@@ -1,4 +1,8 @@
-"""Matching rows with the row that is closest in time, by the rules of Polars' ``join_asof``."""
+"""Matching rows with the row that is closest in time, by the rules of Polars' ``join_asof``.
+
+Key and time are combined to one sortable number, and the match of a row is found by binary search. With many
+keys this is several times as fast as ``join_asof``, which searches each key separately.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from slackwater.windows.asof_spec import AsofDirection
+from slackwater.windows.engine.join_matching import LARGEST_NUMBER, time_range
 
 ARRIVAL: Final = "arrival:"
 """The column of right rows that numbers them in order of arrival."""
@@ -36,19 +41,68 @@ def closest_rows(
     >>> closest_rows(left, right, direction="forward", **arguments).to_list()
     [0, None]
     """
+    nothing = pl.Series(values=[None], dtype=pl.UInt32).new_from_index(0, left.height)
     if left.is_empty() or right.is_empty():
-        return pl.Series(values=[None] * left.height, dtype=pl.UInt32)
+        return nothing
     keys = [f"key{number}" for number in range(len(on))] or ["key"]
-    wanted = _keyed(left, on, left_time).with_row_index("left")
-    offered = _keyed(right, on, right_time, ARRIVAL).with_row_index("right")
-    codes = offered.select(keys).unique().with_row_index("code")
-    wanted = wanted.join(codes, on=keys).select("left", "code", "time").sort("time")
-    offered = offered.join(codes, on=keys).sort("time", ARRIVAL).select("right", "code", "time")
-    found = wanted.join_asof(
-        offered, on="time", by="code", strategy=direction, tolerance=tolerance, check_sortedness=False
-    )
-    numbers = pl.Series(values=[None], dtype=pl.UInt32).new_from_index(0, left.height)
-    return numbers.scatter(found["left"], found["right"])
+    wanted = _keyed(left, on, left_time).with_row_index("row")
+    offered = _keyed(right, on, right_time, ARRIVAL).with_row_index("row")
+    codes = wanted.select(keys).unique().with_row_index("code").with_columns(pl.col("code").cast(pl.Int64))
+    offered = offered.join(codes, on=keys)
+    wanted = wanted.join(codes, on=keys)
+    if wanted.is_empty() or offered.is_empty():
+        return nothing
+    wanted, offered = _numbered(wanted, offered, len(codes))
+    offered = offered.sort("number", ARRIVAL)
+    found = _found(wanted, offered, direction)
+    if tolerance is not None:
+        distance = (offered["time"].gather(found) - wanted["time"]).abs()
+        found = _only(found, distance <= tolerance)
+    return nothing.scatter(wanted["row"], offered["row"].gather(found))
+
+
+def _numbered(wanted: pl.DataFrame, offered: pl.DataFrame, codes: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both frames with key and time combined to one number, in whose order rows of a key are adjacent."""
+    times = pl.concat([wanted["time"], offered["time"]])
+    first, last = time_range(times)
+    width = last - first + 1
+    at = pl.col("time") - first
+    if width * codes >= LARGEST_NUMBER:
+        # The times are too far apart to share a number with the key: use their ranks instead.
+        ordered = times.unique().sort()
+        at, width = pl.lit(ordered).search_sorted(pl.col("time")).cast(pl.Int64), len(ordered)
+    number = (pl.col("code") * width + at).alias("number")
+    return wanted.with_columns(number), offered.with_columns(number)
+
+
+def _found(wanted: pl.DataFrame, offered: pl.DataFrame, direction: AsofDirection) -> pl.Series:
+    """The position in ``offered`` of the match of each row; null without one."""
+    numbers = offered["number"]
+    total = len(numbers)
+
+    def in_key(position: pl.Series) -> pl.Series:
+        """The positions that are rows of the wanted key."""
+        row = position.clip(0, total - 1).cast(pl.UInt32)
+        return _only(row, (position == row) & (offered["code"].gather(row) == wanted["code"]))
+
+    if direction != "forward":
+        back = in_key(numbers.search_sorted(wanted["number"], side="right").cast(pl.Int64) - 1)
+        if direction == "backward":
+            return back
+    ahead = in_key(numbers.search_sorted(wanted["number"], side="left").cast(pl.Int64))
+    if direction == "forward":
+        return ahead
+    # Of rows at the same time, the last to arrive.
+    after = numbers.search_sorted(numbers.gather(ahead.fill_null(0)), side="right").cast(pl.Int64) - 1
+    ahead = _only(after.cast(pl.UInt32), ahead.is_not_null())
+    earlier = wanted["time"] - offered["time"].gather(back)
+    later = offered["time"].gather(ahead) - wanted["time"]
+    return ahead.zip_with((later <= earlier).fill_null(back.is_null()), back)
+
+
+def _only(positions: pl.Series, wanted: pl.Series) -> pl.Series:
+    """The positions, and null where one is not wanted."""
+    return pl.select(pl.when(wanted).then(positions)).to_series()
 
 
 def _keyed(frame: pl.DataFrame, on: Sequence[str], time: str, *more: str) -> pl.DataFrame:

@@ -250,33 +250,37 @@ class AsofOperator:
             answered.append(self._columns.padded("left", fresh.filter(has_null)))
         waiting = fresh.filter(~has_null)
         if right_watermark is not None:
-            for number in buffer.overlapping(-REACH, min(right_watermark, REACH)):
-                rows = buffer.load(number).rows
-                emitted, kept = self._settled(rows, buffers["right"], right_watermark)
-                if kept.height < rows.height:
-                    answered.append(emitted)
-                    buffer.drop(number)
-                    buffer.append(SideRows(kept, None))
-            emitted, waiting = self._settled(waiting, buffers["right"], right_watermark)
+            numbers = buffer.overlapping(-REACH, min(right_watermark, REACH))
+            parts = [waiting, *(buffer.load(number).rows for number in numbers)]
+            emitted, certain = self._settled(pl.concat(parts), buffers["right"], right_watermark)
             answered.append(emitted)
+            remaining = [waiting.filter(~certain.head(waiting.height))]
+            start = waiting.height
+            for number, rows in zip(numbers, parts[1:], strict=True):
+                mine = certain.slice(start, rows.height)
+                start += rows.height
+                if mine.any():
+                    buffer.drop(number)
+                    remaining.append(rows.filter(~mine))
+            waiting = pl.concat(remaining)
         buffer.append(SideRows(waiting, None))
         return pl.concat(answered)
 
     def _settled(
         self, rows: pl.DataFrame, right: SideBuffer, watermark: int
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The output rows of left rows that no future right row can change, and the left rows that remain."""
+    ) -> tuple[pl.DataFrame, pl.Series]:
+        """The output rows of the left rows that no future right row can change, and which ones these are."""
         time = self.spec.left_time
         near = rows[time] <= min(watermark, REACH)
-        due, waiting = rows.filter(near), rows.filter(~near)
+        due = rows.filter(near)
         if due.is_empty():
-            return self.output_schema.to_frame(), rows
+            return self.output_schema.to_frame(), near
         candidates = self._candidates(right, due)
         found = self._closest(due, candidates)
         certain = self._is_certain(due[time], candidates[self.spec.right_time].gather(found), watermark)
         matched = candidates.select(pl.all().gather(found.filter(certain)))
-        waiting = pl.concat([waiting, due.filter(~certain)])
-        return self._emitted(due.filter(certain), matched), waiting
+        settled = near.scatter(near.arg_true(), certain)
+        return self._emitted(due.filter(certain), matched), settled
 
     def _is_certain(self, times: pl.Series, found: pl.Series, watermark: int) -> pl.Series:
         """Whether no right row at or after the watermark can be a better match, for each left row."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-_LARGEST_NUMBER: Final = 2**62
+LARGEST_NUMBER: Final = 2**62
 """The number of keys times the width of the time range must stay below this, to fit into 64 bits."""
 
 
@@ -53,7 +53,7 @@ def matching_rows(
     low, high, times = wanted["time"] - before, wanted["time"] + after, offered["time"]
     first, last = time_range(times)
     width = last - first + 1
-    if width * len(codes) >= _LARGEST_NUMBER:
+    if width * len(codes) >= LARGEST_NUMBER:
         # The times are too far apart to share a number with the key: use their ranks instead.
         ordered = times.sort()
         low = ordered.search_sorted(low, side="left").cast(pl.Int64)
