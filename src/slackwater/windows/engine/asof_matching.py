@@ -85,10 +85,9 @@ def _found(wanted: pl.DataFrame, offered: pl.DataFrame, direction: AsofDirection
         row = position.clip(0, total - 1).cast(pl.UInt32)
         return _only(row, (position == row) & (offered["code"].gather(row) == wanted["code"]))
 
-    if direction != "forward":
-        back = in_key(numbers.search_sorted(wanted["number"], side="right").cast(pl.Int64) - 1)
-        if direction == "backward":
-            return back
+    back = in_key(numbers.search_sorted(wanted["number"], side="right").cast(pl.Int64) - 1)
+    if direction == "backward":
+        return back
     ahead = in_key(numbers.search_sorted(wanted["number"], side="left").cast(pl.Int64))
     if direction == "forward":
         return ahead
