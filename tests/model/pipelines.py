@@ -20,6 +20,7 @@ from tests.support.pipelines import (
     Feed,
     Filtered,
     Joined,
+    LookedUp,
     Mapped,
     Node,
     Operator,
@@ -97,6 +98,9 @@ def _joined(pipeline: Pipeline, node: Joined) -> list[Result]:
         _elements(pipeline, node, number, each, accepted) for number, each in enumerate(node.inputs)
     )
 
+    if isinstance(node, LookedUp):
+        return _looked_up(node, left, right)
+
     def match(one: Accepted, other: Accepted) -> bool:
         in_range = one.at - node.before <= other.at <= one.at + node.after
         return one.key is not None and one.key == other.key and in_range
@@ -118,6 +122,25 @@ def _joined(pipeline: Pipeline, node: Joined) -> list[Result]:
         left_value, right_value = (None if each is None else each.value for each in (one, other))
         value = _pair_value(left_value, right_value)
         results.append(Result(timed.key, value, timed.at, timed.at))
+    return results
+
+
+def _looked_up(node: LookedUp, left: Sequence[Accepted], right: Sequence[Accepted]) -> list[Result]:
+    """Each left row with the distance to the closest right row in the direction of the search."""
+    results: list[Result] = []
+    for one in left:
+        distances = [
+            other.at - one.at
+            for other in right
+            if one.key is not None and one.key == other.key and abs(other.at - one.at) <= node.after
+        ]
+        if node.direction != "nearest":
+            distances = [
+                each for each in distances if each == 0 or (each > 0) == (node.direction == "forward")
+            ]
+        closest = min(distances, key=lambda each: (abs(each), -each), default=None)
+        if closest is not None or node.how == "left":
+            results.append(Result(one.key, _pair_value(one.value, closest), one.at, one.at))
     return results
 
 

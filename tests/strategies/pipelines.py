@@ -16,6 +16,7 @@ from tests.support.pipelines import (
     Feed,
     Filtered,
     Joined,
+    LookedUp,
     Mapped,
     Node,
     Operator,
@@ -82,7 +83,8 @@ def adds_up(node: Node, *, last: bool = True) -> bool:
     if isinstance(node, Stateless):
         return adds_up(node.input, last=last)
     if isinstance(node, Joined):
-        return all(adds_up(each, last=False) for each in node.inputs)
+        takes = not isinstance(node, LookedUp) or not any(map(retracts, node.inputs))
+        return takes and all(adds_up(each, last=False) for each in node.inputs)
     starts = [base(each) for each in node.inputs]
     longest = max(INFINITE if (each := lateness(one)) is None else each for one in node.inputs)
     fires_once = node.lateness == 0 and node.trigger == windows.DEFAULT_TRIGGER
@@ -160,6 +162,10 @@ class _Builder:
         return replace(node, **self._settings(node, last=last))  # type: ignore[arg-type]
 
     def _joined(self, inputs: tuple[Node, Node]) -> Joined:
+        if not any(map(retracts, inputs)) and self.source.chance(40):
+            direction = self.source.choose(["backward", "forward", "nearest"])
+            tolerance, how = self.source.integer(0, 8), self.source.choose(["left", "inner"])
+            return LookedUp(*inputs, tolerance, tolerance, how, direction)
         before = self.source.integer(-3, 8)
         after = self.source.integer(max(-before, -3), 8)
         how = self.source.choose(["inner", "left", "right", "full", "semi", "anti"])

@@ -152,6 +152,16 @@ class Joined:
         return {"right": "right", "full": EITHER}.get(self.how, "left")
 
 
+@dataclass(frozen=True)
+class LookedUp(Joined):
+    """Each left row with the right row that is closest in time, at most ``after`` away.
+
+    The value is computed from the distance, because rows of a key at the same time arrive in any order.
+    """
+
+    direction: str = "backward"
+
+
 Stateless = Filtered | Mapped | Rekeyed | Called
 Operator = Windowed | Cogrouped | Joined
 Node = Feed | Stateless | Operator
@@ -340,6 +350,8 @@ def _rules(start: Feed | Operator) -> InputRules:
     match start:
         case Feed():
             return SourceRules(Lag(start.lag))
+        case LookedUp():
+            return UpstreamRules(BUCKETS, start.by, (start.by,))
         case Joined():
             return UpstreamRules(BUCKETS, start.by, SIDES)
     return UpstreamRules(BUCKETS)
@@ -377,6 +389,20 @@ def host(node: Operator) -> Host[OperatorSpec]:
 
 
 def _join_host(node: Joined) -> JoinHost:
+    keys = ForwardedKeys("left"), ForwardedKeys("right")
+    rows = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
+    if isinstance(node, LookedUp):
+        asof = windows.AsofSpec(
+            on=("key",),
+            direction=node.direction,  # type: ignore[arg-type]  # one of the choices
+            tolerance=node.after,
+            how=node.how,  # type: ignore[arg-type]  # one of the choices
+            left_time=TIME,
+            right_time=TIME,
+            left_lateness=lateness(node.left),
+            right_lateness=lateness(node.right),
+        )
+        return JoinHost(asof, left=rows, right=rows, keys=keys)
     marks = [RETRACTION if retracts(each) else None for each in node.inputs]
     spec = windows.JoinSpec(
         on=("key",),
@@ -390,9 +416,8 @@ def _join_host(node: Joined) -> JoinHost:
         left_lateness=lateness(node.left),
         right_lateness=lateness(node.right),
     )
-    rows = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
     left, right = (rows | ({} if mark is None else {mark: pl.Boolean()}) for mark in marks)
-    return JoinHost(spec, left=left, right=right, keys=(ForwardedKeys("left"), ForwardedKeys("right")))
+    return JoinHost(spec, left=left, right=right, keys=keys)
 
 
 def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
@@ -467,6 +492,9 @@ def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
 
 
 def _pairs(rows: pl.DataFrame, node: Joined) -> pl.DataFrame:
+    if isinstance(node, LookedUp):
+        distance = pl.col(f"{TIME}_right") - pl.col(f"{TIME}_left")
+        rows = rows.with_columns(distance.alias("value_right"))
     if node.how not in ("semi", "anti"):
         times = [f"{TIME}_{side}" for side in (SIDES if node.how != "right" else reversed(SIDES))]
         rows = rows.with_columns(pair_value("value_left", "value_right"), pl.coalesce(times).alias(TIME))
