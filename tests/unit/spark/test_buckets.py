@@ -17,8 +17,10 @@ from slackwater import windows
 from slackwater.errors import CorruptState
 from slackwater.progress.generator import Lag
 from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.columns import RETRACTION
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.support.windowed import ModelSubject, Observed, Options
@@ -138,6 +140,18 @@ def test_rows_without_a_time_are_emitted() -> None:
         ("a", "invalid", 1, 4, None)
     ]
     assert [output.report.totals["invalid"] for output in outputs] == [1, 1, 1]
+
+
+def test_a_late_retraction_is_emitted_as_one() -> None:
+    signed = host(Options(windows.Fixed(10), accumulations=("count", "sum"), retractions=True))
+    late = WindowHost(replace(signed.spec, late="emit"))
+    stage = Stage(OperatorPlan((SourceRules(Lag(0)),), late))
+    for now, (at, retraction) in enumerate([(50, False), (3, True)]):
+        frame = rows_frame([{"key": "a", "ts": at, "value": 4}])
+        frame = frame.with_columns(pl.lit(retraction).alias(RETRACTION))
+        outputs = stage.step([*shipped(frame), *ticks(now)])
+    rows = [row for output in outputs if output.rows is not None for row in output.rows.rows(named=True)]
+    assert [(row["kind"], row["sum"], row["retraction"]) for row in rows] == [("late", 4, True)]
 
 
 def test_a_batch_without_a_tick_keeps_the_last_time() -> None:

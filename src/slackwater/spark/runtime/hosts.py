@@ -217,7 +217,10 @@ class WindowHost(Host[WindowSpec]):
             for name in WINDOW_BOUNDS
         ]
         kept = rows.select(*self.spec.key, *bounds, pl.col(TIME).alias("timestamp"))
-        return _of_kind(kept.hstack(values), kind)
+        dropped = _of_kind(kept.hstack(values), kind)
+        if self.spec.retractions not in rows.columns:
+            return dropped
+        return dropped.with_columns(rows[self.spec.retractions].alias("retraction"))
 
 
 class ApplyHost(WindowHost):
