@@ -146,10 +146,12 @@ def test_a_late_retraction_is_emitted_as_one() -> None:
     signed = host(Options(windows.Fixed(10), accumulations=("count", "sum"), retractions=True))
     late = WindowHost(replace(signed.spec, late="emit"))
     stage = Stage(OperatorPlan((SourceRules(Lag(0)),), late))
-    for now, (at, retraction) in enumerate([(50, False), (3, True)]):
-        frame = rows_frame([{"key": "a", "ts": at, "value": 4}])
-        frame = frame.with_columns(pl.lit(retraction).alias(RETRACTION))
-        outputs = stage.step([*shipped(frame), *ticks(now)])
+    frames = [
+        rows_frame([{"key": "a", "ts": at, "value": 4}]).with_columns(pl.lit(at < 50).alias(RETRACTION))
+        for at in (50, 3)
+    ]
+    stage.step([*shipped(frames[0]), *ticks(0)])
+    outputs = stage.step([*shipped(frames[1]), *ticks(1)])
     rows = [row for output in outputs if output.rows is not None for row in output.rows.rows(named=True)]
     assert [(row["kind"], row["sum"], row["retraction"]) for row in rows] == [("late", 4, True)]
 
