@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
@@ -150,7 +151,13 @@ def test_a_union_a_chain_a_join_and_answers(spark: SparkSession, tmp_path: Path)
         (row["window"]["start"].second, row["sum"], row["keys"]) for row in whole.to_df().collect()
     )
     assert found == [(0, 5 + 105 + 6, 2), (10, 7 + 107, 1)]
-    pairs = one.join(one, on=["key"], before="0 seconds", after="20 seconds").to_df().collect()
+    joined = one.join(one, on=["key"], before="0 seconds", after="20 seconds")
+    later = joined.filter(sql.col("value_right") > 5).with_columns(twice="value_left * 2")
+    counts = later.window(windows.fixed("1 minute"), by="right.default").agg(total=windows.sum("twice"))
+    assert [row["total"] for row in counts.to_df().collect()] == [2 * (5 + 6 + 7)]
+    with pytest.raises(InvalidArgument, match="is not an expression over the columns of the stream"):
+        joined.filter("price > 3")
+    pairs = joined.to_df().collect()
     assert sorted((row["value_left"], row["value_right"]) for row in pairs) == [
         (5, 5),
         (5, 7),
