@@ -73,6 +73,8 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"origin": "auction", "origins": []}, r"origins = \[\]: is empty; list the origins"),
         ({"buckets": 3}, r"is not a multiple of spark.sql.shuffle.partitions \(2\)"),
         ({"buckets": 0}, "is not a multiple"),
+        ({"buckets": [4, 4]}, "are not different ids"),
+        ({"buckets": []}, "is not a multiple"),
         ({"buckets": "2"}, "buckets = '2': is a str; pass an integer"),
         ({"origin": "auction", "origins": [7]}, r"origins = \[7\]: must contain strings.*write \['7'\]"),
         ({"clock": Ticks((5, 5)), "idle_after": "0 seconds"}, "idle_after = 0: must be greater than zero"),

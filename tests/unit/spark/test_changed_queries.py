@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -20,13 +18,13 @@ from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.pane_schema import pane_codec, pane_schema
 from tests.support.windowed import Options
-from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, rows_frame, shipped, ticks
+from tests.unit.spark.bucket_stages import Stage, host, rows_frame, shipped, ticks
 
 OPTIONS = Options(windows.Fixed(10), accumulations=("count", "sum"))
 
 
 def plan(*rules: InputRules, **options: Any) -> OperatorPlan:
-    return OperatorPlan(rules, host(replace(OPTIONS, **options)), buckets=BUCKETS)
+    return OperatorPlan(rules, host(replace(OPTIONS, **options)))
 
 
 def row(at: int, key: str = "a") -> pl.DataFrame:
@@ -107,43 +105,6 @@ def test_another_watermark_key_is_refused() -> None:
     stage.plan = plan(SourceRules(Lag(0), key="order"))
     with pytest.raises(IncompatibleState, match="watermark key was 'default' and is now 'order'"):
         stage.step(ticks(1))
-
-
-def test_another_number_of_buckets_is_refused() -> None:
-    stage = started(SourceRules(Lag(0)))
-    stage.plan = replace(stage.plan, buckets=(*BUCKETS, 12))
-    with pytest.raises(IncompatibleState, match=r"number of buckets .* was 3 and is now 4"):
-        stage.step(ticks(1))
-
-
-def test_other_bucket_ids_are_refused() -> None:
-    stage = started(SourceRules(Lag(0)))
-    stage.plan = replace(stage.plan, buckets=(3, 8, 12))
-    with pytest.raises(IncompatibleState, match=r"was \(3, 8, 11\) and is now \(3, 8, 12\)"):
-        stage.step(ticks(1))
-
-
-def test_state_of_version_1_with_other_bucket_ids_is_refused() -> None:
-    stage = started(SourceRules(Lag(0)))
-    stage.saved = {bucket: _version_1(saved) for bucket, saved in stage.saved.items()}
-    stage.plan = replace(stage.plan, former_buckets=(3, 8, 12))
-    with pytest.raises(IncompatibleState, match=r"was \(3, 8, 12\) and is now \(3, 8, 11\)"):
-        stage.step(ticks(1))
-    stage.plan = replace(stage.plan, former_buckets=BUCKETS)
-    stage.step(ticks(1))
-
-
-def test_state_of_version_1_has_no_bucket_ids_and_loads() -> None:
-    stage = started(SourceRules(Lag(0)))
-    stage.saved = {bucket: _version_1(saved) for bucket, saved in stage.saved.items()}
-    assert watermark(stage, [*shipped(row(60)), *ticks(1)]) == 60
-
-
-def _version_1(saved: bytes) -> bytes:
-    content = msgspec.msgpack.decode(saved[2:-4])
-    assert content.pop() == list(BUCKETS)
-    body = bytes((1,)) + saved[1:2] + msgspec.msgpack.encode(content)
-    return body + zlib.crc32(body).to_bytes(4, "big")
 
 
 def test_a_changed_operator_goes_on_with_its_windows() -> None:

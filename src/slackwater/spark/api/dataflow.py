@@ -21,8 +21,6 @@ from slackwater.spark.monitor.run_end import end_signals_of
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.processor import BucketProcessor
-from slackwater.spark.session import PARTITIONS
-from slackwater.spark.wire.bucket_ids import former_bucket_ids
 from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.columns import WINDOW_BOUNDS
@@ -92,14 +90,11 @@ class Dataflow:
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]
-        partitions = int(self.spark.conf.get(PARTITIONS, "200") or 200)
         plan = OperatorPlan(
             tuple(source.rules for source in self.sources),
             self.host,
             sides=self.sides,
             names=input_names(self.sources, self.sides),
-            buckets=self.buckets,
-            former_buckets=former_bucket_ids(len(self.buckets), partitions),
         )
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:

@@ -35,10 +35,10 @@ from slackwater.spark.api.stream_inputs import Source, StreamInputs, united_sour
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
 from slackwater.spark.session import PARTITIONS, check_session
-from slackwater.spark.wire.bucket_ids import bucket_ids
+from slackwater.spark.wire.bucket_ids import chosen_bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
 from slackwater.spark.wire.columns import TIME
-from slackwater.time import DurationLike, Range, check_int64, duration
+from slackwater.time import DurationLike, Range, duration
 from slackwater.windows import (
     AsofSpec,
     ColumnarAccumulation,
@@ -82,7 +82,7 @@ def stream(
     idle_after: DurationLike | None = None,
     max_ahead: DurationLike | None = None,
     clock: DurationLike | ClockSpec = "1 second",
-    buckets: int | None = None,
+    buckets: int | list[int] | tuple[int, ...] | None = None,
     name: str | None = None,
 ) -> Stream:
     """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
@@ -106,7 +106,8 @@ def stream(
         max_ahead: A row further than this in the future of the clock does not advance the watermark.
         clock: How often a micro-batch runs when no rows arrive.
         buckets: The number of parts that keys are divided into, a multiple of the shuffle partitions; one per
-            partition if omitted. It is fixed by the first start of a query.
+            partition if omitted. It is fixed by the first start of a query. The ids of the parts are only
+            needed for a checkpoint that has other ones, which an error reports.
         name: What reports call the stream, as in ``held back by input 'orders'``. Without a name, the inputs
             of an operator are called by their position.
 
@@ -128,14 +129,7 @@ def stream(
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
     check_session(df.sparkSession)
     partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
-    count = partitions if buckets is None else check_int64(buckets, "buckets")
-    if count < 1 or count % partitions:
-        raise InvalidArgument(
-            "buckets",
-            buckets,
-            f"is not a multiple of {PARTITIONS} ({partitions})",
-            fix=f"write buckets={partitions}",
-        )
+    ids = chosen_bucket_ids(buckets, partitions)
     options = StreamOptions(
         df=df,
         event_time=event_time,
@@ -150,7 +144,7 @@ def stream(
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
     source = replace(options.source(clock_spec(clock)), given_name=name)
-    return Stream((source,), bucket_ids(count))
+    return Stream((source,), ids)
 
 
 class StreamOperations(ABC):

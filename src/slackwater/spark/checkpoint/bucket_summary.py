@@ -26,8 +26,6 @@ class BucketSummary:
     totals: Totals
     inputs: list[list[InputState]]
     """The origins of each input."""
-    buckets: list[int]
-    """The ids of all buckets of the operator; empty in the state of version 0.1.0."""
 
 
 def summarize_bucket(saved: bytes, stored: Mapping[str, bytes]) -> BucketSummary:
@@ -45,7 +43,6 @@ def summarize_bucket(saved: bytes, stored: Mapping[str, bytes]) -> BucketSummary
         ended=state.ended,
         totals=state.totals,
         inputs=[_origins(part) for part in state.inputs.parts],
-        buckets=state.buckets,
     )
 
 

@@ -67,7 +67,6 @@ STATE: Final = _fields(
     dropped_closed=LongType(),
     windows=ArrayType(_WINDOW),
     origins=ArrayType(_ORIGIN),
-    buckets=ArrayType(IntegerType()),
 )
 """The columns of `state`, one row for each bucket of each operator."""
 
@@ -121,7 +120,7 @@ def state(spark: SparkSession, checkpoint: str) -> DataFrame:
 
     Returns:
         A batch DataFrame with the columns operator, kind, description, bucket, watermarks, clock, ended,
-        open_windows, keys, buffered, bytes, dropped_late, dropped_closed, windows, origins and buckets.
+        open_windows, keys, buffered, bytes, dropped_late, dropped_closed, windows and origins.
 
     Raises:
         InvalidArgument: There is no checkpoint, it has no committed micro-batch, or none of its operators is
@@ -245,7 +244,6 @@ def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:
             for each in origins
             for key, at in (each.watermarks or {"default": None}).items()
         ],
-        "buckets": summary.buckets,
     }
 
 

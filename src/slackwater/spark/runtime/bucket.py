@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from slackwater._time_text import instant_text
-from slackwater.errors import AfterEnd, CorruptState, IncompatibleState
+from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
@@ -73,11 +73,9 @@ class SavedBucket(Saved):
     """The blobs of the operator that are in the cache."""
     stored: list[str]
     """The names of its other blobs."""
-    buckets: list[int] = []  # noqa: RUF012  # msgspec copies it
-    """The ids of all buckets of the operator; version 1 does not have this field."""
 
 
-FORM: Final = SavedForm("bucket", "B", 2, SavedBucket, readable=(1,))
+FORM: Final = SavedForm("bucket", "B", 1, SavedBucket)
 
 
 class BucketOutput(msgspec.Struct):
@@ -93,9 +91,7 @@ class BucketOutput(msgspec.Struct):
 class OperatorPlan:
     """The configuration that buckets need: how the watermarks are made, and the operator.
 
-    ``now`` is set for bounded input, which has no clock and ends with its only batch. ``buckets`` are the ids
-    of all buckets, and ``former_buckets`` those that version 0.1.0 chose; state that was saved with other ids
-    is refused.
+    ``now`` is set for bounded input, which has no clock and ends with its only batch.
     """
 
     inputs: tuple[InputRules, ...]
@@ -105,8 +101,6 @@ class OperatorPlan:
     """The index of each input's side, for a join or cogroup; otherwise empty: all inputs are one side."""
     names: tuple[str | None, ...] = ()
     """What reports call the inputs."""
-    buckets: tuple[int, ...] = ()
-    former_buckets: tuple[int, ...] = ()
 
     def step(
         self,
@@ -118,8 +112,6 @@ class OperatorPlan:
         """Process the buffers of a batch, given the small state and the blobs that the last batch left."""
         batch = _Batch.of(buffers, len(self.inputs))
         before = None if saved is None else FORM.decode(saved)
-        if before is not None:
-            self._check_buckets(before)
         now, run = self._clock(before, batch)
         blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
@@ -187,20 +179,9 @@ class OperatorPlan:
                     totals,
                     blobs.cached,
                     sorted(blobs.stored),
-                    list(self.buckets),
                 )
             ),
         )
-
-    def _check_buckets(self, before: SavedBucket) -> None:
-        """Raise if keys are divided into other buckets now, so that the state of a key is in another one."""
-        saved = tuple(before.buckets) or self.former_buckets
-        if not saved or saved == self.buckets:
-            return
-        if len(saved) == len(self.buckets):  # version 0.1.0, with more buckets than shuffle partitions
-            raise IncompatibleState("buckets", [("the list of bucket ids", saved, self.buckets)])
-        setting = "the number of buckets (buckets=, or one for each shuffle partition)"
-        raise IncompatibleState("buckets", [(setting, len(saved), len(self.buckets))])
 
     def _clock(self, before: SavedBucket | None, batch: _Batch) -> tuple[int, int]:
         known = [*batch.ticks, *([] if before is None else [before])]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from slackwater.errors import InvalidArgument
+from slackwater.time import check_int64
+
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -20,29 +23,41 @@ def bucket_ids(count: int) -> tuple[int, ...]:
     >>> [sorted(spark_hash(number) % partitions for number in bucket_ids(6)) for partitions in (2, 3)]
     [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]]
     """
-    return _spread(count, count)
-
-
-def former_bucket_ids(count: int, partitions: int) -> tuple[int, ...]:
-    """The ids that version 0.1.0 chose, which did not record them in the state.
-
-    >>> former_bucket_ids(2, 2) == bucket_ids(2), former_bucket_ids(4, 2) == bucket_ids(4)
-    (True, False)
-    """
-    return _spread(count, partitions)
-
-
-def _spread(count: int, partitions: int) -> tuple[int, ...]:
-    free = [-(-count // partitions)] * partitions
+    free = set(range(count))
     chosen: list[int] = []
     number = 0
-    while len(chosen) < count:
-        partition = spark_hash(number) % partitions
-        if free[partition]:
-            free[partition] -= 1
+    while free:
+        remainder = spark_hash(number) % count
+        if remainder in free:
+            free.remove(remainder)
             chosen.append(number)
         number += 1
     return tuple(chosen)
+
+
+def chosen_bucket_ids(buckets: int | list[int] | tuple[int, ...] | None, partitions: int) -> tuple[int, ...]:
+    """The bucket ids of a stream, from its argument ``buckets``: their number, or the ids themselves.
+
+    >>> chosen_bucket_ids(None, 2), chosen_bucket_ids([5, 7], 2)
+    ((0, 2), (5, 7))
+    """
+    if isinstance(buckets, list | tuple):
+        ids = tuple(check_int64(each, "buckets") for each in buckets)
+        if len(set(ids)) < len(ids) or min(ids, default=0) < 0:
+            raise InvalidArgument(
+                "buckets", buckets, "are not different ids", fix="write the number of buckets"
+            )
+    else:
+        count = partitions if buckets is None else check_int64(buckets, "buckets")
+        ids = bucket_ids(count) if count > 0 else ()
+    if not ids or len(ids) % partitions:
+        raise InvalidArgument(
+            "buckets",
+            buckets,
+            f"is not a multiple of spark.sql.shuffle.partitions ({partitions})",
+            fix=f"write buckets={partitions}",
+        )
+    return ids
 
 
 def spark_hash(number: int) -> int:

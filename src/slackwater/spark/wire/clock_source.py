@@ -245,6 +245,13 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
         known = tuple(offset["buckets"])
         if known != self._buckets:
+            if len(known) == len(self._buckets):  # version 0.1.0, with more buckets than partitions
+                raise InvalidArgument(
+                    "buckets",
+                    len(self._buckets),
+                    "stands for other bucket ids than those in the checkpoint",
+                    fix=f"write buckets={list(known)}",
+                )
             raise InvalidArgument(
                 "buckets",
                 len(self._buckets),
