@@ -16,7 +16,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import DeduplicateHost, ForwardedKeys, JoinHost
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import TIME, time_column
+from slackwater.spark.wire.columns import RETRACTION, TIME, time_column
 from slackwater.time import END_OF_TIME
 from slackwater.windows.asof_spec import AsofDirection
 from tests.model.windows import Row
@@ -77,6 +77,34 @@ def test_late_rows_of_an_asof_join_are_emitted_with_their_side() -> None:
     assert [(row["kind"], row["side"], row["value_left"], row["value_right"]) for row in rows] == [
         ("late", "left", 9, None),
         ("late", "right", None, 9),
+    ]
+
+
+def test_a_late_retraction_of_a_join_is_emitted_as_one() -> None:
+    spec = windows.JoinSpec(
+        on=("key",),
+        before=0,
+        after=0,
+        left_time=TIME,
+        right_time=TIME,
+        late="emit",
+        left_retractions=RETRACTION,
+    )
+    host = JoinHost(
+        spec,
+        left={**SIDE, RETRACTION: pl.Boolean()},
+        right=SIDE,
+        keys=(ForwardedKeys("left"), ForwardedKeys("right")),
+    )
+    stage = Stage(OperatorPlan((SourceRules(Lag(0)), SourceRules(Lag(0))), host, sides=(0, 1)))
+    found = []
+    for number, at in enumerate((60, 3)):
+        rows = rows_frame([{"key": "a", "ts": at, "value": 2}])
+        taken_back = rows.with_columns(pl.lit(value=number == 1).alias(RETRACTION))
+        found = rows_of(stage.step([*shipped(taken_back, 0), *shipped(rows, 1), *ticks(number)]))
+    assert [(row["kind"], row["side"], row["retraction"]) for row in found] == [
+        ("late", "left", True),
+        ("late", "right", None),
     ]
 
 

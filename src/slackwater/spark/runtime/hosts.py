@@ -338,7 +338,8 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
         for side, late in output.late.items():
             if late.height:
                 described = pl.lit(LATE_KIND).alias(KIND), pl.lit(side).alias(SIDE)
-                rows.append(self.operator.late_rows(side, late).with_columns(*described))
+                dropped = self.operator.late_rows(side, late).rename({RETRACTION: "retraction"}, strict=False)
+                rows.append(dropped.with_columns(*described))
         return [self._empty_output, *rows] if rows else []
 
     @property

@@ -353,8 +353,10 @@ class JoinOperator:
 
     def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Late rows of a side under the names of the output, with its keys and those of its columns there."""
-        names = self.output_names[side]
-        return rows.select(*self.spec.on, *(pl.col(name).alias(renamed) for name, renamed in names.items()))
+        names, mark = self.output_names[side], self.spec.retractions(side)
+        marks = [] if mark is None else [pl.col(mark).alias(self.spec.output_retractions or mark)]
+        columns = (pl.col(name).alias(renamed) for name, renamed in names.items())
+        return rows.select(*self.spec.on, *columns, *marks)
 
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as output rows, with nulls in the columns of the other side."""
