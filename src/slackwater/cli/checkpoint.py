@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pyspark.sql import SparkSession
 
 from slackwater.cli.console import AsJson, counted, print_json, print_line, print_table
-from slackwater.spark.checkpoint import rescaling
-from slackwater.spark.checkpoint.state_reader import OperatorState, operator_states
-from slackwater.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slackwater.spark.checkpoint.state_reader import OperatorState
 
 Checkpoint = Annotated[str, typer.Argument(help="The checkpointLocation of the query.")]
 
@@ -26,6 +27,8 @@ def state(
 
     The last committed micro-batch of the checkpoint is read with a local Spark; the query does not run.
     """
+    from slackwater.spark.checkpoint.state_reader import operator_states  # PySpark takes a second to import
+
     states = operator_states(_local_session(), checkpoint)
     if as_json:
         print_json([_plain(asdict(each)) for each in states])
@@ -42,6 +45,8 @@ def rescale(
 
     Spark fixes that number at the first start of a query. Stop the query first, and back up the checkpoint.
     """
+    from slackwater.spark.checkpoint import rescaling
+
     buckets = rescaling.rescale(_local_session(), checkpoint, partitions)
     print_line(
         f"{counted(buckets, 'bucket')} in {counted(partitions, 'partition')}; if the session of the query "
@@ -50,6 +55,8 @@ def rescale(
 
 
 def _local_session() -> SparkSession:
+    from slackwater.spark.session import session
+
     spark = session(
         master="local[*]",
         partitions=2,
