@@ -243,6 +243,17 @@ def test_windows_that_stored_no_rows_are_known_to_an_early_trigger(window: Windo
     assert set(query.step(watermark=30).panes.select("key", "n").rows()) == {("a", 2), ("b", 1)}
 
 
+def test_sessions_of_which_some_were_deleted_get_a_new_trigger() -> None:
+    query = Query(window=Sessions(1_000_000), allowed_lateness=0)
+    query.step(*((f"k{number}", number * 10) for number in range(40)))
+    query.step(watermark=1_000_015)  # purges two sessions: a delta of deletions
+    assert len(query.blobs) == 2
+    query.change(trigger=EARLY)
+    rows = [("k5", 60), ("k5", 70)]
+    assert query.step(*rows).panes.select("key", "n").rows() == [("k5", 3)]
+    assert query.step(watermark=END_OF_TIME).panes["n"].sum() == 38 + 2
+
+
 def test_a_processing_time_trigger_counts_from_the_change_if_no_arrival_was_noted() -> None:
     query = Query()
     query.step(("a", 1), now=100)

@@ -23,6 +23,7 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.columns import (
     END,
     FIRST,
+    NEW,
     START,
     TIME,
     WEIGHT,
@@ -143,6 +144,8 @@ class Evolution:
         restarted = compiled.trigger.restarted(pl.col(END) <= watermark, watermark)
 
         def rows(frame: pl.DataFrame) -> pl.DataFrame:
+            if NEW not in frame.columns:  # only deletions of sessions
+                return frame
             return frame.drop(pl.selectors.starts_with("trigger:")).with_columns(restarted)
 
         for bounds, entry in state.windows.items():
