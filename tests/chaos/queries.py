@@ -40,15 +40,15 @@ class Query:
 
     def planned(self) -> int:
         """The number of batches that were started."""
-        return _entries(self.checkpoint / "offsets")
+        return entries(self.checkpoint / "offsets")
 
     def committed(self) -> int:
         """The number of batches that were committed."""
-        return _entries(self.checkpoint / "commits")
+        return entries(self.checkpoint / "commits")
 
     def applied(self) -> int:
         """The number of batches in the sink."""
-        return _entries(self.output / "_spark_metadata") if self.sink == "files" else self._noted()
+        return entries(self.output / "_spark_metadata") if self.sink == "files" else self._noted()
 
     def _noted(self) -> int:
         metadata = self.checkpoint / "metadata"
@@ -72,7 +72,7 @@ class Query:
             assert table_of(self.url, self.pipeline) == load.expected_truth(self.pipeline)
 
 
-def _entries(log: Path) -> int:
+def entries(log: Path) -> int:
     """The number of batches in a Spark log, from the number of the last one: old entries are removed."""
     if not log.is_dir():
         return 0

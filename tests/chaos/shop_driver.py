@@ -1,0 +1,44 @@
+"""The driver program of the shop: it joins three streams and keeps a PostgreSQL table up to date.
+
+``python -m tests.chaos.shop_driver FOLDER URL FILES ends|goes-on`` reads the first FILES files of each
+stream; prints ``started`` when the query runs and ``done`` when it has ended.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from slackwater.spark.session import session
+from slackwater.spark.wire.clock_source import Ticks
+from slackwater.time import SECOND
+from tests.chaos.settings import short_lived
+from tests.chaos.shop import refunds
+
+
+def main(folder: Path, url: str, files: int, *, ends: bool) -> None:
+    spark = session(
+        "shop",
+        master="local[2]",
+        partitions=2,
+        config={**short_lived("tests.chaos.preloaded"), "spark.sql.session.timeZone": "UTC"},
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    clock = Ticks(tuple(number * SECOND for number in range(1, files + 1 + ends)))
+    panes = refunds(spark, folder / "in", clock=clock)
+    writer = panes.upsert_to(url, "refunds", create=True, flush=ends)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    query = writer.start()
+    _say("started")
+    query.awaitTermination()
+    _say("done")
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    given, address, count, end = sys.argv[1:]
+    main(Path(given), address, int(count), ends=end == "ends")
