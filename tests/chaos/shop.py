@@ -5,6 +5,7 @@ Everything is fixed by a seed. A micro-batch is one file of each stream.
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,6 +78,7 @@ class Shop:
                 path = folder / name / f"{number:03}.parquet"
                 if not path.exists():
                     _frame(name, rows).write_parquet(path.with_suffix(".tmp"))
+                    os.utime(path.with_suffix(".tmp"), (number, number))  # the order in which Spark reads them
                     path.with_suffix(".tmp").rename(path)
 
     def expected(self) -> Truth:
