@@ -78,7 +78,7 @@ class Shop:
                 path = folder / name / f"{number:03}.parquet"
                 if not path.exists():
                     _frame(name, rows).write_parquet(path.with_suffix(".tmp"))
-                    os.utime(path.with_suffix(".tmp"), (number, number))  # the order in which Spark reads them
+                    os.utime(path.with_suffix(".tmp"), (number, number))  # Spark's order
                     path.with_suffix(".tmp").rename(path)
 
     def expected(self) -> Truth:
