@@ -16,7 +16,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 import slackwater as sw
-from slackwater.spark.api.stream import Panes
+from slackwater.spark.api.stream import Panes, Stream
 
 DAY: Final = 86_400
 LAG: Final = "1 day"
@@ -101,7 +101,7 @@ class Shop:
 def refunds(spark: SparkSession, folder: Path, *, clock: Any, streaming: bool = True) -> Panes:
     """Returns and refunds by product and day of the return: two joins and one window."""
 
-    def stream(name: str) -> sw.Stream:
+    def stream(name: str) -> Stream:
         reader = spark.readStream if streaming else spark.read
         rows = reader.schema(STREAMS[name]).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         return sw.stream(rows, event_times={_TIMES[name]: sw.lag(LAG)}, clock=clock)
