@@ -132,6 +132,6 @@ def run(report: Report) -> None:
                 ratios.append(retractable / plain)
     verdict = "meets" if max(ratios) <= AIM else "misses"
     section.verdict(
-        f"In a chain retractions cost at most {max(ratios):.2f} times: {verdict} the aim of {AIM:g}."
+        f"In a chain, retractions take at most {max(ratios):.2f} times as long: {verdict} the aim of {AIM:g}."
     )
     report.show(section)

@@ -56,21 +56,6 @@ class CountedElements:
         """Aggregations from the lists of several partials to one."""
         return [pl.col(name).explode() for name in self._sources]
 
-    def cancel(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Remove the elements that are retracted in their own partial; others are left as they are."""
-        count = self.partials.name(_COUNT)
-        *values, _ = self._sources
-        elements = self._long(frame)
-        retracted = elements.filter(pl.col(count) < 0).select(GROUP, *values).unique()
-        if retracted.is_empty():
-            return frame
-        retracted = retracted.with_columns(pl.lit(value=True).alias(_RETRACTED))
-        found = elements.join(retracted, on=[GROUP, *values], how="left", nulls_equal=True)
-        others = found.filter(pl.col(_RETRACTED).is_null() & pl.col(count).is_not_null())
-        return self._with_lists(
-            frame, pl.concat([others.drop(_RETRACTED), self._netted(found.filter(_RETRACTED))])
-        )
-
     def settle(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Combine equal elements in each partial, and drop those whose count is 0."""
         longest = frame[self.partials.name(_COUNT)].list.len().max()
@@ -94,11 +79,24 @@ class CountedElements:
 
     def elements(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The elements that remain, each as often as it is counted; `GROUP` is the row of its partial."""
-        rows = self._long(frame).rename(self._sources).filter(pl.col(WEIGHT) > 0)
+        rows = self._without_retracted(self._long(frame)).rename(self._sources)
+        rows = rows.filter(pl.col(WEIGHT) > 0)
         if rows.select((pl.col(WEIGHT) > 1).any()).item():
             repeated = rows.select(pl.int_range(pl.len()).repeat_by(WEIGHT).explode()).to_series()
-            rows = rows[repeated]
-        return rows.with_columns(pl.lit(1, pl.Int64()).alias(WEIGHT))
+            rows = rows[repeated].with_columns(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        return rows
+
+    def _without_retracted(self, elements: pl.DataFrame) -> pl.DataFrame:
+        """Subtract retractions; only elements that equal one are looked at, because most equal none."""
+        count = self.partials.name(_COUNT)
+        *values, _ = self._sources
+        retracted = elements.filter(pl.col(count) < 0).select(GROUP, *values).unique()
+        if retracted.is_empty():
+            return elements
+        retracted = retracted.with_columns(pl.lit(value=True).alias(_RETRACTED))
+        found = elements.join(retracted, on=[GROUP, *values], how="left", nulls_equal=True)
+        others = found.filter(pl.col(_RETRACTED).is_null()).drop(_RETRACTED)
+        return pl.concat([others, self._netted(found.filter(_RETRACTED))])
 
     def upgraded(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with empty lists in the place of columns that it does not have."""
@@ -116,7 +114,7 @@ class Counted(ColumnarAccumulation):
     >>> from slackwater.windows import Max
     >>> best, partials = Counted(Max("price")), PartialColumns("best", retractable=True)
     >>> batch = pl.DataFrame({"in:price": [7, 9, 9], WEIGHT: [1, 1, -1]})
-    >>> partial = best.cancel(batch.group_by(pl.lit(0)).agg(best.add(partials)), partials)
+    >>> partial = batch.group_by(pl.lit(0)).agg(best.add(partials))
     >>> best.prepare(partial, partials).select(best.output(partials)).item()
     7
     """
@@ -135,10 +133,6 @@ class Counted(ColumnarAccumulation):
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials to one."""
         return self._stored(partials).merge()
-
-    def cancel(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
-        """Remove the elements that are retracted in their own partial; call it before `prepare`."""
-        return self._stored(partials).cancel(frame)
 
     def settle(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
         """Combine equal elements in each partial, to store it for longer."""

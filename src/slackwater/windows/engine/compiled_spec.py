@@ -150,12 +150,6 @@ class CompiledSpec:
         """Aggregation from several output timestamps to one."""
         return pl.col(STAMP).max() if self.spec.timestamp == "latest" else pl.col(STAMP).min()
 
-    def without_retracted(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """Partials that were merged, without the elements that were retracted."""
-        for accumulation, columns in self._counted:
-            partials = accumulation.cancel(partials, columns)
-        return partials
-
     def settled(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials that are stored for longer: equal elements are combined, and retracted ones dropped."""
         for accumulation, columns in self._counted:

@@ -122,10 +122,10 @@ class SlicePartials:
             if self.counts_steps:
                 together += [(window, frame) for frame in frames]
             elif len(frames) == 1:
-                merged.append(self.compiled.without_retracted(frames[0]).with_columns(bounds))
+                merged.append(frames[0].with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _ROWS_WORTH_SPLITTING:
                 grouped = stack(frames).group_by(keys).agg(aggregations)
-                merged.append(self.compiled.without_retracted(grouped).with_columns(bounds))
+                merged.append(grouped.with_columns(bounds))
             else:
                 together += [(window, frame) for frame in frames]
         if together:
@@ -134,7 +134,7 @@ class SlicePartials:
                 several = match(several, before, self.compiled.row_columns, "inner")
                 several = several.filter(pl.col(SEQUENCE) > pl.col(FIRED))
             grouped = several.group_by(self.compiled.row_columns).agg(aggregations)
-            merged.append(self.compiled.without_retracted(grouped))
+            merged.append(grouped)
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
             return state.no_partials.with_columns(nothing.alias(START), nothing.alias(END))
@@ -170,7 +170,7 @@ class SlicePartials:
         for window in scattered:
             entry = state.slices[window]
             level = max(blob.level for blob in entry.blobs) + 1
-            self._rewrite(state, entry, by_window[window], level)
+            self._rewrite(state, entry, self.compiled.settled(by_window[window]), level)
 
     def discard(self, state: WindowState, fired: dict[WindowBounds, pl.DataFrame | None]) -> None:
         """Delete the partials of rows that fired, by window; None stands for all rows of the window."""
