@@ -34,6 +34,7 @@ from slackwater.windows import (
     sort,
     top_n,
 )
+from slackwater.windows.accumulations.applied import Applied
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.triggers import DEFAULT_TRIGGER, OrFinally, Trigger
 
@@ -409,6 +410,15 @@ def test_a_change_that_the_state_cannot_follow_names_the_difference(
     assert "Use the old setting again, or start with a new checkpoint" in str(raised.value)
     assert query.change(window=Fixed(10), key=("key",), mode="accumulating", timestamp="end_of_window",
                         retractions=None).panes(watermark=10) == [("a", 0, 1)]  # fmt: skip
+
+
+def test_a_function_over_rows_keeps_its_columns() -> None:
+    def function(key: Any, window: Any, rows: Any) -> list[Any]:
+        return [{"n": len(rows)}]
+
+    query = Query(accumulations={"rows": Applied(function, ("value",), {"n": pl.Int64()})})
+    with pytest.raises(IncompatibleState, match="the function over rows was rows=applied"):
+        query.change(accumulations={"rows": Applied(function, ("ts",), {"n": pl.Int64()})}).load()
 
 
 def test_several_differences_are_all_named() -> None:

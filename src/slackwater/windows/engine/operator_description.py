@@ -135,6 +135,9 @@ class OperatorDescription(Saved):
             yield "watermark key", repr(self.watermark_key), repr(new.watermark_key)
         # Sessions that may split keep their elements, with the columns that the accumulations read.
         splits = self.has_sessions and self.retractions and self.mode != "discarding"
+        applies = any(signature.startswith("applied(") for signature in self.accumulations.values())
+        if applies and self.accumulations != new.accumulations:  # null would stand for rows that are lost
+            yield "the function over rows", _listed(self.accumulations), _listed(new.accumulations)
         if splits and self.accumulations != new.accumulations:
             name = "the list of accumulations over retracting sessions"
             yield name, _listed(self.accumulations), _listed(new.accumulations)
