@@ -44,6 +44,8 @@ class Batch:
     """The watermark of the stream after these rows, in seconds."""
     counted: Sequence[tuple[Any, ...]] | None = None
     """The rows that count, if not all do."""
+    idle: bool = False
+    """Whether the stream is idle after this batch."""
 
     @property
     def elements(self) -> Sequence[tuple[Any, ...]]:
@@ -77,6 +79,7 @@ class Scenario:
             .on_time(options.on_time)  # type: ignore[arg-type]
             .closing(options.closing)  # type: ignore[arg-type]
             .drop_late(options.drop_late)  # type: ignore[arg-type]
+            .idle(options.idle)  # type: ignore[arg-type]
         )
         lateness = options.allowed_lateness
         windowed = windowed.allowed_lateness(None if lateness is None else f"{lateness} microseconds")
@@ -104,7 +107,7 @@ def expected(
         rows = [model_row(row) for batch in portion for row in batch.elements if row[1] is not None]
         last = portion[-1].watermark
         watermark = END_OF_TIME if bounded else None if last is None else last * SECOND
-        observed.append(model.step(rows, watermark, portion[-1].now * SECOND))
+        observed.append(model.step(rows, watermark, portion[-1].now * SECOND, idle=portion[-1].idle))
     if not bounded:
         observed.append(model.step([], END_OF_TIME, (portions[-1][-1].now + 1) * SECOND))
     return observed

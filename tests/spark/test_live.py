@@ -49,6 +49,23 @@ def test_an_idle_origin_is_excluded_until_it_sends_again(spark: SparkSession, tm
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
+def test_an_idle_source_closes_its_windows_by_choice(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = Scenario(
+        Options(windows.Fixed(10 * SECOND), idle="close"),
+        [
+            Batch([("a", 1, 1), ("a", 12, 2)], now=100, watermark=12),
+            Batch([], now=105, watermark=12),
+            Batch([], now=110, watermark=12, idle=True),
+            Batch([("a", 15, 3), ("a", 21, 4)], now=112, watermark=21),
+        ],
+        stream_options={"idle_after": "10 seconds"},
+    )
+    portions = [[batch] for batch in scenario.batches]
+    rows = as_stream(spark, scenario, tmp_path, portions, 3)
+    check(rows, expected(scenario, portions), scenario)
+    assert [pane.timing for pane in panes_of(rows[2], scenario.options)] == ["ON_TIME"]
+
+
 @pytest.mark.proof
 def test_a_slow_batch_and_a_restart_make_no_origin_idle(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
