@@ -166,6 +166,7 @@ def test_state_written_by_version_1_loads() -> None:
     blobs = {path.stem: path.read_bytes() for path in (SAVED / "windows-1").glob("*.blob")}
     state = fixed.load((SAVED / "windows-1" / "index").read_bytes(), blobs)
     assert (state.watermark, state.dropped_late) == (4, 0)
+    assert state.waiting == 10, "an open window with new elements owes a pane"
     state, output = fixed.step(state, batch(("b", 5)), {"default": 200}, now=10)
     rows = output.panes.select("key", "n", "total", "index", "retraction").rows()
     assert [row for row in rows if row[0] == "a"] == [("a", 1, 1, 0, False)]

@@ -18,7 +18,7 @@ from slackwater.errors import AfterEnd, CorruptState
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
-from slackwater.spark.runtime.hosts import BatchInput, Host, OperatorBatch, StepCounts
+from slackwater.spark.runtime.hosts import BatchInput, Host, HostOutput, OperatorBatch, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import (
     AdvanceResult,
@@ -153,7 +153,7 @@ class OperatorPlan:
             bucket=bucket,
             now=now,
             watermark=used,
-            why="the stream has ended" if ended else why.text + _waiting(inputs, output.waiting),
+            why="the stream has ended" if ended else why.text + _waiting(inputs, output),
             held_by=None if ended else why.held_by,
             since=None if ended else why.since,
             reason=why.reason.value,
@@ -193,11 +193,14 @@ class OperatorPlan:
         return self.now, 0
 
 
-def _waiting(inputs: Inputs, end: int | None) -> str:
-    """The window that waits for idle inputs, if there is one."""
-    if not inputs.idle or end is None:
+def _waiting(inputs: Inputs, output: HostOutput) -> str:
+    """The window, or the rows of a join, that wait for idle inputs."""
+    if not inputs.idle or output.waiting is None:
         return ""
-    return f"; the window that ends at {instant_text(end)} waits for {', '.join(inputs.idle_names)}"
+    waits = f"the window that ends at {instant_text(output.waiting)} waits"
+    if not output.open_windows:
+        waits = "the rows of the join wait"
+    return f"; {waits} for {', '.join(inputs.idle_names)}"
 
 
 def _by_input(inputs: Inputs) -> tuple[InputReport, ...]:

@@ -16,7 +16,7 @@ import polars as pl
 
 from slackwater.errors import CorruptState
 from slackwater.progress.saved_form import OlderForm, Saved, SavedForm
-from slackwater.time import BEGINNING_OF_TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.columns import missed_column
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
@@ -113,6 +113,9 @@ class IndexLayout(Saved):
 
 def _upgraded(old: _IndexLayout1) -> IndexLayout:
     description = OperatorDescription.from_signature(old.signature)
+    for entry in old.windows:  # version 1 did not record which windows owe a pane
+        if entry.end < END_OF_TIME and (entry.rows is None or entry.hold is not None):
+            entry.waiting = entry.end
     if description.has_sessions:  # version 1 had a single blob, whose size it did not record
         for entry in old.windows:
             entry.row_log = [Blob(name, 0, 0) for name in (entry.rows,) if name is not None]
