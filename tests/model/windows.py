@@ -460,7 +460,7 @@ def assign(window: configuration.Window, at: int, row: Row) -> list[Bounds]:
                 starts.append(starts[-1] + every)
             return [(start, start + size) for start in starts if start <= at < start + size]
         case configuration.Sessions(gap=gap):
-            return [(at, at + gap)]
+            return [(at, at + (row[gap] if isinstance(gap, str) else gap))]
         case configuration.Calendar():
             return [calendar_window(window, at)]
         case configuration.Inherited():

@@ -229,6 +229,26 @@ def test_windows_over_panes_inherit_the_allowed_lateness(bids: DataFrame) -> Non
     assert both.dataflow.spec.allowed_lateness == 24 * hours
 
 
+def test_each_row_may_have_its_own_session_gap(spark: SparkSession) -> None:
+    rows = [("a", 5, 20), ("a", 10, 1), ("a", 20, 3), ("a", 40, 5), ("a", 50, None), ("a", 60, 0)]
+    clicks = spark.createDataFrame(rows, "user string, second int, timeout int").withColumn(
+        "at", sql.timestamp_seconds("second")
+    )
+    interval = sql.make_dt_interval(secs=sql.col("timeout"))
+    for gap in (windows.sessions(sql.col("timeout")), windows.sessions(interval)):
+        panes = made(clicks).key_by("user").window(gap).agg(n=windows.count(), invalid="emit")
+        emitted = panes.to_df().selectExpr("pane.kind", "unix_seconds(window.end) as end", "n").collect()
+        assert sorted((row["kind"], row["end"], row["n"]) for row in emitted if row["end"] is not None) == [
+            ("pane", 25, 3),
+            ("pane", 45, 1),
+        ]
+        assert sum(row["kind"] == "invalid" for row in emitted) == 2
+    with pytest.raises(InvalidArgument, match=r"gap = .*is of type string; use an interval of days to sec"):
+        made(clicks).key_by("user").window(windows.sessions(sql.col("user")))
+    with pytest.raises(InvalidArgument, match="gap = 'timeot': column not found"):
+        made(clicks).key_by("user").window(windows.sessions(column="timeot"))
+
+
 def test_values_have_the_types_that_spark_would_give(bids: DataFrame) -> None:
     panes = made(bids).key_by("auction").window(windows.fixed("10 seconds")).agg(
         n=windows.count(),

@@ -173,8 +173,13 @@ def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B0
     if options.retractions and isinstance(window, windows.Sessions) and options.trigger.can_finish:
         # A retraction whose element is in a closed session would be added to another one.
         options = replace(options, trigger=windows.Repeatedly(options.trigger))
+    each_has_a_gap = isinstance(window, windows.Sessions) and limits.accumulations is None
+    if each_has_a_gap and not options.retractions and source.chance(30):
+        options = replace(options, window=windows.Sessions("gap"))
     columns = _columns(source, limits)
     schema = columns.schema
+    if options.window == windows.Sessions("gap"):
+        schema |= {"gap": pl.Int64}
     if isinstance(window, windows.Inherited):
         schema |= {"window_start": pl.Int64, "window_end": pl.Int64}
     if options.retractions:
@@ -321,6 +326,8 @@ def _row(source: Source, options: Options, scale: _Scale, low: int, columns: _Co
     row |= {"ts": scale.at(tick), "value": None if source.chance(8) else source.integer(-3, 6) * columns.unit}
     if options.retractions:
         row |= {"retraction": False}
+    if options.window == windows.Sessions("gap"):
+        row |= {"gap": source.choose([1, 2, 4, 8, 15]) * scale.tick}
     if isinstance(options.window, windows.Inherited):
         start = tick - tick % 5
         row |= {"window_start": scale.at(start), "window_end": scale.at(start + source.choose([5, 5, 7]))}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from slackwater.errors import InvalidArgument, InvalidInstant
@@ -150,20 +150,54 @@ class Sliding:
 class Sessions:
     """Periods of activity per key: ``[ts, ts + gap)`` of each element, merged where they overlap.
 
-    Elements exactly ``gap`` apart are two sessions.
+    Elements exactly ``gap`` apart are two sessions. If ``gap`` is the name of a column, each element has its
+    own gap there: a duration, or microseconds.
 
     >>> Sessions(10).windows_at(3)
     [(3, 13)]
+    >>> Sessions("timeout").column
+    'timeout'
     """
 
-    gap: int
+    gap: int | str
 
     def __post_init__(self) -> None:
-        _positive(self.gap, "gap")
+        if isinstance(self.gap, int):
+            _positive(self.gap, "gap")
+        elif not is_text(self.gap) or not self.gap:
+            raise InvalidArgument(
+                "gap", self.gap, "is neither a duration nor a column", fix='use sessions("30 minutes")'
+            )
+
+    @property
+    def column(self) -> str | None:
+        """The column with the gap of each element; None if all have the same gap."""
+        return self.gap if isinstance(self.gap, str) else None
 
     def windows_at(self, at: int) -> list[WindowBounds]:
         """The window of an element with event time ``at``, before any merging."""
+        if isinstance(self.gap, str):
+            raise InvalidArgument(
+                "gap", self.gap, "is a column, so the window depends on the element", fix="use a duration"
+            )
         return [(at, at + self.gap)]
+
+
+class ColumnExpression(Protocol):
+    """An expression of a query engine that computes a column, such as a Spark Column."""
+
+    def alias(self, *names: str) -> Any:
+        """The same expression under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsBy:
+    """Sessions whose gap is an expression over the columns of an element; see `sessions`.
+
+    Only a stream with these columns can compute it, so this is not a window of an operator.
+    """
+
+    gap: ColumnExpression
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -336,15 +370,39 @@ def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | N
     return Sliding(duration(size, name="size"), duration(every, name="every"), _offset(offset))
 
 
-def sessions(gap: DurationLike) -> Sessions:
+@overload
+def sessions(gap: DurationLike) -> Sessions: ...
+@overload
+def sessions(gap: ColumnExpression) -> SessionsBy: ...
+@overload
+def sessions(*, column: str) -> Sessions: ...
+def sessions(
+    gap: DurationLike | ColumnExpression | None = None, *, column: str | None = None
+) -> Sessions | SessionsBy:
     """Periods of activity per key, separated by gaps.
 
     Args:
-        gap: elements that are at least this far apart are in different sessions.
+        gap: elements that are at least this far apart are in different sessions. On Spark it may be a Column,
+            so that each row has its own gap: an interval, or a number of seconds. A row whose gap is null or
+            not positive is invalid.
+        column: the column with the gap of each element. Without Spark it contains durations or microseconds.
+
+    Raises:
+        InvalidArgument: the gap is not positive, or neither or both arguments are given.
 
     >>> sessions("30 minutes")
     Sessions(gap=1800000000)
+    >>> sessions(column="timeout")
+    Sessions(gap='timeout')
     """
+    if column is not None and gap is None:
+        return Sessions(column)
+    if gap is None or column is not None:
+        raise InvalidArgument(
+            "gap", gap, "needs exactly one of gap and column", fix='write sessions("30 minutes")'
+        )
+    if hasattr(gap, "alias") and not isinstance(gap, str | timedelta):
+        return SessionsBy(gap)
     return Sessions(duration(gap, name="gap"))
 
 

@@ -90,6 +90,11 @@ class OperatorSpec:
         """Whether the operator keeps the windows of the incoming panes."""
         return False
 
+    @property
+    def gap_column(self) -> str | None:
+        """The column with the session gap of each row, if there is one."""
+        return None
+
 
 @dataclass(frozen=True)
 class NamedAccumulations(Mapping[str, ColumnarAccumulation]):
@@ -223,6 +228,11 @@ class WindowingStrategy(OperatorSpec):
         return isinstance(self.window, Inherited)
 
     @property
+    def gap_column(self) -> str | None:
+        """The column with the session gap of each row, if there is one."""
+        return self.window.column if isinstance(self.window, Sessions) else None
+
+    @property
     def retracts(self) -> bool:
         """Whether the output contains retractions of earlier panes."""
         return self.mode == "accumulating_and_retracting"
@@ -306,6 +316,13 @@ class WindowSpec(WindowingStrategy):
         object.__setattr__(self, "accumulations", NamedAccumulations(tuple(self.accumulations.items())))
         super().__post_init__()
         self._check_accumulations()
+        if self.gap_column is not None and self.takes_retractions:
+            raise InvalidArgument(
+                "gap",
+                self.gap_column,
+                "cannot be a column if the input contains retractions, which must have the gap of their row",
+                fix='use one gap for all rows: sessions("30 minutes")',
+            )
         _check_distinct(
             "name",
             (*self.key, *self.accumulations),
@@ -455,6 +472,13 @@ class CogroupSpec(WindowingStrategy):
                 self.window,
                 "cannot be inherited, because the two inputs have no common windows",
                 fix='use a window such as fixed("10 seconds")',
+            )
+        if self.gap_column is not None:
+            raise InvalidArgument(
+                "gap",
+                self.gap_column,
+                "cannot be a column of a cogroup, whose inputs have different columns",
+                fix='use one gap for all rows: sessions("30 minutes")',
             )
         if self.takes_retractions and self.mode == "discarding":
             raise InvalidArgument(

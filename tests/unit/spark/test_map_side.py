@@ -94,3 +94,16 @@ def test_the_hundred_highest_seconds_are_separate_and_the_rest_is_one_peak() -> 
 def test_every_partition_gets_equally_many_buckets(partitions: int) -> None:
     chosen = [spark_hash(bucket) % partitions for bucket in bucket_ids(3 * partitions)]
     assert all(chosen.count(partition) == 3 for partition in range(partitions))
+
+
+def test_rows_without_a_positive_session_gap_are_invalid_and_still_move_time() -> None:
+    gaps = pl.Series("session:gap", [5, None, 0, -1], dtype=pl.Int64)
+    frame = rows(1, 2, 3, 4).with_columns(gaps)
+    buffers = list(shipper(gap="session:gap").buffers(frame, task=0, part=0))
+    headers = [header for _, header, _ in buffers]
+    assert [header.invalid for header in headers if isinstance(header, Shipment)] == [3, 3]
+    assert all(
+        isinstance(header, Shipment) and header.observations[0].peaks[0].time == 4 for header in headers
+    )
+    kept = [unpack(payload) for _, _, payload in buffers if payload is not None]
+    assert [frame["session:gap"].to_list() for frame in kept] == [[5]]

@@ -20,6 +20,7 @@ from slackwater.windows import (
     Always,
     ApproxCountDistinct,
     Calendar,
+    CogroupSpec,
     Collect,
     Count,
     Fixed,
@@ -482,3 +483,42 @@ def test_late_panes_every_so_much_event_time() -> None:
         (110, "LATE", 3),
         (125, "LATE", 4),
     ]
+
+
+def test_each_element_may_have_its_own_session_gap() -> None:
+    operator = make(window=Sessions("gap"))
+    batch = pl.DataFrame({"key": ["a"] * 4, "ts": [0, 3, 8, 30], "gap": [20, 1, 2, 5]})
+    state, _ = operator.step(operator.initial_state(), batch[1:])
+    _, output = operator.step(state, batch[:1], {"default": 100})
+    panes = output.panes.select("window_start", "window_end", "n").sort("window_start").rows()
+    assert panes == [(0, 20, 3), (30, 35, 1)], "a long interval covers elements with short ones"
+
+
+def test_gaps_may_be_durations() -> None:
+    operator = make(window=Sessions("gap"))
+    gaps = pl.Series([5], dtype=pl.Duration("ms"))
+    batch = pl.DataFrame({"key": ["a"], "ts": [0]}).with_columns(gaps.alias("gap"))
+    _, output = operator.step(operator.initial_state(), batch, {"default": 5000})
+    assert output.panes["window_end"].to_list() == [5000]
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [
+        (pl.Series([None], dtype=pl.Int64), "gap = None: is not a positive duration; filter out such rows"),
+        (pl.Series([0]), "gap = 0: is not a positive duration"),
+        (pl.Series(["5"]), "gap = 'gap': has type String; use durations, or integer microseconds"),
+    ],
+)
+def test_an_invalid_gap_raises(gap: pl.Series, text: str) -> None:
+    operator = make(window=Sessions("gap"))
+    batch = pl.DataFrame({"key": ["a"], "ts": [0]}).with_columns(gap.alias("gap"))
+    with pytest.raises(InvalidArgument, match=text):
+        operator.step(operator.initial_state(), batch)
+
+
+def test_a_gap_per_element_is_rejected_where_it_is_not_known() -> None:
+    with pytest.raises(InvalidArgument, match="cannot be a column if the input contains retractions"):
+        make(window=Sessions("gap"), retractions="back")
+    with pytest.raises(InvalidArgument, match="cannot be a column of a cogroup"):
+        CogroupSpec(window=Sessions("gap"), key="k", left=(), right=(), left_time="ts", right_time="ts")

@@ -87,6 +87,7 @@ class Dataflow:
                 path=f"{path}_{number}",
                 fold=self.host.fold if self.host.spec.can_fold else None,
                 keys=self.further_keys[number] if self.further_keys else (),
+                gap=self.host.spec.gap_column,
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]
@@ -125,4 +126,5 @@ class Dataflow:
         return StreamEnd(end_signals_of(self.spark).folder, limits[0] if limits else None)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
-        return [*columns, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]
+        gap = () if self.host.spec.gap_column is None else (self.host.spec.gap_column,)
+        return [*columns, *gap, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]

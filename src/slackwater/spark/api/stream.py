@@ -31,13 +31,14 @@ from slackwater.spark.api.key_columns import check_key
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.row_output import OutputSource, RowDataflow
+from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, StreamInputs, united_sources
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.wire.bucket_ids import chosen_bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.columns import SESSION_GAP, TIME
 from slackwater.time import DurationLike, Range, duration
 from slackwater.windows import (
     AsofSpec,
@@ -46,10 +47,12 @@ from slackwater.windows import (
     Global,
     Inherited,
     JoinSpec,
+    Sessions,
     Trigger,
     Window,
 )
 from slackwater.windows.asof_spec import AsofDirection, AsofHow
+from slackwater.windows.assigners import SessionsBy
 from slackwater.windows.spec import (
     Closing,
     CogroupHow,
@@ -492,7 +495,7 @@ class StreamOperations(ABC):
         spec = DeduplicateSpec(on=on, within=duration(within, name="within"), event_time=TIME, late=late)
         return Deduplicated(deduplicated(self.key_by(*on), spec))
 
-    def window(self, window: Window, *, by: str | None = None) -> Windowed:
+    def window(self, window: Window | SessionsBy, *, by: str | None = None) -> Windowed:
         """Divide event time into windows.
 
         Args:
@@ -505,6 +508,9 @@ class StreamOperations(ABC):
         if by is not None:
             return self.by(by).window(window)
         stream = self.elements()
+        if isinstance(window, SessionsBy) or (isinstance(window, Sessions) and window.column is not None):
+            stream = replace(stream, sources=with_gaps(stream.sources, window.gap))
+            window = Sessions(SESSION_GAP)
         if not isinstance(window, Window):
             raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
         if isinstance(window, Inherited) and not all(source.windows for source in stream.sources):

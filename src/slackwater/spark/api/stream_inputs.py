@@ -151,6 +151,7 @@ class Source(ABC):
         path: str,
         fold: Fold | None = None,
         keys: Sequence[str] = (),
+        gap: str | None = None,
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator; this is its input ``number``."""
         needed = tuple(name for name in dict.fromkeys((*key, *columns)) if name not in self.window_columns)
@@ -170,6 +171,7 @@ class Source(ABC):
             times=self.times(),
             kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
+            gap=gap,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 

@@ -36,6 +36,7 @@ from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, TIME, W
 from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, SEQUENCE, extract_chunks
 from slackwater.time import SECOND
 from slackwater.windows import Folded
+from slackwater.windows.assigners import LONGEST
 
 FURTHEST: Final = 2**62
 """Event times further from 1970 than this (146,000 years) are invalid."""
@@ -68,6 +69,8 @@ class Shipper:
     """The event-time columns, other than `TIME`, that the operator reads."""
     fold: Fold | None = None
     """Folds rows before they are sent, if the operator supports it."""
+    gap: str | None = None
+    """The column with the session gap of each row, if there is one; a row must have a positive gap."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The buffers of a task; none if it has no rows."""
@@ -92,6 +95,8 @@ class Shipper:
                 # The pane of a global window has the timestamp END_OF_TIME, and must stay in its window.
                 frame = frame.with_columns(pl.col(TIME).clip(-FURTHEST, FURTHEST))
         usable = _usable(TIME)
+        if self.gap is not None:
+            usable = usable & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
         chunks: list[Chunk] = []
         if SEQUENCE in frame.columns:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from slackwater.errors import InvalidArgument
-from slackwater.windows.columns import ROW, TIME, WEIGHT, input_column, key_column
+from slackwater.windows.assigners import LONGEST
+from slackwater.windows.columns import GAP, ROW, TIME, WEIGHT, input_column, key_column
 
 _FURTHEST = 2**62
 """The greatest distance of an event time from 1970; beyond it the ends of windows would overflow."""
@@ -67,6 +68,8 @@ class BatchColumns:
     """Names that a batch must not contain, because late rows get columns with these names."""
     numbered: bool = False
     """Whether elements get their row number, so that dropped rows can be found again."""
+    gap: str | None = None
+    """The column with the session gap of each element, if there is one."""
     inherits: bool = False
     """Whether elements are panes in their windows; that of a global window has the end of time."""
 
@@ -102,7 +105,8 @@ class BatchColumns:
                 "is not a Polars DataFrame",
                 fix="convert or collect it",
             )
-        needed = [self.event_time, *self.key, *self.inputs, *([self.retractions] if self.retractions else [])]
+        further = [name for name in (self.retractions, self.gap) if name is not None]
+        needed = [self.event_time, *self.key, *self.inputs, *further]
         self._check_names(batch.columns, needed)
         if self.retractions is not None and batch.schema[self.retractions] != pl.Boolean:
             found = batch.schema[self.retractions]
@@ -123,6 +127,8 @@ class BatchColumns:
         if self.retractions is not None:
             is_retraction = pl.lit(batch[self.retractions].fill_null(value=False))
             extra.append(pl.when(is_retraction).then(-1).otherwise(1).cast(pl.Int64).alias(WEIGHT))
+        if self.gap is not None:
+            extra.append(pl.lit(self._gaps(batch[self.gap])).alias(GAP))
         if self.numbered:
             extra.append(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW))
         return elements.with_columns(extra) if extra else elements
@@ -141,6 +147,19 @@ class BatchColumns:
                 "is the name of a column that is added to late rows",
                 fix='rename the column, or use late="count"',
             )
+
+    def _gaps(self, gap: pl.Series) -> pl.Series:
+        """The gaps in microseconds; raises unless all are positive."""
+        if isinstance(gap.dtype, pl.Duration):
+            gap = gap.dt.total_microseconds()
+        if not gap.dtype.is_integer():
+            raise InvalidArgument(
+                "gap", self.gap, f"has type {gap.dtype}", fix="use durations, or integer microseconds"
+            )
+        invalid = gap.filter(~gap.is_between(1, LONGEST).fill_null(value=False))
+        if invalid.len():
+            raise InvalidArgument("gap", invalid[0], "is not a positive duration", fix="filter out such rows")
+        return gap.cast(pl.Int64)
 
     def _times(self, time: pl.Series) -> pl.Series:
         if not time.dtype.is_integer():

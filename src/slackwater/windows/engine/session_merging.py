@@ -14,10 +14,12 @@ import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.accumulations.counted import GROUP
+from slackwater.windows.assigners import Sessions
 from slackwater.windows.columns import (
     ADDED,
     CLOSED,
     END,
+    GAP,
     INDEX,
     ON_TIME,
     REMAINING,
@@ -62,20 +64,33 @@ class SessionMerging:
     """The merging rules of one operator."""
 
     compiled: CompiledSpec
-    gap: int
+    window: Sessions
+
+    @property
+    def ends(self) -> pl.Expr:
+        """The end of the interval of each element."""
+        return pl.col(TIME) + (pl.col(GAP) if isinstance(self.window.gap, str) else self.window.gap)
+
+    @property
+    def _is_apart(self) -> pl.Expr:
+        """Whether an element begins after the intervals of all before it; they are sorted by key and time."""
+        if not isinstance(self.window.gap, str):
+            return pl.col(TIME).diff() >= self.window.gap
+        reached = self.ends.cum_max().shift(1).over(self.compiled.key_columns)
+        return pl.col(TIME) >= reached
 
     def sessions_of(self, elements: pl.DataFrame, watermark: int) -> pl.DataFrame:
         """The sessions that the elements of a batch form among themselves."""
         keys = self.compiled.key_columns
         elements = elements.sort(*keys, TIME, maintain_order=True)
-        starts = _key_changes(keys) | (pl.col(TIME).diff() >= self.gap)
+        starts = _key_changes(keys) | self._is_apart
         elements = elements.with_columns(
             starts.fill_null(value=True).cum_sum().cast(pl.Int64).set_sorted().alias(_SEGMENT)
         )
         sessions = elements.group_by(_SEGMENT, maintain_order=True).agg(
             *(pl.col(key).first() for key in keys),
             pl.col(TIME).first().alias(START),
-            (pl.col(TIME).last() + self.gap).alias(END),
+            self.ends.max().alias(END),
             *self.compiled.add_elements(watermark),
         )
         if STAMP not in sessions.columns:
@@ -156,8 +171,8 @@ class SessionMerging:
         if compiled.session_elements is None:
             return merge
         elements = compiled.session_elements.elements(merged).sort(GROUP, TIME, maintain_order=True)
-        split = (pl.col(TIME).diff() >= self.gap).any().alias(_SPLIT)
-        first, last = pl.col(TIME).first().alias(_FIRST), (pl.col(TIME).last() + self.gap).alias(_LAST)
+        split = self._is_apart.any().alias(_SPLIT)
+        first, last = pl.col(TIME).first().alias(_FIRST), self.ends.max().alias(_LAST)
         ranges = elements.group_by(GROUP).agg(first, last, split)
         sessions = merged.select(*compiled.row_columns, REMAINING).with_row_index(GROUP)
         moved = (pl.col(START) != pl.col(_FIRST)) | (pl.col(END) != pl.col(_LAST)) | pl.col(_SPLIT)

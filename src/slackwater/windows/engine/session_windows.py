@@ -15,7 +15,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.time import BEGINNING_OF_TIME, SECOND
+from slackwater.time import BEGINNING_OF_TIME, MINUTE, SECOND
 from slackwater.windows.assigners import Sessions, WindowBounds
 from slackwater.windows.columns import ADDED, END, ROW, START, TIME
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
@@ -39,6 +39,8 @@ from slackwater.windows.engine.window_state import Blob, WindowEntry, WindowStat
 
 _GROUP: Final = "group"
 _GAPS_IN_A_GROUP: Final = 8
+_USUAL_GAP: Final = MINUTE
+"""The gap that determines the width of a group if each element has its own."""
 _WORTH_SPLITTING: Final = 4
 """With so many stored sessions for each one of the batch, those of other keys are left alone."""
 _MANY: Final = 4
@@ -67,9 +69,9 @@ class SessionWindows:
 
     def __init__(self, compiled: CompiledSpec, window: Sessions) -> None:
         self.compiled = compiled
-        self.gap = window.gap
-        self.width = max(_GAPS_IN_A_GROUP * window.gap, self.minimum_width)
-        self.merging = SessionMerging(compiled, window.gap)
+        gap = _USUAL_GAP if isinstance(window.gap, str) else window.gap
+        self.width = max(_GAPS_IN_A_GROUP * gap, self.minimum_width)
+        self.merging = SessionMerging(compiled, window)
         self.rows = RowLog(compiled.row_columns)
         self.panes = RowLog([*compiled.row_columns, PANE_START, PANE_END])
 
@@ -146,7 +148,7 @@ class SessionWindows:
     ) -> pl.DataFrame:
         """The elements that are not late; each is tested with its own interval, before any merging."""
         lateness, spec = self.compiled.lateness, self.compiled.spec
-        end = pl.col(TIME) + self.gap
+        end = self.merging.ends
         late = (lateness.purge_times(end) <= watermark) | lateness.is_late_by_element(watermark)
         if state.purged_until > BEGINNING_OF_TIME:
             late |= end <= state.purged_until

@@ -111,6 +111,7 @@ class WindowedOperator:
             reserved=self._late_columns if self.spec.late == "emit" else (),
             numbered=self.spec.late == "emit",
             inherits=self.spec.inherits,
+            gap=self.spec.gap_column,
         )
 
     # ---- state
