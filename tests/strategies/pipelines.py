@@ -106,7 +106,8 @@ class _Builder:
     def node(self, operators: int) -> Node:
         """A node with at most so many operators."""
         if operators == 0:
-            feed = Feed(f"feed {len(self.feeds)}", self.source.choose([0, 2, 6]))
+            lag, idle_after = self.source.choose([0, 2, 6]), self.source.choose([None, None, 4])
+            feed = Feed(f"feed {len(self.feeds)}", lag, idle_after)
             self.feeds.append(feed)
             node: Node = feed
         else:
@@ -209,10 +210,11 @@ class _Builder:
 
     def batch(self, number: int) -> dict[str, tuple[Row, ...]]:
         """The rows of all feeds in a micro-batch, out of order and some of them far behind."""
-        return {
-            feed.name: tuple(self._row(number) for _ in range(self.source.integer(0, self.limits.rows)))
+        counts = {
+            feed: 0 if self.source.chance(25) else self.source.integer(0, self.limits.rows)
             for feed in self.feeds
         }
+        return {feed.name: tuple(self._row(number) for _ in range(count)) for feed, count in counts.items()}
 
     def _row(self, number: int) -> Row:
         return {

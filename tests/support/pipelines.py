@@ -64,6 +64,7 @@ class Feed:
 
     name: str
     lag: int
+    idle_after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,7 @@ def is_keyed(node: Operator) -> bool:
 def _rules(start: Feed | Operator) -> InputRules:
     match start:
         case Feed():
-            return SourceRules(Lag(start.lag))
+            return SourceRules(Lag(start.lag), idle_after=start.idle_after)
         case LookedUp():
             return UpstreamRules(BUCKETS, start.by, (start.by,))
         case Joined():
