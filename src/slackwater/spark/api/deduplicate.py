@@ -76,7 +76,9 @@ def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateData
             "have the end of time as their timestamp",
             fix="use a window that ends upstream, such as fixed",
         )
-    fields = [inputs.field("deduplicate", name) for name in inputs.sources[0].schema.names]
+    found = [inputs.field("deduplicate", name) for name in inputs.sources[0].schema.names]
+    # All columns are null in the rows that carry headers to the next operator.
+    fields = [StructField(field.name, field.dataType) for field in found]
     if spec.late == "emit" and any(field.name.lower() == KIND for field in fields):
         raise InvalidArgument(
             "late", spec.late, f"adds a column {KIND!r}, but the rows have one", fix="rename the column"
