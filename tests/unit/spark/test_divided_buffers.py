@@ -13,6 +13,7 @@ from slackwater.errors import SequenceConflict
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Reason
 from slackwater.progress.tracker import ProgressTracker
+from slackwater.progress.values import BufferHeader
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
@@ -204,3 +205,47 @@ def test_state_without_partial_buffers_of_an_older_version_loads() -> None:
     loaded = NumberedProgress(NumberedRules(), 0, VERSION_1)
     assert loaded.watermark == 10
     assert loaded.advance([Chunk("a", 1, 1, True, 10, 0)], now=1).chunks == {("a", 1, 1, True)}
+
+
+def sized(sequence: int, rows: int, times: int) -> Chunk:
+    return Chunk("a", sequence, 1, True, 10 * sequence, 0, rows=rows, times=times)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(("rows", "times"), [(3, 41), (2, 40), (7, 80), (0, 0)])
+def test_other_rows_of_a_buffer_in_the_next_batch_stop_the_query(
+    rows: int, times: int, restart: bool
+) -> None:
+    progress = NumberedProgress(NumberedRules(), now=0)
+    progress.advance([sized(1, 9, 9), sized(2, 3, 40)], now=0)
+    if restart:
+        progress = NumberedProgress(NumberedRules(), 0, progress.save())
+    with pytest.raises(SequenceConflict, match=r"sequence 2.*not a copy.*before 3\).*headers\(rows=…\)"):
+        progress.advance([sized(2, rows, times), sized(3, 1, 1)], now=1)
+
+
+def test_rows_after_a_header_without_rows_stop_the_query() -> None:
+    progress = NumberedProgress(NumberedRules(), now=0)
+    progress.advance([sized(1, 0, 0)], now=0)
+    with pytest.raises(SequenceConflict, match="not a copy .*now 2, before 0"):
+        progress.advance([sized(1, 2, 8)], now=1)
+
+
+def test_copies_are_dropped_also_several_and_also_of_buffers_that_are_not_remembered() -> None:
+    progress = NumberedProgress(NumberedRules(), now=0)
+    progress.advance([sized(1, 5, 1), sized(2, 5, 2), sized(3, 3, 40), sized(3, 3, 40)], now=0)
+    again = [sized(1, 1, 99), sized(3, 3, 40)]
+    assert progress.advance(again, now=1).chunks == {chunk.number for chunk in again}
+    assert progress.advance([sized(3, 6, 80), sized(3, 6, 80)], now=2).chunks == {again[1].number}
+
+
+def test_a_buffer_that_a_source_divides_without_announcing_its_rows_stops_the_query() -> None:
+    options = Options(windows.Fixed(10), TRIGGER, ("count", "sum"))
+    stage = Stage(OperatorPlan((NumberedRules(),), host(options)))
+    rows: list[Row] = [{"key": "k", "ts": ts, "value": 1} for ts in (1, 2, 3, 4)]
+    header = BufferHeader("a", 1, watermarks={"default": 5})
+    shipper = Shipper(BUCKETS, 0, (), None, False, True, times=())
+    frame = frame_of([(header, rows)], rows_are_numbered=False)
+    stage.step([*shipper.buffers(frame[:2], 0, 0), *ticks(0)])
+    with pytest.raises(SequenceConflict, match="not a copy .*now 2, before 2"):
+        stage.step([*shipper.buffers(frame[2:], 0, 0), *ticks(1)])

@@ -197,7 +197,7 @@ def test_rows_without_a_number_are_invalid_and_rows_of_a_copy_are_not_counted_ag
     )
     (_, header, payload), *_ = shipper.buffers(frame, 0, 0)
     assert isinstance(header, Shipment)
-    assert header.chunks == [Chunk("a", 1, 1, True, 9, 1)]
+    assert header.chunks == [Chunk("a", 1, 1, True, 9, 1, rows=2, times=5)]
     assert header.invalid == 2
     assert payload is not None
     assert unpack(payload)["value"].to_list() == [1]

@@ -82,10 +82,11 @@ def headers(
     """Name the columns that contain the header of the numbered buffer that a row belongs to.
 
     All rows of a buffer have the same header. A buffer that arrives again is dropped and counted. A source
-    that may divide a buffer between micro-batches needs ``rows``, the number of rows of the buffer; without
-    it the rows of a later batch look like a copy of the buffer, and are dropped and counted
-    (``dropped_duplicate``). Within *one* micro-batch a copy of a buffer cannot be distinguished from its
-    other rows, unless ``row`` numbers the rows of a buffer.
+    that may divide a buffer between micro-batches needs ``rows``, the number of rows of the buffer. Without
+    it a buffer is complete with the first batch that contains it: other rows of it in the next batch stop
+    the query with an error, and rows in a later one are dropped and counted (``dropped_duplicate``). Within
+    *one* micro-batch a copy of a buffer cannot be distinguished from its other rows, unless ``row`` numbers
+    the rows of a buffer.
 
     Args:
         origin: The producer of the buffer.
@@ -215,6 +216,7 @@ class StreamOptions:
             chunks.LAST: sql.lit(1).cast("boolean"),
             chunks.WATERMARK: sql.unix_micros(self._timestamp("headers.watermark", given.watermark)),
             chunks.EMPTY: sql.lit(0).cast("boolean"),
+            chunks.FIRST_RESULT: sql.lit(1).cast("boolean"),
         }
         if given.chunk is not None and given.last is not None:
             columns[chunks.CHUNK] = self._typed("headers.chunk", given.chunk, *integer).cast("bigint")
@@ -226,7 +228,6 @@ class StreamOptions:
             columns[chunks.ROW] = self._typed("headers.row", given.row, *integer).cast("bigint")
         if given.rows is not None:
             columns[chunks.ANNOUNCED] = self._typed("headers.rows", given.rows, *integer).cast("bigint")
-            columns[chunks.FIRST_RESULT] = sql.lit(1).cast("boolean")
             if given.row is not None:
                 columns[chunks.INPUT_ROW] = columns[chunks.ROW]
         return columns

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import field
 
+from slackwater.errors import SequenceConflict
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
@@ -51,9 +52,18 @@ class _SavedNumbered(Saved):
     partial: list[PartialChunk] = field(default_factory=list)
     discovery: tuple[int, int] | None = None
     """When the discovery of origins began and when it ends; None if it is over."""
+    recent: list[tuple[Origin, int, int, int, int]] = field(default_factory=list)
+    """Origin, sequence, chunk and content of the last chunks of each origin."""
 
 
 NUMBERED_FORM: Final = SavedForm("progress of numbered buffers", "H", 2, _SavedNumbered, readable=(1,))
+
+
+_Content = tuple[int, int]
+"""The number of rows of a chunk, and the sum of their event times."""
+_Recent = dict[tuple[int, int], _Content]
+_REMEMBERED: Final = 2
+"""How many chunks of an origin's last batch are remembered: a source divides those at the end of a batch."""
 
 
 class NumberedProgress:
@@ -75,6 +85,7 @@ class NumberedProgress:
         self._rules = rules
         self._now = now
         self._partial: dict[Number, PartialChunk] = {}
+        self._recent: dict[Origin, _Recent] = {}
         waits = isinstance(rules.origins, Discover)
         self._discovery = (now, now + rules.origins.wait) if isinstance(rules.origins, Discover) else None
         if saved is None:
@@ -85,6 +96,8 @@ class NumberedProgress:
             self._tracker = ProgressTracker.load(state.tracker)
             self._last_heard = dict(state.last_heard)
             self._partial = {chunk.number: chunk for chunk in state.partial}
+            for origin, sequence, number, rows, times in state.recent:
+                self._recent.setdefault(origin, {})[sequence, number] = rows, times
             self._discovery = state.discovery if waits else None
             for origin in rules.declared or ():
                 if origin not in self._last_heard:
@@ -123,15 +136,24 @@ class NumberedProgress:
             begin, end = self._discovery[0], self._discovery[1] + pause
             self._discovery = (begin, end) if now < end else None
         arrived, earlier = self._arrived(chunks, now)
+        content = _content(chunks)
         numbers = list(arrived)
         headers = [BufferHeader(*number, _marks(arrived[number])) for number in numbers]
         duplicates = self._tracker.observe_all(headers, now=now, emit=False).duplicates
         repeated: set[Number] = set()
+        new: dict[Origin, _Recent] = {}
         for number, duplicate in zip(numbers, duplicates, strict=True):
+            origin, sequence, chunk, _ = number
             if duplicate:
                 repeated.add(number)
+                if number in content:
+                    self._check_copy(number, content[number])
             else:
-                self._last_heard[number[0]] = now
+                self._last_heard[origin] = now
+                if number in content:
+                    new.setdefault(origin, {})[sequence, chunk] = content[number]
+        for origin, recent in new.items():
+            self._recent[origin] = {key: recent[key] for key in sorted(recent)[-_REMEMBERED:]}
         if self._discovery is None:
             self._tracker.emit()
         if self._rules.idle_after is not None and self._discovery is None:
@@ -140,6 +162,18 @@ class NumberedProgress:
                     self._tracker.idle(origin, now=now)
         self._now = now
         return Repeats(repeated, earlier)
+
+    def _check_copy(self, number: Number, content: _Content) -> None:
+        """Raise if a chunk of the origin's last batch arrives again with other rows: it is no copy."""
+        origin, sequence, chunk, _ = number
+        known = self._recent.get(origin, {}).get((sequence, chunk))
+        if known is not None and not _is_copy(known, content):
+            reason = (
+                f"its rows are not a copy of those in an earlier micro-batch (now {content[0]}, before "
+                f"{known[0]}): the source divides buffers between batches; give the number of rows of a "
+                "buffer with headers(rows=…)"
+            )
+            raise SequenceConflict(origin, sequence, chunk, reason)
 
     def _arrived(
         self, parts: Sequence[Chunk], now: int
@@ -195,8 +229,42 @@ class NumberedProgress:
         partial = list(self._partial.values())
         last_heard = list(self._last_heard.items())
         return NUMBERED_FORM.encode(
-            _SavedNumbered(self._tracker.save(), last_heard, partial, self._discovery)
+            _SavedNumbered(
+                self._tracker.save(),
+                last_heard,
+                partial,
+                self._discovery,
+                [
+                    (origin, *number, *content)
+                    for origin, recent in self._recent.items()
+                    for number, content in recent.items()
+                ],
+            )
         )
+
+
+def _content(parts: Sequence[Chunk]) -> dict[Number, _Content]:
+    """The rows of each chunk in a batch that does not announce their number; several tasks may have some."""
+    content: dict[Number, _Content] = {}
+    for part in parts:
+        if part.announced is not None:
+            continue
+        rows, times = content.get(part.number, (0, 0))
+        content[part.number] = rows + part.rows, times + part.times
+    return content
+
+
+def _is_copy(known: _Content, content: _Content) -> bool:
+    """Whether the rows may be the same; a batch may contain several copies of a chunk.
+
+    >>> _is_copy((3, 40), (6, 80)), _is_copy((3, 40), (3, 41)), _is_copy((3, 40), (2, 30))
+    (True, False, False)
+    """
+    (fewer, times), (more, sum_of_times) = sorted((known, content))
+    if not fewer:
+        return not more
+    copies, rest = divmod(more, fewer)
+    return not rest and copies * times == sum_of_times
 
 
 def _order(item: tuple[Number, object]) -> tuple[str, int, int, bool]:

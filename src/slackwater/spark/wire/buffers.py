@@ -72,6 +72,10 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True):
     """How many rows without a row number the task saw."""
     numbered: tuple[Run, ...] = ()
     """The numbers of the rows that the task saw, as inclusive runs."""
+    rows: int = 0
+    """How many rows of the chunk the task saw. This and the next field distinguish a copy from other rows."""
+    times: int = 0
+    """The sum of their event times, each modulo a constant."""
 
     @property
     def number(self) -> Number:

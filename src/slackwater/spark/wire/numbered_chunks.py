@@ -14,6 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Run, Shipment, unpack_in_order
+from slackwater.spark.wire.columns import TIME
 
 ORIGIN: Final = "header:origin"
 """This and the following columns contain the header of the chunk that a row belongs to."""
@@ -35,6 +36,8 @@ CHUNK_INDEX: Final = "header:index"
 """The index of the row's chunk in the header of its shipment; null if the row has no usable header."""
 
 _NUMBER: Final = [ORIGIN, SEQUENCE, CHUNK, LAST]
+_MODULUS: Final = 1_000_003
+"""Keeps the sum of event times far from the limit of 64 bits."""
 
 
 def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[Chunk]]:
@@ -54,7 +57,9 @@ def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, 
     announced = [ANNOUNCED] if ANNOUNCED in frame.columns else []
     invalid = (~usable & ~pl.col(EMPTY)).sum().cast(pl.Int64)
     grouped = frame.filter(complete).group_by(*_NUMBER, *announced, maintain_order=True)
-    chunks = grouped.agg(pl.col(WATERMARK).max(), invalid.alias("invalid"), *_arrived(frame))
+    chunks = grouped.agg(
+        pl.col(WATERMARK).max(), invalid.alias("invalid"), *_content(frame), *_arrived(frame)
+    )
     indices = chunks.select(*_NUMBER, *announced, pl.int_range(pl.len()).alias(CHUNK_INDEX))
     # Nulls match only in the announced number of rows: the other columns of a chunk are not null.
     indexed = frame.join(
@@ -64,8 +69,21 @@ def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, 
         *_NUMBER, *announced, WATERMARK, EMPTY, FIRST_RESULT, strict=False
     )
     if not announced:
-        return rows, [Chunk(*row) for row in chunks.rows()]
+        # Unpacked into a literal call, because there may be as many chunks as rows.
+        return rows, [
+            Chunk(origin, sequence, chunk, last, watermark, bad, None, 0, (), count, times)
+            for origin, sequence, chunk, last, watermark, bad, count, times in chunks.rows()
+        ]
     return rows, [_chunk(row) for row in chunks.iter_rows(named=True)]
+
+
+def _content(frame: pl.DataFrame) -> list[pl.Expr]:
+    """The number of rows of each chunk and the sum of their times, which an async function cannot change."""
+    row = ~pl.col(EMPTY)
+    if FIRST_RESULT in frame.columns:
+        row = row & pl.col(FIRST_RESULT)
+    times = (pl.col(TIME) % _MODULUS).filter(row).sum() if TIME in frame.columns else pl.lit(0)
+    return [row.sum().cast(pl.Int64).alias("rows"), times.cast(pl.Int64).alias("times")]
 
 
 def _arrived(frame: pl.DataFrame) -> list[pl.Expr]:
@@ -95,6 +113,8 @@ def _chunk(values: Mapping[str, Any]) -> Chunk:
         announced=values[ANNOUNCED],
         unnumbered=values["unnumbered"],
         numbered=tuple(zip(values.get("starts", ()), values.get("ends", ()), strict=True)),
+        rows=values["rows"],
+        times=values["times"],
     )
 
 
