@@ -227,7 +227,7 @@ def test_other_rows_of_a_buffer_in_the_next_batch_stop_the_query(
 def test_rows_after_a_header_without_rows_stop_the_query() -> None:
     progress = NumberedProgress(NumberedRules(), now=0)
     progress.advance([sized(1, 0, 0)], now=0)
-    with pytest.raises(SequenceConflict, match="not a copy .*now 2, before 0"):
+    with pytest.raises(SequenceConflict, match=r"not a copy .*now 2, before 0"):
         progress.advance([sized(1, 2, 8)], now=1)
 
 
@@ -247,5 +247,5 @@ def test_a_buffer_that_a_source_divides_without_announcing_its_rows_stops_the_qu
     shipper = Shipper(BUCKETS, 0, (), None, False, True, times=())
     frame = frame_of([(header, rows)], rows_are_numbered=False)
     stage.step([*shipper.buffers(frame[:2], 0, 0), *ticks(0)])
-    with pytest.raises(SequenceConflict, match="not a copy .*now 2, before 2"):
+    with pytest.raises(SequenceConflict, match=r"not a copy .*now 2, before 2"):
         stage.step([*shipper.buffers(frame[2:], 0, 0), *ticks(1)])
