@@ -164,7 +164,7 @@ class NumberedProgress:
         return Repeats(repeated, earlier)
 
     def _check_copy(self, number: Number, content: _Content) -> None:
-        """Raise if a chunk of the origin's last batch arrives again with other rows: it is no copy."""
+        """Raise if a chunk of the origin's last batch arrives again with other rows, and not as a copy."""
         origin, sequence, chunk, _ = number
         known = self._recent.get(origin, {}).get((sequence, chunk))
         if known is not None and not _is_copy(known, content):
