@@ -264,3 +264,29 @@ KINDS = {
 def test_chunk_without_last_raises() -> None:
     with pytest.raises(InvalidArgument, match='add last="…"'):
         headers(origin="o", sequence="s", chunk="c", watermark="w")
+
+
+def test_the_rows_of_a_buffer_may_arrive_in_several_micro_batches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = chunk("north", 1, ("a", 1, 1), ("b", 4, 2), ("a", 3, 4), at=5)
+    for number, part in enumerate((rows[:2], rows[1:])):  # the second row arrives twice
+        write(tmp_path / "in", number, Batch(part, 0, None), HEADED)
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    named = headers(origin="origin", sequence="sequence", watermark="complete", row="row", rows=sql.lit(3))
+    clock = Ticks((1000, 1001))
+    panes = stream(df, event_time="at", headers=named, clock=clock).window(windows.fixed("10 seconds"))
+    found: list[Any] = []
+    query = (
+        panes.agg(total=windows.sum("value"))
+        .to_df(flush=True)
+        .writeStream.foreachBatch(lambda frame, _: found.extend(row["total"] for row in frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert found == [7]
+    (report,) = why(query).operators
+    assert (report.totals["dropped_duplicate"], report.totals["duplicates"]) == (1, 0)
