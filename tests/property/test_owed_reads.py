@@ -30,7 +30,7 @@ def unfinished(reads: list[WorkUnit], good: list[WorkUnit]) -> list[WorkUnit]:
     ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=min(30, settings.default.max_examples))
 @given(
     kind=st.sampled_from(KINDS),
     grace=st.sampled_from([0, 10, 40]),

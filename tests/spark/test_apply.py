@@ -121,6 +121,3 @@ def test_invalid_functions_raise(windowed: Windowed) -> None:
     for build, message in refused:
         with pytest.raises(InvalidArgument, match=message):
             build()
-    retracting = windowed.accumulating_and_retracting().agg(n=windows.count())
-    with pytest.raises(InvalidArgument, match="cannot subtract elements"):
-        retracting.window(windows.fixed("10 seconds")).apply(nothing, "m int")

@@ -39,6 +39,7 @@ def values(rows: Sequence[SparkRow]) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.proof
 def test_an_asof_join_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     rows = as_batch(spark, tmp_path, looked_up, STEPS)
     assert values(rows) == sorted(MATCHES, key=repr)
@@ -60,6 +61,7 @@ def windowed(ordered: Stream, delivered: Stream) -> Panes:
     return found.key_by("key").window(windows.fixed("20 seconds")).agg(total=windows.sum("delivered_value"))
 
 
+@pytest.mark.proof
 def test_windows_after_an_asof_join_are_driven_by_the_left_time(spark: SparkSession, tmp_path: Path) -> None:
     batches = as_stream(spark, tmp_path, windowed, STEPS)
     panes = [(row["key"], row["total"]) for rows in batches for row in rows]
@@ -87,6 +89,7 @@ def test_deduplication_remembers_rows_over_a_restart(spark: SparkSession, tmp_pa
     assert [sorted(row["ordered_value"] for row in rows) for rows in batches] == [[1, 3], [5, 6], [7, 8], []]
 
 
+@pytest.mark.proof
 def test_windows_after_a_deduplication_equal_the_batch(spark: SparkSession, tmp_path: Path) -> None:
     def shown(rows: Sequence[SparkRow]) -> list[Any]:
         return sorted((row["key"], row["n"]) for row in rows if row["key"] is not None)

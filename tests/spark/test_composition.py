@@ -165,6 +165,7 @@ def test_a_three_way_join_by_chaining(spark: SparkSession, tmp_path: Path, resta
     check_three([row for batch in batches for row in batch])
 
 
+@pytest.mark.proof
 def test_a_three_way_join_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     check_three(several_inputs.as_batch(spark, tmp_path, three_way, THREE))
 
@@ -408,6 +409,7 @@ def test_panes_are_filtered_by_their_values_windows_and_timing(spark: SparkSessi
     ]
 
 
+@pytest.mark.proof
 def test_panes_are_joined_with_their_windows(spark: SparkSession) -> None:
     df = spark.sql("select timestamp_seconds(id) as at, id % 2 as key, id as value from range(20)")
     keyed = stream(df, event_time="at", watermark=lag("1 second")).key_by("key")

@@ -21,6 +21,7 @@ from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
 from slackwater.spark.wire.columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
+from tests.support.sampling import sampled
 from tests.support.windowed import ModelSubject, Options
 from tests.unit.spark.bucket_stages import (
     BUCKETS,
@@ -90,7 +91,7 @@ def shipped(buffers: list[Buffer], *, rows_are_numbered: bool) -> list[Any]:
 
 @pytest.mark.parametrize("rows_are_numbered", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", sampled(range(5), keep=[2]))
 def test_any_order_and_any_copies_equal_the_model(seed: int, mode: str, rows_are_numbered: bool) -> None:
     random = Random(seed)
     options = Options(windows.Fixed(10), TRIGGER, ("count", "sum"), mode=mode, allowed_lateness=8)

@@ -298,7 +298,9 @@ class MergeOperator:
 
     def _split_null_keys(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Split the panes of keys with a null in two, one per side, because nulls match nothing."""
-        has_null = pl.any_horizontal(pl.lit(value=False), *(pl.col(key).is_null() for key in self._keys))
+        if not self._keys:
+            return panes
+        has_null = pl.any_horizontal(*(pl.col(key).is_null() for key in self._keys))
         numbered = panes.with_row_index(_PANE)
         split = numbered.filter(has_null)
         if split.is_empty():

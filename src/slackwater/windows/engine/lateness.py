@@ -36,7 +36,7 @@ class Lateness:
     def purge_times(self, end: pl.Expr) -> pl.Expr:
         """`purge_time` for a column of ends."""
         if self.spec.allowed_lateness is None:
-            return pl.lit(END_OF_TIME, pl.Int64())
+            return end.clip(lower_bound=END_OF_TIME)  # not a literal: see `is_late_by_element`
         latest = END_OF_TIME - self.spec.allowed_lateness
         return (
             pl.when(end >= latest)
@@ -45,9 +45,12 @@ class Lateness:
         )
 
     def is_late_by_element(self, watermark: int) -> pl.Expr:
-        """Whether an element is too late by its own event time; only with ``drop_late="by_element"``."""
+        """Whether an element is too late by its own event time; only with ``drop_late="by_element"``.
+
+        Never an expression of literals alone: with several threads, Polars can fail to filter by one.
+        """
         if self.spec.drop_late == "by_window" or self.spec.allowed_lateness is None:
-            return pl.lit(value=False)
+            return pl.col(TIME).is_null()  # always false: elements have an event time
         return pl.col(TIME) < max(watermark - self.spec.allowed_lateness, -(2**63))
 
     def next_due(self, end: int, watermark: int) -> int:
