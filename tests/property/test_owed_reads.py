@@ -30,7 +30,7 @@ def unfinished(reads: list[WorkUnit], good: list[WorkUnit]) -> list[WorkUnit]:
     ]
 
 
-@settings(max_examples=min(30, settings.default.max_examples))
+@settings(max_examples=min(30, settings.get_profile(settings.get_current_profile_name()).max_examples))
 @given(
     kind=st.sampled_from(KINDS),
     grace=st.sampled_from([0, 10, 40]),
