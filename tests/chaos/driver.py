@@ -41,13 +41,14 @@ def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends:
             writer = upsert_to(frame, url, query.pipeline, key=["key"], create=True)
         writer = writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True)
         started.append(writer.start())
-    _say("started")
+    say("started")
     for running in started:
         running.awaitTermination()
-    _say("done")
+    say("done")
 
 
-def _say(word: str) -> None:
+def say(word: str) -> None:
+    """Print a word that the test waits for."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from slackwater.spark.session import session
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
+from tests.chaos.driver import say
 from tests.chaos.settings import short_lived
 from tests.chaos.shop import refunds
 
@@ -29,14 +30,9 @@ def main(folder: Path, url: str, files: int, *, ends: bool) -> None:
     writer = panes.upsert_to(url, "refunds", create=True, flush=ends)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     query = writer.start()
-    _say("started")
+    say("started")
     query.awaitTermination()
-    _say("done")
-
-
-def _say(word: str) -> None:
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
+    say("done")
 
 
 if __name__ == "__main__":

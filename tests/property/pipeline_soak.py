@@ -6,9 +6,7 @@ where it was left, and runs any one case again. Stops at the first difference, m
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.model.pipelines import folded, truth
+from tests.property.numbered_search import search
 from tests.strategies.pipelines import Case, Limits, adds_up, case
 from tests.strategies.windows import RandomSource
 from tests.support.pipelines import (
@@ -30,7 +29,6 @@ from tests.support.pipelines import (
     Windowed,
 )
 
-PROGRESS_SECONDS = 10
 SHORT, LONG = Limits(operators=3, batches=2, rows=8), Limits(operators=5, batches=5)
 
 
@@ -109,34 +107,20 @@ def _simpler_nodes(node: Node) -> Iterator[Node]:
             yield from (replace(node, right=inner) for inner in _simpler_nodes(node.right))
 
 
+def _described(made: Case) -> str:
+    return "\n".join(map(str, (made.last, *made.batches)))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases; 1 at the first difference."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", type=int, default=100_000, help="how many (default 100,000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the run (default 1)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
-    given = parser.parse_args(arguments)
-    began = said = time.monotonic()
-    for number in range(given.first, given.first + given.cases):
-        made = numbered_case(given.seed, number)
-        if failure(made) is not None:
-            small = shrink(made, lambda candidate: failure(candidate) is not None)
-            _say(f"case {number} of seed {given.seed} differs, at its smallest:\n{small.last}\n")
-            _say("\n".join(map(str, small.batches)) + "\n")
-            _say(str(failure(small)))
-            return 1
-        if time.monotonic() - said > PROGRESS_SECONDS:
-            said = time.monotonic()
-            done = number + 1 - given.first
-            speed = done / (said - began)
-            _say(f"{done:,} of {given.cases:,} cases without a difference, {speed:.0f} a second")
-    _say(f"{given.cases:,} cases of seed {given.seed} without a difference")
-    return 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    return search(
+        arguments,
+        description="A long run of random pipelines.",
+        case=numbered_case,
+        difference=failure,
+        shrink=shrink,
+        describe=_described,
+    )
 
 
 if __name__ == "__main__":

@@ -6,16 +6,14 @@ where it was left, and runs any one case again. Stops at the first difference, m
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from random import Random
 
 from tests.property.comparing import compare, reproduction
+from tests.property.numbered_search import search
 from tests.property.shrinking import shrink
 from tests.strategies.windows import Limits, RandomSource, Scenario, scenario
 
-PROGRESS_SECONDS = 10
 SHORT, LONG = Limits(steps=4, rows=16, keys=5), Limits(steps=8, rows=24, keys=8)
 
 
@@ -38,31 +36,14 @@ def difference(made: Scenario) -> str | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases; 1 at the first difference."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=100_000, help="how many (default 100,000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the run (default 1)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
-    given = parser.parse_args(arguments)
-    began = said = time.monotonic()
-    for number in range(given.first, given.first + given.cases):
-        made = case(given.seed, number)
-        if difference(made) is not None:
-            small = shrink(made, lambda candidate: difference(candidate) is not None)
-            _say(f"case {number} of seed {given.seed} differs, at its smallest:\n{reproduction(small)}\n")
-            _say(str(difference(small)))
-            return 1
-        if time.monotonic() - said > PROGRESS_SECONDS:
-            said = time.monotonic()
-            done = number + 1 - given.first
-            speed = done / (said - began)
-            _say(f"{done:,} of {given.cases:,} cases without a difference, {speed:.0f} a second")
-    _say(f"{given.cases:,} cases of seed {given.seed} without a difference")
-    return 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    return search(
+        arguments,
+        description="A long run of random scenarios, operator against model.",
+        case=case,
+        difference=difference,
+        shrink=shrink,
+        describe=reproduction,
+    )
 
 
 if __name__ == "__main__":
