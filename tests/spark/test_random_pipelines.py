@@ -1,0 +1,215 @@
+"""A sample of the random pipelines on Spark: the folded output is the batch result, as it is in process."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as sql
+
+from slackwater import windows
+from slackwater.progress.generator import Lag
+from slackwater.progress.values import DEFAULT_KEY
+from slackwater.spark.api.stream import Panes, StreamOperations, stream
+from slackwater.spark.runtime.async_mapper import AsyncFunction
+from slackwater.spark.wire.clock_source import Ticks
+from slackwater.spark.wire.columns import RETRACTION, TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from tests.model.pipelines import folded, truth
+from tests.model.windows import Row
+from tests.property.pipeline_soak import numbered_case
+from tests.spark.running import collector, micros, run_available
+from tests.strategies.pipelines import Case
+from tests.support.pipelines import (
+    ACCUMULATIONS,
+    Called,
+    Cogrouped,
+    Feed,
+    Filtered,
+    Joined,
+    LookedUp,
+    Mapped,
+    Node,
+    Operator,
+    Pipeline,
+    Rekeyed,
+    Windowed,
+    drop_late,
+    results_of,
+)
+from tests.support.sampling import sampled
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+CASES = 8
+IN_MAKE_TEST = 1
+
+
+def is_keyed(node: Node) -> bool:
+    """Whether all panes have a key column, and no value depends on event times, which are not columns."""
+    match node:
+        case Feed():
+            return True
+        case Filtered() | Mapped() | Rekeyed() | Called():
+            return is_keyed(node.input)
+    unkeyed = isinstance(node, LookedUp) or (isinstance(node, Windowed) and not node.keyed)
+    return not unkeyed and all(map(is_keyed, node.inputs))
+
+
+def operators(node: Node) -> int:
+    """The number of operators with state."""
+    match node:
+        case Feed():
+            return 0
+        case Filtered() | Mapped() | Rekeyed() | Called():
+            return operators(node.input)
+    return 1 + sum(map(operators, node.inputs))
+
+
+def sample() -> list[int]:
+    """The first numbers of cases with several operators, several batches, and panes of a key at the end."""
+    found: list[int] = []
+    number = 0
+    while len(found) < CASES:
+        made = numbered_case(0, number)
+        ends_in_panes = isinstance(made.last, Windowed | Cogrouped) and is_keyed(made.last)
+        if ends_in_panes and operators(made.last) > 1 and len(made.batches) > 1:
+            found.append(number)
+        number += 1
+    return found
+
+
+def feeds(node: Node) -> list[Feed]:
+    """The feeds of a pipeline."""
+    match node:
+        case Feed():
+            return [node]
+        case Filtered() | Mapped() | Rekeyed() | Called():
+            return feeds(node.input)
+    return [feed for each in node.inputs for feed in feeds(each)]
+
+
+def built(node: Node, streams: Mapping[str, StreamOperations]) -> StreamOperations:
+    """The node with the methods that users call."""
+    value = sql.col("value")
+    match node:
+        case Feed(name=name):
+            return streams[name]
+        case Filtered(inner, modulus):
+            return built(inner, streams).filter((value % modulus != 0) | value.isNull())
+        case Mapped(inner, factor):
+            return built(inner, streams).with_columns(value=value * factor + 1)
+        case Rekeyed(inner, keys):
+            key = sql.concat(sql.lit("r"), sql.pmod(value, sql.lit(keys)).cast("string"))
+            return built(inner, streams).with_columns(key=key)
+        case Called(inner, modulus):
+            return built(inner, streams).map_async(_call(modulus), schema="key string, value long")
+        case Windowed() | Cogrouped() as operator:
+            return _named(panes(operator, streams), operator)
+        case Joined(left, right, before, after, how):
+            sides = [built(each, streams).select("key", "value").key_by("key") for each in (left, right)]
+            bounds = {"before": timedelta(microseconds=before), "after": timedelta(microseconds=after)}
+            joined = sides[0].join(sides[1], on="key", how=how, **bounds)  # type: ignore[arg-type]
+            # Streams can be united only if their watermark keys have the same name.
+            rows = joined.by(joined.elements().watermark_key, name=DEFAULT_KEY)
+            if how in ("semi", "anti"):
+                return rows
+            return rows.with_columns(value=_pair("value_left", "value_right"))
+
+
+def panes(node: Operator, streams: Mapping[str, StreamOperations]) -> Panes:
+    """The panes of an operator."""
+    assert not isinstance(node, Joined)
+    first, *others = [built(each, streams).key_by("key") for each in node.inputs]
+    united = first.union(*others).key_by("key") if isinstance(node, Windowed) and others else first
+    lateness = None if node.lateness is None else timedelta(microseconds=node.lateness)
+    windowed = united.window(node.window).trigger(node.trigger).allowed_lateness(lateness)
+    windowed = windowed.drop_late(drop_late(node))  # type: ignore[arg-type]  # one of the choices
+    if node.mode == "accumulating_and_retracting":
+        windowed = windowed.accumulating_and_retracting()
+    if isinstance(node, Windowed):
+        return windowed.agg(value=ACCUMULATIONS[node.value], elements=windows.count())
+    return windowed.cogroup(others[0], left=["value"], right=["value"], how=node.how)  # type: ignore[arg-type]
+
+
+def _call(modulus: int) -> AsyncFunction:
+    async def function(row: Row) -> list[Row]:
+        return [{"key": row["key"], "value": value} for value in results_of(row["value"], modulus)]
+
+    return function
+
+
+def _named(found: Panes, node: Operator) -> StreamOperations:
+    return found.with_columns(value=_pair("value", "value_right")) if isinstance(node, Cogrouped) else found
+
+
+def _pair(left: str, right: str) -> Column:
+    return sql.coalesce(sql.col(left), sql.lit(50)) * 10 + sql.coalesce(sql.col(right), sql.lit(7))
+
+
+def write(folder: Path, number: int, rows: Sequence[Row]) -> None:
+    """The rows of a feed in a micro-batch as a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = [[row[name] for row in rows] for name in ("key", "value", TIME)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    path = folder / f"{number:05}.parquet"
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def as_stream(spark: SparkSession, folder: Path, made: Case) -> list[SparkRow]:
+    """The rows that the last operator emits in all micro-batches and at the end."""
+    clock = Ticks(tuple(2 * number for number in range(len(made.batches) + 1)))
+    streams: dict[str, StreamOperations] = {}
+    for feed in feeds(made.last):
+        for number, batch in enumerate(made.batches):
+            write(folder / feed.name, number, batch.get(feed.name, ()))
+        reader = spark.readStream.schema("key string, value long, at timestamp")
+        df = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / feed.name))
+        idle_after = None if feed.idle_after is None else timedelta(microseconds=feed.idle_after)
+        streams[feed.name] = stream(
+            df, event_time="at", watermark=Lag(feed.lag), idle_after=idle_after, clock=clock
+        )
+    collected: dict[int, list[SparkRow]] = {}
+    output = panes(made.last, streams).to_df(flush=True)
+    run_available(output, folder / "checkpoint", collector(collected))
+    return [row for number in sorted(collected) for row in collected[number]]
+
+
+def pane(row: SparkRow, node: Operator) -> dict[str, Any]:
+    """A row of a DataFrame under the names of a pane in process."""
+    start, end = row["window"]["start"], row["window"]["end"]
+    value = row["value"]
+    if isinstance(node, Cogrouped):
+        right = row["value_right"]
+        value = (50 if value is None else value) * 10 + (7 if right is None else right)
+    return {
+        "key": row["key"],
+        "value": value,
+        "elements": 0 if isinstance(node, Cogrouped) else row["elements"],
+        "window_start": BEGINNING_OF_TIME if start is None else micros(start),
+        "window_end": END_OF_TIME if end is None else micros(end),
+        RETRACTION: row["pane"]["retraction"],
+    }
+
+
+@pytest.mark.parametrize("number", sampled(sample(), keep=sample()[:IN_MAKE_TEST]))
+def test_a_random_pipeline_folds_to_the_batch_result(
+    spark: SparkSession, tmp_path: Path, number: int
+) -> None:
+    made = numbered_case(0, number)
+    pipeline = Pipeline(made.last)
+    for index, batch in enumerate(made.batches):
+        pipeline.step(batch, 2 * index)
+    rows = [pane(row, made.last) for row in as_stream(spark, tmp_path, made)]
+    assert folded(rows, made.last) == Counter(truth(pipeline, made.last))
