@@ -32,7 +32,7 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> int:
         query has another number of shuffle partitions.
 
     Raises:
-        InvalidArgument: There is no such state, or it cannot be distributed over so many partitions.
+        InvalidArgument: The folder has no state, or its buckets do not fit that number of partitions.
     """
     states = operator_states(spark, checkpoint)
     count = _check(states, checkpoint, partitions)

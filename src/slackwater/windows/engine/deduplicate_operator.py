@@ -229,7 +229,7 @@ class DeduplicateOperator:
 
     def _known(self, kept: SideState) -> dict[str, int]:
         """The watermarks of earlier steps by key."""
-        # Before the first step there is no state of the keys.
+        # Keys have no state before the first step.
         further = {key: one.received for key, one in zip(self.spec.further_keys, kept.keys, strict=False)}
         known = {self.spec.watermark_key: kept.received, **further}
         return {key: at for key, at in known.items() if at is not None}
