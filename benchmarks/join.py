@@ -15,7 +15,7 @@ import polars as pl
 from benchmarks.report import Report, timed
 from slackwater.time import END_OF_TIME, SECOND, format_duration
 from slackwater.windows.engine.join_operator import JoinOperator
-from slackwater.windows.spec import JoinHow, JoinSpec
+from slackwater.windows.spec.join_spec import JoinHow, JoinSpec
 
 SCHEMA = {"key": pl.Int64, "ts": pl.Int64, "amount": pl.Int64}
 DISORDER = SECOND

@@ -19,7 +19,7 @@ import polars as pl
 from benchmarks.report import Report, timed
 from slackwater.time import END_OF_TIME, SECOND
 from slackwater.windows import Count, Fixed, Inherited, Max, WindowedOperator, after_watermark, every
-from slackwater.windows.spec import Mode
+from slackwater.windows.spec.windowing_strategy import Mode
 
 ROWS = 2_000_000
 BATCH = 200_000

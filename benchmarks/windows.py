@@ -32,7 +32,7 @@ from slackwater.windows import (
     WindowedOperator,
 )
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.spec import Mode
+from slackwater.windows.spec.windowing_strategy import Mode
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
 
 BIDS = 5_000_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 import runpy
 import sys
 
-import slackwater.spark.api.stream
-import slackwater.spark.api.upsert  # noqa: F401 - imported for the forked workers
+import slackwater.spark.api.upsert
+import slackwater.spark.api.windowed  # noqa: F401 - imported for the forked workers
 
 if __name__ == "__main__":
     sys.argv[0] = "pyspark.daemon"

@@ -16,7 +16,8 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 import slackwater as sw
-from slackwater.spark.api.stream import Panes, Stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream
 
 DAY: Final = 86_400
 LAG: Final = "1 day"

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from slackwater import windows
 from slackwater.progress.generator import Lag
-from slackwater.spark.api.stream import Panes
+from slackwater.spark.api.panes import Panes
 from slackwater.time import SECOND
 from tests.model.windows import Pane
 from tests.spark.oracle import Truth, micros, truth_of

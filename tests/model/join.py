@@ -12,7 +12,7 @@ from typing import Literal
 
 from slackwater.errors import WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows.spec import JoinHow, JoinSpec
+from slackwater.windows.spec.join_spec import JoinHow, JoinSpec
 
 Side = Literal["left", "right"]
 Key = tuple[object, ...]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.asof_spec import AsofDirection, AsofHow, AsofSpec
 from slackwater.windows.engine.asof_operator import AsofOperator
-from slackwater.windows.spec import SIDES, Side
+from slackwater.windows.spec.asof_spec import AsofDirection, AsofHow, AsofSpec
+from slackwater.windows.spec.operator_spec import SIDES, Side
 
 SCHEMA = {"key": pl.String, "ts": pl.Int64, "name": pl.String, "other": pl.Int64}
 Rows = list[tuple[int, str | None]]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator, first_within
+from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec
 
 SCHEMA = {"key": pl.String, "line": pl.Int64, "ts": pl.Int64, "name": pl.String}
 

@@ -13,7 +13,8 @@ from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.join_buffers import JoinState
 from slackwater.windows.engine.join_matching import matching_rows
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.spec import SIDES, JoinHow, JoinSpec, Side
+from slackwater.windows.spec.join_spec import JoinHow, JoinSpec
+from slackwater.windows.spec.operator_spec import SIDES, Side
 from tests.model.join import INFINITY, JoinModel, Pair
 
 SCHEMA = {"city": pl.String, "line": pl.Int64, "ts": pl.Int64, "name": pl.String}

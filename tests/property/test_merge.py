@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slackwater.time import END_OF_TIME
 from slackwater.windows import AfterCount, AfterWatermark, MergeOperator
 from slackwater.windows.engine.windowed_operator import WindowOutput
-from slackwater.windows.spec import PANE_COLUMNS
+from slackwater.windows.spec.windowing_strategy import PANE_COLUMNS
 from tests.model.merge import SIDES, MergeModel, MergeRow, MergeStep
 from tests.model.windows import Drop, Pane, Row
 from tests.strategies.windows import HypothesisSource, Limits, RandomSource, Scenario, Source, scenario

@@ -17,7 +17,8 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Panes, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why
 from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import STATE_STORE, check_session, session

@@ -22,7 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater import windows
 from slackwater.progress.generator import Lag, WatermarkPolicy
-from slackwater.spark.api.stream import Panes, Stream, Windowed, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.api.windowed import Windowed
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND, instant
 from tests.model.windows import Pane, Row

@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
 from slackwater.progress.generator import Lag
-from slackwater.spark.api.stream import OutputRows, Panes, Stream, stream
+from slackwater.spark.api.output_rows import OutputRows
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, collector, run_available, write

@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Panes, Windowed, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import stream
+from slackwater.spark.api.windowed import Windowed
 from slackwater.time import Range
 from tests.spark.running import Scenario, as_batch, as_stream, expected
 from tests.spark.scenarios import SCENARIOS, check

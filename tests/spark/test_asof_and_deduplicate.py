@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Deduplicated, Joined, Panes, Stream, stream
+from slackwater.spark.api.output_rows import Deduplicated, Joined
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
 from slackwater.time import SECOND
 from tests.spark.several_inputs import Steps, as_batch, as_stream
 

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag, lag
-from slackwater.spark.api.stream import Panes, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import END_OF_TIME, SECOND
 from tests.model.windows import Row

@@ -14,7 +14,9 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import Lag, lag
-from slackwater.spark.api.stream import Joined, Panes, Stream, stream
+from slackwater.spark.api.output_rows import Joined
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
 from slackwater.time import END_OF_TIME, SECOND
 from tests.model.join import INFINITY, JoinModel
 from tests.model.windows import Row

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 
 from slackwater import windows
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Panes, Stream, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 

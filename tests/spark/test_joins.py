@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Joined, Panes, Stream, stream
+from slackwater.spark.api.output_rows import Joined
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
 from tests.spark.running import Batch, collector, micros, run_available, write

@@ -19,7 +19,9 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.progress.generator import Lag
 from slackwater.progress.values import DEFAULT_KEY
-from slackwater.spark.api.stream import Panes, StreamOperations, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import stream
+from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.runtime.async_mapper import AsyncFunction
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.spark.wire.columns import RETRACTION, TIME

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.generator import lag
-from slackwater.spark.api.stream import Panes, stream
+from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream import stream
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of

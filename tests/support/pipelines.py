@@ -40,7 +40,7 @@ from slackwater.spark.wire.columns import (
 )
 from slackwater.spark.wire.pane_schema import PANE_KIND
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.spec import SIDES, OperatorSpec
+from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec
 from tests.model.windows import Bounds, Row, assign
 
 BUCKETS: Final = (3, 8)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from slackwater import windows
-from slackwater.windows.spec import Late
+from slackwater.windows.spec.operator_spec import Late
 from tests.model.windows import Drop, Pane, Row, WindowedModel
 
 EVENT_TIME = "ts"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from slackwater.spark.api.stream import Panes
+    from slackwater.spark.api.panes import Panes
     from slackwater.spark.monitor.reports import OperatorReport
     from slackwater.spark.monitor.telemetry import Telemetry
 

@@ -15,7 +15,8 @@ from slackwater.windows.engine.asof_operator import AsofOutput
 from slackwater.windows.engine.deduplicate_operator import DeduplicateOutput
 from slackwater.windows.engine.join_operator import JoinOutput
 from slackwater.windows.engine.windowed_operator import WindowOutput
-from slackwater.windows.spec import PANE_COLUMNS, Side
+from slackwater.windows.spec.operator_spec import Side
+from slackwater.windows.spec.windowing_strategy import PANE_COLUMNS
 
 Output = TypeVar("Output")
 

@@ -44,7 +44,7 @@ from slackwater.windows.engine.deduplicate_operator import (
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
-from slackwater.windows.spec import SIDES, Side
+from slackwater.windows.spec.operator_spec import SIDES, Side
 
 
 class _HasBlobs(Protocol):

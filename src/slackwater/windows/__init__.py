@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import top_n as top_n
     from slackwater.windows.accumulations import top_n_by_key as top_n_by_key
     from slackwater.windows.accumulations import variance as variance
-    from slackwater.windows.asof_spec import AsofSpec as AsofSpec
-    from slackwater.windows.asof_spec import asof_join as asof_join
     from slackwater.windows.assigners import Calendar as Calendar
     from slackwater.windows.assigners import Fixed as Fixed
     from slackwater.windows.assigners import Global as Global
@@ -74,8 +72,6 @@ if TYPE_CHECKING:
     from slackwater.windows.assigners import inherited as inherited
     from slackwater.windows.assigners import sessions as sessions
     from slackwater.windows.assigners import sliding as sliding
-    from slackwater.windows.deduplicate_spec import DeduplicateSpec as DeduplicateSpec
-    from slackwater.windows.deduplicate_spec import deduplication as deduplication
     from slackwater.windows.engine.asof_operator import AsofOperator as AsofOperator
     from slackwater.windows.engine.asof_operator import AsofOutput as AsofOutput
     from slackwater.windows.engine.cogroup_operator import MergeOperator as MergeOperator
@@ -88,11 +84,15 @@ if TYPE_CHECKING:
     from slackwater.windows.engine.windowed_operator import Folded as Folded
     from slackwater.windows.engine.windowed_operator import WindowedOperator as WindowedOperator
     from slackwater.windows.engine.windowed_operator import WindowOutput as WindowOutput
-    from slackwater.windows.spec import CogroupSpec as CogroupSpec
-    from slackwater.windows.spec import JoinSpec as JoinSpec
-    from slackwater.windows.spec import WindowingStrategy as WindowingStrategy
-    from slackwater.windows.spec import WindowSpec as WindowSpec
-    from slackwater.windows.spec import time_bounded_join as time_bounded_join
+    from slackwater.windows.spec.asof_spec import AsofSpec as AsofSpec
+    from slackwater.windows.spec.asof_spec import asof_join as asof_join
+    from slackwater.windows.spec.cogroup_spec import CogroupSpec as CogroupSpec
+    from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec as DeduplicateSpec
+    from slackwater.windows.spec.deduplicate_spec import deduplication as deduplication
+    from slackwater.windows.spec.join_spec import JoinSpec as JoinSpec
+    from slackwater.windows.spec.join_spec import time_bounded_join as time_bounded_join
+    from slackwater.windows.spec.window_spec import WindowSpec as WindowSpec
+    from slackwater.windows.spec.windowing_strategy import WindowingStrategy as WindowingStrategy
     from slackwater.windows.triggers import DEFAULT_TRIGGER as DEFAULT_TRIGGER
     from slackwater.windows.triggers import AfterAll as AfterAll
     from slackwater.windows.triggers import AfterAny as AfterAny

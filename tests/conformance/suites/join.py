@@ -15,7 +15,8 @@ import polars as pl
 
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator, JoinOutput
-from slackwater.windows.spec import SIDES, JoinSpec, Side
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import SIDES, Side
 from tests.conformance.framework import BrokenCase, Case, Fields, Step, equal, run_steps
 from tests.model.join import INFINITY, JoinModel, Pair
 

@@ -18,7 +18,7 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.columns import RETRACTION, TIME, time_column
 from slackwater.time import END_OF_TIME
-from slackwater.windows.asof_spec import AsofDirection
+from slackwater.windows.spec.asof_spec import AsofDirection
 from tests.model.windows import Row
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, random_batches, rows_frame, shipped, ticks
 

@@ -9,8 +9,8 @@ import pytest
 
 from slackwater.errors import CorruptState, IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows.asof_spec import AsofSpec
 from slackwater.windows.engine.asof_operator import AsofOperator
+from slackwater.windows.spec.asof_spec import AsofSpec
 from tests.support.recording_store import RecordingStore
 
 SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}

@@ -9,8 +9,8 @@ import pytest
 
 from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
-from slackwater.windows.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator
+from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec
 
 SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}
 

@@ -19,7 +19,7 @@ from slackwater.errors import (
 )
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator
-from slackwater.windows.spec import JoinSpec
+from slackwater.windows.spec.join_spec import JoinSpec
 from tests.support.recording_store import RecordingStore
 
 SCHEMA = {"k": pl.String, "ts": pl.Int64, "name": pl.String}

@@ -14,7 +14,8 @@ import pytest
 from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.join_operator import JoinOperator
-from slackwater.windows.spec import SIDES, JoinSpec
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import SIDES
 from tests.support.recording_store import RecordingStore
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Int64(), "name": pl.String()}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from slackwater.windows import Fixed, JoinOperator, JoinSpec, MergeOperator
-from slackwater.windows.asof_spec import AsofSpec
-from slackwater.windows.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.engine.asof_operator import AsofOperator
 from slackwater.windows.engine.deduplicate_operator import DeduplicateOperator
 from slackwater.windows.engine.state_summary import summarize
+from slackwater.windows.spec.asof_spec import AsofSpec
+from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec
 
 ROWS = pl.DataFrame({"key": ["a", "b"], "ts": [1, 12]})
 

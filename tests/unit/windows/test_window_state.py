@@ -23,7 +23,7 @@ from slackwater.windows import (
     WindowedOperator,
 )
 from slackwater.windows.engine.window_state import Agenda
-from slackwater.windows.spec import Mode
+from slackwater.windows.spec.windowing_strategy import Mode
 from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger
 from tests.support.recording_store import RecordingStore
 

@@ -8,7 +8,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.api.joins import JoinDataflow, check_sides, further_keys, join_dataflow
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.windows import AsofSpec
-from slackwater.windows.spec import SIDES
+from slackwater.windows.spec.operator_spec import SIDES
 
 
 def asof_joined(left: StreamInputs, right: StreamInputs, spec: AsofSpec) -> JoinDataflow:

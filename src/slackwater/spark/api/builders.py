@@ -22,7 +22,9 @@ from slackwater.spark.wire.pane_schema import empty_frame, pane_schema, value_ty
 from slackwater.time import Range
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.applied import Applied
-from slackwater.windows.spec import PANE_COLUMNS, CogroupHow, CogroupSpec, WindowingStrategy, WindowSpec
+from slackwater.windows.spec.cogroup_spec import CogroupHow, CogroupSpec
+from slackwater.windows.spec.window_spec import WindowSpec
+from slackwater.windows.spec.windowing_strategy import PANE_COLUMNS, WindowingStrategy
 
 
 def aggregated(

@@ -26,7 +26,7 @@ from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, cloc
 from slackwater.spark.wire.columns import WINDOW_BOUNDS
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import BUCKET_OR_FLAGS, RowCodec
-from slackwater.windows.spec import OperatorSpec
+from slackwater.windows.spec.operator_spec import OperatorSpec
 
 Keep = Literal["count", "emit"]
 """Whether dropped rows are only counted, or emitted as well."""
@@ -128,3 +128,20 @@ class Dataflow:
     def _needed(self, columns: Sequence[str]) -> list[str]:
         gap = () if self.host.spec.gap_column is None else (self.host.spec.gap_column,)
         return [*columns, *gap, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]
+
+
+def check_counted(name: str, kept: Keep) -> None:
+    """Raise if dropped rows are emitted, which an operator that follows cannot process.
+
+    >>> check_counted("late", "emit")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: late = 'emit': is not supported if another operator follows, which \
+cannot process dropped rows; write late="count"
+    """
+    if kept == "emit":
+        raise InvalidArgument(
+            name,
+            kept,
+            "is not supported if another operator follows, which cannot process dropped rows",
+            fix=f'write {name}="count"',
+        )

@@ -20,7 +20,11 @@ from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.time import format_duration, format_instant
 from slackwater.windows import AsofSpec, DeduplicateSpec
-from slackwater.windows.spec import CogroupSpec, JoinSpec, OperatorSpec, WindowingStrategy, WindowSpec
+from slackwater.windows.spec.cogroup_spec import CogroupSpec
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import OperatorSpec
+from slackwater.windows.spec.window_spec import WindowSpec
+from slackwater.windows.spec.windowing_strategy import WindowingStrategy
 from slackwater.windows.triggers import describe
 
 _MOST_COLUMNS: Final = 8

@@ -23,7 +23,7 @@ from slackwater.spark.runtime.operator_inputs import EITHER
 from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, time_column
 from slackwater.spark.wire.pane_schema import empty_frame
 from slackwater.windows import AsofSpec, Global, JoinSpec
-from slackwater.windows.spec import SIDES, Side
+from slackwater.windows.spec.operator_spec import SIDES, Side
 
 LATE_FIELDS: Final = (StructField(KIND, StringType()), StructField(SIDE, StringType()))
 """The columns that tell late rows from pairs; only with ``late="emit"``."""

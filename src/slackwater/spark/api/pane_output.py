@@ -27,7 +27,8 @@ from slackwater.spark.wire.pane_schema import (
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec, Structures, null_if
 from slackwater.windows import Fixed, Global, Sliding, Window
-from slackwater.windows.spec import CogroupSpec, WindowSpec
+from slackwater.windows.spec.cogroup_spec import CogroupSpec
+from slackwater.windows.spec.window_spec import WindowSpec
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from slackwater.spark.wire.columns import (
     time_column,
 )
 from slackwater.windows import Window
-from slackwater.windows.spec import SIDES, longest_lateness
+from slackwater.windows.spec.operator_spec import SIDES, longest_lateness
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.engine.blobs import BlobStore
-from slackwater.windows.spec import OperatorSpec
+from slackwater.windows.spec.operator_spec import OperatorSpec
 
 
 class Totals(StepCounts):

@@ -33,7 +33,10 @@ from slackwater.windows import (
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.join_buffers import BufferSize
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.spec import SIDES, CogroupSpec, JoinSpec, OperatorSpec, WindowSpec
+from slackwater.windows.spec.cogroup_spec import CogroupSpec
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec
+from slackwater.windows.spec.window_spec import WindowSpec
 
 APPLIED: Final = "apply:rows"
 """The name of the only accumulation of an `ApplyHost`, a list of rows."""

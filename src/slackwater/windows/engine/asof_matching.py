@@ -11,8 +11,8 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.windows.asof_spec import AsofDirection
 from slackwater.windows.engine.join_matching import LARGEST_NUMBER, time_range
+from slackwater.windows.spec.asof_spec import AsofDirection
 
 ARRIVAL: Final = "arrival:"
 """The column of right rows that numbers them in order of arrival."""

@@ -17,7 +17,6 @@ from slackwater.errors import IncompatibleState, InvalidArgument
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.asof_spec import AsofSpec
 from slackwater.windows.engine.asof_matching import ARRIVAL, closest_rows
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
@@ -32,7 +31,8 @@ from slackwater.windows.engine.join_buffers import (
 from slackwater.windows.engine.join_columns import PairColumns, Schema
 from slackwater.windows.engine.join_limits import SideLevels
 from slackwater.windows.engine.join_matching import time_range
-from slackwater.windows.spec import REACH, SIDES, Side
+from slackwater.windows.spec.asof_spec import AsofSpec
+from slackwater.windows.spec.operator_spec import REACH, SIDES, Side
 
 _DISTANCE: Final = "distance:"
 _FEW_ROWS: Final = 4096
@@ -174,21 +174,7 @@ class AsofOperator:
     ) -> tuple[AsofState, AsofOutput]:
         """Add a batch of one side or both, advance the watermarks, and emit the left rows that are certain.
 
-        Args:
-            state: the state after the last step. It must not be used again: continue with the one returned.
-            left: the rows of the left side that arrived.
-            right: the rows of the right side that arrived.
-            watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
-                ``END_OF_TIME`` means that the side has ended.
-            idle: the sides whose inputs are all idle; has an effect only with ``idle="proceed"``.
-            key_watermarks: by side, the watermarks of its further keys that have changed.
-
-        Returns:
-            The new state and the output. Rows below the watermark of their side before the step are late.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the state is unchanged.
-            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
+        Arguments, return value and errors are those of `JoinOperator.step`.
         """
         batches = {
             "left": self._columns.checked("left", left),

@@ -27,15 +27,10 @@ from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.side_watermarks import advance_sides
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
-from slackwater.windows.spec import (
-    COGROUP_LATE_COLUMNS,
-    PANE_FIELDS,
-    SIDES,
-    WINDOW_COLUMNS,
-    CogroupSpec,
-    Side,
-    WindowSpec,
-)
+from slackwater.windows.spec.cogroup_spec import COGROUP_LATE_COLUMNS, CogroupSpec
+from slackwater.windows.spec.operator_spec import SIDES, Side
+from slackwater.windows.spec.window_spec import WindowSpec
+from slackwater.windows.spec.windowing_strategy import PANE_FIELDS, WINDOW_COLUMNS
 
 _TIME: Final = "merge:time"
 _SIDE: Final = "merge:side"

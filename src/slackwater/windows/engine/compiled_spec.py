@@ -38,7 +38,7 @@ from slackwater.windows.columns import (
 )
 from slackwater.windows.engine.compiled_trigger import CompiledTrigger
 from slackwater.windows.engine.lateness import Lateness
-from slackwater.windows.spec import WindowSpec
+from slackwater.windows.spec.window_spec import WindowSpec
 
 
 @dataclass(frozen=True)

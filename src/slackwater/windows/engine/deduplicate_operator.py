@@ -12,7 +12,6 @@ from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegre
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
-from slackwater.windows.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
@@ -25,7 +24,8 @@ from slackwater.windows.engine.join_buffers import (
 from slackwater.windows.engine.join_columns import Schema
 from slackwater.windows.engine.join_limits import SideLevels, behind
 from slackwater.windows.engine.join_matching import matching_rows, time_range
-from slackwater.windows.spec import REACH
+from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec
+from slackwater.windows.spec.operator_spec import REACH
 
 _CODE: Final = "code:"
 

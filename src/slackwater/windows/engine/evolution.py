@@ -37,7 +37,7 @@ from slackwater.windows.engine.operator_description import UNRECORDED, OperatorD
 from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.spec import WINDOW_COLUMNS
+from slackwater.windows.spec.windowing_strategy import WINDOW_COLUMNS
 
 Adapt = Callable[[pl.DataFrame], pl.DataFrame]
 

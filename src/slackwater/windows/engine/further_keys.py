@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.time import check_int64
 from slackwater.windows.engine.join_buffers import KeyState, SideBuffer
-from slackwater.windows.spec import Side
+from slackwater.windows.spec.operator_spec import Side
 
 Keys = tuple[tuple[str, str], ...]
 

@@ -28,7 +28,7 @@ from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.engine.equal_rows import equal_rows
 from slackwater.windows.engine.join_limits import SideLevels
 from slackwater.windows.engine.join_matching import time_range
-from slackwater.windows.spec import Side
+from slackwater.windows.spec.operator_spec import Side
 
 CHUNK_ROWS: Final = 65_536
 """Large enough that a batch writes few blobs, small enough that reading an unneeded one is cheap."""

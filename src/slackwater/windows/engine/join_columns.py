@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import polars as pl
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.engine.join_limits import OTHER
-from slackwater.windows.spec import REACH, SIDES, Side
+from slackwater.windows.spec.operator_spec import REACH, SIDES, Side
+from slackwater.windows.spec.two_sided_spec import TwoSidedSpec
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
-
-
-class JoinedColumns(Protocol):
-    """The settings of a join that name columns."""
-
-    @property
-    def on(self) -> tuple[str, ...]:
-        """The key columns, which both sides have."""
-
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """Appended to the columns that both sides have and that are not keys."""
-
-    @property
-    def times(self) -> dict[Side, str]:
-        """The event-time column of each side."""
-
-    def retractions(self, side: Side) -> str | None:
-        """The column of a side that marks retractions."""
-
-    def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
-        """The further watermark keys of a side, each with its event-time column."""
 
 
 class PairColumns:
@@ -50,13 +28,13 @@ class PairColumns:
     Raises:
         InvalidArgument: a column is missing or has a type that cannot be used, or a name is used twice.
 
-    >>> from slackwater.windows.spec import JoinSpec
+    >>> from slackwater.windows import JoinSpec
     >>> side = {"k": pl.String, "ts": pl.Int64}
     >>> PairColumns(JoinSpec(on=("k",), before=0, after=0), left=side, right=side).pair_schema.names()
     ['k', 'ts_left', 'ts_right']
     """
 
-    def __init__(self, spec: JoinedColumns, *, left: Schema, right: Schema) -> None:
+    def __init__(self, spec: TwoSidedSpec, *, left: Schema, right: Schema) -> None:
         self._spec = spec
         self.schemas: dict[Side, pl.Schema] = {"left": pl.Schema(left), "right": pl.Schema(right)}
         """The columns of each side."""

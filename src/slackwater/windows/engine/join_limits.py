@@ -9,7 +9,9 @@ from typing import Final, Protocol
 from slackwater.errors import InvalidArgument
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.side_watermarks import advance_sides
-from slackwater.windows.spec import REACH, SIDES, JoinIdle, JoinSpec, Side
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import REACH, SIDES, Side
+from slackwater.windows.spec.two_sided_spec import TwoSidedSpec
 
 OTHER: Final[Mapping[Side, Side]] = {"left": "right", "right": "left"}
 
@@ -19,17 +21,6 @@ class SideProgress(Protocol):
 
     watermark: int | None
     received: int | None
-
-
-class TwoSidedSpec(Protocol):
-    """The settings of an operator with two sides that decide how far each side is."""
-
-    @property
-    def idle(self) -> JoinIdle:
-        """Whether an idle side waits or proceeds with the other one."""
-
-    def lateness(self, side: Side) -> int | None:
-        """How far rows of a side may be behind its watermark; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from slackwater.windows.engine.join_buffers import (
 from slackwater.windows.engine.join_columns import PairColumns, Schema
 from slackwater.windows.engine.join_limits import OTHER, JoinLimits, SideLevels
 from slackwater.windows.engine.join_matching import matching_rows, time_range
-from slackwater.windows.spec import SIDES, JoinSpec, Side
+from slackwater.windows.spec.join_spec import JoinSpec
+from slackwater.windows.spec.operator_spec import SIDES, Side
 
 KeyWatermarks = Mapping[Side, Mapping[str, int]]
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from slackwater.time import END_OF_TIME
 from slackwater.windows.columns import TIME
-from slackwater.windows.spec import WindowSpec
+from slackwater.windows.spec.window_spec import WindowSpec
 
 
 @dataclass(frozen=True)

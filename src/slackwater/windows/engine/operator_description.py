@@ -17,7 +17,7 @@ from slackwater.errors import CorruptState, IncompatibleState
 from slackwater.progress.saved_form import Saved
 from slackwater.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from slackwater.windows.assigners import Calendar, Fixed, Global, Inherited, Sessions, Sliding, Window
-from slackwater.windows.spec import WindowSpec
+from slackwater.windows.spec.window_spec import WindowSpec
 from slackwater.windows.triggers import describe
 
 UNRECORDED: Final = -1

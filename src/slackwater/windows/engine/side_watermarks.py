@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import check_int64
-from slackwater.windows.spec import SIDES, Side
+from slackwater.windows.spec.operator_spec import SIDES, Side
 
 
 def advance_sides(

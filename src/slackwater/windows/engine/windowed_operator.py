@@ -27,7 +27,8 @@ from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import WindowState
-from slackwater.windows.spec import WINDOW_COLUMNS, WindowSpec
+from slackwater.windows.spec.window_spec import WindowSpec
+from slackwater.windows.spec.windowing_strategy import WINDOW_COLUMNS
 
 
 @dataclass(frozen=True)

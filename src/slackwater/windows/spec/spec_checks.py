@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import UnionType
 
 from slackwater.errors import InvalidArgument
 from slackwater.time import check_int64
+from slackwater.windows.accumulations.base import check_column
 
 
 def check_lateness(name: str, lateness: int | None) -> None:
@@ -42,3 +43,25 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
         raise InvalidArgument(
             name, value, f"is not a valid value of {name}", fix=f"use one of {', '.join(allowed)}"
         )
+
+
+def set_names(spec: object, name: str) -> None:
+    """Store a field of column names as a tuple, also if a single name or a list was given."""
+    given = getattr(spec, name)
+    check_type(name, given, Sequence, f'column names, as in {name}=("auction",)')
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for column in names:
+        check_column(column, name)
+    object.__setattr__(spec, name, names)
+
+
+def check_distinct(argument: str, names: Sequence[str], reserved: Iterable[str], problem: str) -> None:
+    """Raise if a name occurs twice, or is reserved.
+
+    >>> check_distinct("key", ("a", "a"), (), "is used twice")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = 'a': is used twice
+    """
+    for number, name in enumerate(names):
+        if name in names[:number] or name in reserved:
+            raise InvalidArgument(argument, name, problem)

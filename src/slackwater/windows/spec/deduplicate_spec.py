@@ -8,8 +8,8 @@ from typing import get_args
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import DurationLike, check_int64, duration
-from slackwater.windows.checks import check_choice, check_lateness, check_type
-from slackwater.windows.spec import REACH, Late, OperatorSpec
+from slackwater.windows.spec.operator_spec import REACH, Late, OperatorSpec
+from slackwater.windows.spec.spec_checks import check_choice, check_lateness, check_type
 
 
 @dataclass(frozen=True, kw_only=True)

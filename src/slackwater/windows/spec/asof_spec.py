@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from slackwater.errors import InvalidArgument
 from slackwater.time import DurationLike, check_int64, duration
-from slackwater.windows.checks import check_choice, check_lateness, check_type
-from slackwater.windows.spec import REACH, SIDES, JoinIdle, Late, OperatorSpec, Side
+from slackwater.windows.spec.operator_spec import REACH, Late, Side
+from slackwater.windows.spec.spec_checks import check_choice
+from slackwater.windows.spec.two_sided_spec import JoinIdle, TwoSidedSpec
 
 AsofDirection = Literal["backward", "forward", "nearest"]
 AsofHow = Literal["left", "inner"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsofSpec(OperatorSpec):
+class AsofSpec(TwoSidedSpec):
     """The configuration of an `AsofOperator`: each left row with the right row that is closest in time.
 
     A left row is answered when no future right row can be a better match, so the result does not depend on
@@ -31,15 +32,8 @@ class AsofSpec(OperatorSpec):
             of two at the same distance, the later one.
         how: whether left rows without a match are emitted with nulls (``"left"``) or not (``"inner"``).
         tolerance: the largest distance of a match in microseconds; None for no limit.
-        left_time: the event-time column of the left side.
-        right_time: the event-time column of the right side.
-        suffixes: appended to the columns that both sides have and that are not keys.
-        late: whether late rows are only counted or also returned.
-        idle: whether an idle side holds the other one back (``"hold"``) or counts as being as far as the
-            other side (``"proceed"``).
-        left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
-        right_lateness: the same for the right side.
-        left_keys: further watermark keys of the left side, each with its event-time column.
+
+    The other settings are those of `TwoSidedSpec`.
 
     Raises:
         InvalidArgument: a value is invalid.
@@ -52,25 +46,16 @@ class AsofSpec(OperatorSpec):
 backward, forward, nearest
     """
 
+    equal_times: ClassVar = "tolerance=0"
     on: tuple[str, ...] = ()
     direction: AsofDirection = "backward"
     how: AsofHow = "left"
     tolerance: int | None = None
-    left_time: str = "ts"
-    right_time: str = "ts"
-    suffixes: tuple[str, str] = ("_left", "_right")
-    late: Late = "count"
-    idle: JoinIdle = "hold"
-    left_lateness: int | None = 0
-    right_lateness: int | None = 0
-    left_keys: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        check_type("on", self.on, tuple, 'a tuple of column names, as in on=("symbol",)')
+        super().__post_init__()
         check_choice("direction", self.direction, get_args(AsofDirection))
         check_choice("how", self.how, get_args(AsofHow))
-        check_choice("late", self.late, get_args(Late))
-        check_choice("idle", self.idle, get_args(JoinIdle))
         if self.tolerance is not None and not 0 <= check_int64(self.tolerance, "tolerance") < REACH:
             raise InvalidArgument(
                 "tolerance",
@@ -78,17 +63,6 @@ backward, forward, nearest
                 "is negative or longer than 146,000 years",
                 fix="use a duration, or None for no limit",
             )
-        for side in SIDES:
-            check_lateness(f"{side}_lateness", self.lateness(side))
-        if self.left_time in self.on or self.right_time in self.on:
-            raise InvalidArgument(
-                "on", self.on, "contains an event-time column", fix="use tolerance=0 to match equal times"
-            )
-
-    @property
-    def times(self) -> dict[Side, str]:
-        """The event-time column of each side."""
-        return {"left": self.left_time, "right": self.right_time}
 
     @property
     def forwarding(self) -> tuple[Side, ...]:
@@ -104,18 +78,6 @@ backward, forward, nearest
     def looks_ahead(self) -> bool:
         """Whether a match may be later than the left row."""
         return self.direction != "backward"
-
-    def retractions(self, side: Side) -> str | None:
-        """None: an as-of join does not take retractions."""
-        return None
-
-    def lateness(self, side: Side) -> int | None:
-        """How far rows of a side may be behind its watermark; None for no limit."""
-        return self.left_lateness if side == "left" else self.right_lateness
-
-    def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
-        """The further watermark keys of a side; those of the right side are not forwarded."""
-        return self.left_keys if side == "left" else ()
 
     @property
     def signature(self) -> str:

@@ -1,0 +1,94 @@
+"""The output rows of joins and deduplications: for output, or as the input of another operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from slackwater.progress.pipeline_plan import PipelinePlan
+from slackwater.spark.api.dataflow import check_counted
+from slackwater.spark.api.explain import explain_dataflow
+from slackwater.spark.api.row_output import OutputSource, RowDataflow
+from slackwater.spark.api.stream import Stream
+from slackwater.spark.api.stream_operations import StreamOperations
+
+
+@dataclass(frozen=True)
+class OutputRows(StreamOperations):
+    """The output rows of an operator, to be written or as the input of another operator."""
+
+    dataflow: RowDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the rows."""
+        return self.dataflow.schema
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The rows as a DataFrame, streaming if the input is.
+
+        Args:
+            flush: End the stream with the run; see `Panes.to_df`.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input.
+        """
+        return self.dataflow.to_df(flush=flush)
+
+    def explain(self) -> PipelinePlan:
+        """The plan of the operator with everything before it; see `Stream.explain`."""
+        return explain_dataflow(self.dataflow)
+
+    def elements(self) -> Stream:
+        """The rows as a stream.
+
+        Raises:
+            InvalidArgument: Late rows are emitted, which another operator cannot process.
+        """
+        check_counted("late", self.dataflow.late)
+        return Stream((OutputSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
+
+
+@dataclass(frozen=True)
+class Joined(OutputRows):
+    """Pairs of rows of two streams, for output or as the input of another operator; see `Stream.join`.
+
+    As the input of another operator, a row has the event times of both sides, and the next operator uses the
+    left one, or the right one after a right join; choose another with `by`. A row of a left or right join
+    that is padded with nulls has no time for the other side's key, so an operator driven by that key counts
+    it as invalid. A full join is driven by ``either``, which every row has.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.api.stream import stream
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> ends = spark.sql("select timestamp'2024-01-01 00:00:09Z' as at, 7 as auction")
+    >>> left, right = (stream(df, event_time="at", watermark=lag("5 seconds")) for df in (bids, ends))
+    >>> pairs = left.join(right, on=("auction",), before="0 seconds", after="10 seconds")
+    >>> pairs.schema.names
+    ['auction', 'at_left', 'price', 'at_right']
+    >>> pairs.window(fixed("10 seconds"), by="right.default").agg(pairs=count()).to_df().first().pairs
+    1
+    """
+
+
+@dataclass(frozen=True)
+class Deduplicated(OutputRows):
+    """Rows without duplicates, to be written or as the input of another operator; see `Stream.deduplicate`.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.api.stream import stream
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> clicks = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as id, 'a' as page from range(2)")
+    >>> unique = stream(clicks, event_time="at", watermark=lag("5 seconds")).deduplicate(
+    ...     on=["id"], within="1 hour"
+    ... )
+    >>> unique.key_by("page").window(fixed("10 seconds")).agg(clicks=count()).to_df().first().clicks
+    1
+    """

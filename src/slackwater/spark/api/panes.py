@@ -1,0 +1,133 @@
+"""The panes of windows: for output, or as the input of another operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from slackwater.progress.pipeline_plan import PipelinePlan
+from slackwater.spark.api.dataflow import check_counted
+from slackwater.spark.api.explain import explain_dataflow
+from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
+from slackwater.spark.api.stream import Stream
+from slackwater.spark.api.stream_operations import StreamOperations
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from slackwater.spark.api.upsert import Folding
+
+
+@dataclass(frozen=True)
+class Panes(StreamOperations):
+    """The panes of a windowed stream, for output or as the input of another operator; see `Windowed.agg`.
+
+    As the input of another operator, each pane is an element at its timestamp, with its key and values. The
+    columns ``window`` and ``pane`` can be used as well; ``pane.retraction`` is then always false, because
+    operators process retractions themselves. Without a `window` the next operator keeps the windows of the
+    panes. If a window fires several times its panes are several elements, unless the mode retracts the
+    earlier ones. A retraction calls the function of `map_async` again, which has to return the same result
+    for equal panes.
+
+    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.spark.api.stream import stream
+    >>> from slackwater.spark.session import session
+    >>> from slackwater.windows import count, fixed
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
+    >>> keyed = stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction")
+    >>> panes = keyed.window(fixed("10 seconds")).agg(bids=count())
+    >>> panes.schema.names
+    ['auction', 'window', 'bids', 'pane']
+    >>> panes.to_df().select("auction", "bids").collect()
+    [Row(auction=7, bids=1)]
+    """
+
+    dataflow: PaneDataflow
+
+    @property
+    def schema(self) -> StructType:
+        """Key columns, ``window{start, end}``, values, ``pane{timing, index, …, kind}``."""
+        return self.dataflow.schema
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The panes as a DataFrame: streaming if the input is, otherwise every window fires at once.
+
+        Args:
+            flush: End the stream with the run. With ``trigger(availableNow=True)`` every window fires after
+                the last rows that were there when the run started, whatever the limits of the sources per
+                batch. With another trigger, and on Spark Connect, the stream ends with the first micro-batch
+                of the run, so sources must not be limited. With a clock of given times (`Ticks`) it ends with
+                the last time. Rows in a later batch stop the query with `AfterEnd`.
+
+        Raises:
+            InvalidArgument: ``flush`` is given for batch input; or, on Spark Connect, for a source that is
+                limited per micro-batch. With another trigger than ``availableNow`` the query stops with it.
+        """
+        return self.dataflow.to_df(flush=flush)
+
+    def explain(self) -> PipelinePlan:
+        """The plan of the operator with everything before it; see `Stream.explain`."""
+        return explain_dataflow(self.dataflow)
+
+    def upsert_to(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that keeps a PostgreSQL or SQLite table up to date with the panes, exactly once.
+
+        The table has one row for each key and window, or for each key if the window is global.
+
+        Args:
+            url: The URL of the database.
+            table: The name of the table.
+            fold: How discarding panes are folded into the table; see `slackwater.upsert_to`.
+            create: Create the table if it does not exist.
+            identity: The identity under which batches are recorded; the id of the query if omitted.
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The writer: set ``checkpointLocation`` and call ``start()``.
+
+        Raises:
+            InvalidArgument: The panes have several rows per key and window, or the table does not fit.
+        """
+        from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
+
+        options = self.dataflow.upsert_options()
+        frame = self.to_df(flush=flush)
+        return upsert_to(frame, url, table, fold=fold, create=create, identity=identity, **options)
+
+    def upsert_once(
+        self,
+        url: str,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+    ) -> None:
+        """Write the panes of batch input to a table in one transaction; arguments as in `upsert_to`."""
+        from slackwater.spark.api.upsert import upsert_once
+
+        options = self.dataflow.upsert_options()
+        upsert_once(self.to_df(), url, table, fold=fold, create=create, identity=identity, **options)
+
+    def elements(self) -> Stream:
+        """The panes as a stream, each an element at its timestamp.
+
+        Raises:
+            InvalidArgument: Late or invalid rows are emitted, which another operator cannot process.
+        """
+        check_counted("late", self.dataflow.spec.late)
+        check_counted("invalid", self.dataflow.invalid)
+        return Stream((PaneSource(self.dataflow),), self.dataflow.buckets)
