@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.processes import read_batches, run_to_end, write_batch
 from benchmarks.report import Report
 from slackwater import windows
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.session import session
 from slackwater.spark.wire.clock_source import Ticks

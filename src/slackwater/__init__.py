@@ -43,16 +43,7 @@ if TYPE_CHECKING:
     from slackwater.progress.explanation import Explanation as Explanation
     from slackwater.progress.explanation import Gap as Gap
     from slackwater.progress.explanation import Reason as Reason
-    from slackwater.progress.generator import Clock as Clock
-    from slackwater.progress.generator import Constant as Constant
-    from slackwater.progress.generator import FixedDelay as FixedDelay
-    from slackwater.progress.generator import Lag as Lag
-    from slackwater.progress.generator import LagThenClock as LagThenClock
     from slackwater.progress.generator import WatermarkGenerator as WatermarkGenerator
-    from slackwater.progress.generator import clock as clock
-    from slackwater.progress.generator import constant as constant
-    from slackwater.progress.generator import fixed_delay as fixed_delay
-    from slackwater.progress.generator import lag as lag
     from slackwater.progress.numbering import OutputNumbering as OutputNumbering
     from slackwater.progress.numbering import Rechunker as Rechunker
     from slackwater.progress.ordering import OrderedResults as OrderedResults
@@ -69,6 +60,15 @@ if TYPE_CHECKING:
     from slackwater.progress.values import BufferHeader as BufferHeader
     from slackwater.progress.values import Control as Control
     from slackwater.progress.values import Watermark as Watermark
+    from slackwater.progress.watermark_policies import Clock as Clock
+    from slackwater.progress.watermark_policies import Constant as Constant
+    from slackwater.progress.watermark_policies import FixedDelay as FixedDelay
+    from slackwater.progress.watermark_policies import Lag as Lag
+    from slackwater.progress.watermark_policies import LagThenClock as LagThenClock
+    from slackwater.progress.watermark_policies import clock as clock
+    from slackwater.progress.watermark_policies import constant as constant
+    from slackwater.progress.watermark_policies import fixed_delay as fixed_delay
+    from slackwater.progress.watermark_policies import lag as lag
     from slackwater.spark.api.stream import stream as stream
     from slackwater.spark.api.stream_options import headers as headers
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.panes import Panes
 from slackwater.time import SECOND
 from tests.model.windows import Pane

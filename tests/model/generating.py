@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, LagThenClock, WatermarkPolicy
 from slackwater.progress.values import IDLE, Emission, Watermark
+from slackwater.progress.watermark_policies import (
+    Clock,
+    Constant,
+    FixedDelay,
+    Lag,
+    LagThenClock,
+    WatermarkPolicy,
+)
 
 
 @dataclass(frozen=True)

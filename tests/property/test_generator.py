@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.progress.generator import (
+from slackwater.progress.generator import WatermarkGenerator
+from slackwater.progress.values import Emission
+from slackwater.progress.watermark_policies import (
     Clock,
     Constant,
     FixedDelay,
     Lag,
     LagThenClock,
-    WatermarkGenerator,
     WatermarkPolicy,
 )
-from slackwater.progress.values import Emission
 from tests.model.generating import GeneratorModel, Happened
 
 POLICIES = st.one_of(

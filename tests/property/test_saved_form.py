@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from slackwater.errors import CorruptState, ProgressError, StateError, UnsupportedStateVersion
 from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
-from slackwater.progress.generator import Lag, LagThenClock, WatermarkGenerator
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader, Watermark
+from slackwater.progress.watermark_policies import Lag, LagThenClock
 
 
 def _coalescer() -> Coalescer:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why

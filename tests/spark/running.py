@@ -21,7 +21,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater import windows
-from slackwater.progress.generator import Lag, WatermarkPolicy
+from slackwater.progress.watermark_policies import Lag, WatermarkPolicy
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.windowed import Windowed

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, of_kind, panes_of
 from tests.support.windowed import Observed, Options, blocks

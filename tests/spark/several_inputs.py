@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.output_rows import OutputRows
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream

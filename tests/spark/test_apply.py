@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.spark.api.windowed import Windowed

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.output_rows import Deduplicated, Joined
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream

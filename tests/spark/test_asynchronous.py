@@ -19,7 +19,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 from slackwater import windows
 from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
 from slackwater.progress.async_stage import Retry
-from slackwater.progress.generator import Lag, lag
+from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.map_async import async_call
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument, InvalidDuration
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.internals import ROCKSDB
 from slackwater.spark.session import (

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag, lag
+from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.spark.wire.clock_source import Ticks

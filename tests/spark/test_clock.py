@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.session import PARTITIONS
 from slackwater.spark.wire.clock_source import IntervalReader, StreamEnd, Ticks, TicksReader

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag, lag
+from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.output_rows import Joined
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag, lag
+from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.monitor.reports import OperatorReport, reported
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.progress.discovery import discover
-from slackwater.progress.generator import clock, constant, lag
+from slackwater.progress.watermark_policies import clock, constant, lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.api.stream_options import headers
 from slackwater.windows import count, fixed, sessions

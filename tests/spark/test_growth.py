@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater import windows
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND

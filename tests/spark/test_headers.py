@@ -15,7 +15,7 @@ from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import headers, ingestion_time
 from slackwater.spark.monitor.reports import why

@@ -13,7 +13,7 @@ from pyspark.sql import Row as SparkRow
 
 from slackwater import time, windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import ingestion_time
 from slackwater.spark.wire.clock_source import Ticks

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import lag
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.output_rows import Joined
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag, lag
+from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why
 from slackwater.time import END_OF_TIME, SECOND

@@ -17,8 +17,8 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as sql
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
 from slackwater.progress.values import DEFAULT_KEY
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.spark.api.stream_operations import StreamOperations

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.upsert import upsert_once, upsert_to
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_table import TableDoesNotFit

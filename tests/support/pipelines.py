@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType, LongType, Strin
 
 from slackwater import windows
 from slackwater.progress.async_stage import Retry
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncMapper
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, Host, JoinHost, WindowHost

@@ -6,10 +6,11 @@ import pytest
 
 from slackwater.errors import InvalidArgument, UnknownSource
 from slackwater.progress.coalescer import Coalescer
-from slackwater.progress.generator import Lag, LagThenClock, WatermarkGenerator
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.ordering import OrderedResults, UnorderedResults
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import IDLE, BufferHeader, Watermark
+from slackwater.progress.watermark_policies import Lag, LagThenClock
 from slackwater.testing import TestProgress
 
 RESTARTS = pytest.mark.parametrize("restart", [False, True])

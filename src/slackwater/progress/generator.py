@@ -9,9 +9,7 @@ whose rows are all filtered out still advances (G9). A generator never drops an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Literal
 
 from msgspec import field
 
@@ -27,185 +25,15 @@ from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
-from slackwater.time import (
-    BEGINNING_OF_TIME,
-    END_OF_TIME,
-    DurationLike,
-    InstantLike,
-    check_int64,
-    duration,
-    frame_floor,
-    instant,
+from slackwater.progress.watermark_policies import (
+    Constant,
+    FixedDelay,
+    Lag,
+    LagThenClock,
+    WatermarkPolicy,
+    not_negative,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Delayed:
-    lag: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lag", _not_negative(self.lag, "lag"))
-
-
-class Lag(_Delayed):
-    """Policy: the highest event time of a partition minus ``lag``; it never goes back (G1).
-
-    Args:
-        lag: Microseconds, not negative. `slackwater.lag` takes a duration instead.
-
-    >>> Lag(5_000_000).lag
-    5000000
-    """
-
-    __slots__ = ()
-
-
-class LagThenClock(_Delayed):
-    """Policy: the highest event time minus ``lag``; between events it advances with the clock (G1).
-
-    The watermark of a partition is ``highest event time − lag + time since that event``. The clock counts at
-    ticks, never in the step of an event (G2), and not while the partition is idle or the query is down.
-
-    Args:
-        lag: Microseconds, not negative. `slackwater.lag` with ``between="clock"`` takes a duration instead.
-
-    >>> generator = WatermarkGenerator(LagThenClock(5), partitions=["a"], now=100)
-    >>> generator.observe("a", 90, now=100)
-    (Watermark(value=85, key='default'),)
-    >>> generator.tick(now=103)
-    (Watermark(value=88, key='default'),)
-    """
-
-    __slots__ = ()
-
-
-class Clock(_Delayed):
-    """Policy: the clock minus ``lag``, but never above the timestamp of the event being observed (G2).
-
-    With a lag of zero and the clock as event time this is ingestion time.
-
-    Args:
-        lag: Microseconds, not negative. `slackwater.clock` takes a duration instead.
-
-    >>> Clock(0).lag
-    0
-    """
-
-    __slots__ = ()
-
-
-class FixedDelay(_Delayed):
-    """Policy: the clock minus ``lag``, independent of the events. Older events are late (G1).
-
-    Args:
-        lag: Microseconds, not negative. `slackwater.fixed_delay` takes a duration instead.
-
-    >>> FixedDelay(20).lag
-    20
-    """
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """Policy: always the same watermark, but never above the timestamp of the event being observed (G2).
-
-    Args:
-        value: Microseconds since the epoch. `slackwater.constant` takes a point in time instead.
-
-    >>> Constant(42).value
-    42
-    """
-
-    value: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", check_int64(self.value, "value"))
-
-
-WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant
-"""The rule by which a generator derives watermarks."""
-
-
-def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag | LagThenClock:
-    """Follow the highest event time at a distance of ``delay``: the usual choice.
-
-    Args:
-        delay: How far out of order events may arrive without being late.
-        between: What the watermark does between events. By default it stands still, so the last windows of a
-            stream that pauses stay open. With ``"clock"`` it advances with the clock from where the last
-            event left it, and the last windows fire. Events that continue after a pause at the time at which
-            they stopped are then late.
-
-    Returns:
-        The policy, for ``stream(…, watermark=lag("5 seconds"))``.
-
-    Raises:
-        InvalidDuration: The delay cannot be parsed or is negative.
-        InvalidArgument: ``between`` is neither None nor ``"clock"``.
-
-    >>> lag("5 seconds"), lag("5 seconds", between="clock")
-    (Lag(lag=5000000), LagThenClock(lag=5000000))
-    """
-    if between not in (None, "clock"):
-        raise InvalidArgument("between", between, "is not a valid choice", fix='use "clock", or omit it')
-    microseconds = duration(delay, name="lag")
-    return Lag(microseconds) if between is None else LagThenClock(microseconds)
-
-
-def clock(delay: DurationLike = "0 seconds") -> Clock:
-    """Follow the clock at a distance of ``delay``, but never make an event late by its own arrival (G2).
-
-    Args:
-        delay: The distance to the clock.
-
-    Returns:
-        The policy.
-
-    Raises:
-        InvalidDuration: The delay cannot be parsed or is negative.
-
-    >>> clock("1 minute")
-    Clock(lag=60000000)
-    """
-    return Clock(duration(delay, name="lag"))
-
-
-def fixed_delay(delay: DurationLike) -> FixedDelay:
-    """Follow the clock at a distance of ``delay``, independent of the events.
-
-    Args:
-        delay: The distance to the clock. Events that are older than this when they arrive are late.
-
-    Returns:
-        The policy.
-
-    Raises:
-        InvalidDuration: The delay cannot be parsed or is negative.
-
-    >>> fixed_delay("20 seconds")
-    FixedDelay(lag=20000000)
-    """
-    return FixedDelay(duration(delay, name="lag"))
-
-
-def constant(value: InstantLike) -> Constant:
-    """Always return the same watermark, limited by the event being observed (G2).
-
-    Args:
-        value: The watermark.
-
-    Returns:
-        The policy.
-
-    Raises:
-        InvalidInstant: The value is not a point in time with a timezone.
-
-    >>> constant("1970-01-01T00:00:42Z")
-    Constant(value=42000000)
-    """
-    return Constant(instant(value, name="value"))
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, frame_floor
 
 
 class _SavedPartition(Saved):
@@ -311,9 +139,9 @@ class WatermarkGenerator:
         self._policy = policy
         self._discovers = partitions is None
         self._idle_after = None if idle_after is None else int(idle_after)
-        self._frame = _not_negative(frame, "frame")
+        self._frame = not_negative(frame, "frame")
         self._frame_offset = check_int64(frame_offset, "frame_offset")
-        self._max_ahead = None if max_ahead is None else _not_negative(max_ahead, "max_ahead")
+        self._max_ahead = None if max_ahead is None else not_negative(max_ahead, "max_ahead")
         self._key = key
         self.ahead = 0
         """Number of events that were more than ``max_ahead`` ahead of the clock."""
@@ -690,10 +518,3 @@ def partitions_in(data: bytes) -> list[InputState]:
     """
     saved = _FORM.decode(data)
     return saved_inputs(saved.combined, {each.slot: str(each.name) for each in saved.partitions})
-
-
-def _not_negative(value: int, name: str) -> int:
-    number = check_int64(value, name)
-    if number < 0:
-        raise InvalidDuration(name, value, "is negative", fix="pass zero or more")
-    return number

@@ -95,7 +95,7 @@ class TestProgress:
     | `ProgressTracker` | ``buffer``, ``idle``, ``done`` |
     | `OrderedResults`, `UnorderedResults` | ``item``, ``result``, ``watermark`` |
 
-    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.progress.watermark_policies import Lag
     >>> script = TestProgress().observe("p0", 20).tick(at=10)
     >>> script.run(WatermarkGenerator(Lag(3), partitions=["p0", "p1"], idle_after=10, now=0)).emitted
     [Watermark(value=17, key='default'), IDLE]

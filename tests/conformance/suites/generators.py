@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from slackwater.progress.generator import (
-    Clock,
-    Constant,
-    FixedDelay,
-    Lag,
-    WatermarkGenerator,
-    WatermarkPolicy,
-)
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import Emission, Origin
+from slackwater.progress.watermark_policies import Clock, Constant, FixedDelay, Lag, WatermarkPolicy
 from tests.conformance.emissions import check_emissions
 from tests.conformance.framework import BrokenCase, Case, Fields, Step, flag, run_steps
 

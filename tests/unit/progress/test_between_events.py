@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from slackwater.errors import InvalidArgument
-from slackwater.progress.generator import Lag, LagThenClock, WatermarkGenerator, lag
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import IDLE, Watermark
+from slackwater.progress.watermark_policies import Lag, LagThenClock, lag
 
 
 def generator(**options: Any) -> WatermarkGenerator:

@@ -17,12 +17,13 @@ from slackwater.errors import (
     WatermarkRegression,
 )
 from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
-from slackwater.progress.generator import Constant, Lag, WatermarkGenerator, lag
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
 from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import BufferHeader, Watermark
+from slackwater.progress.watermark_policies import Constant, Lag, lag
 from slackwater.time import END_OF_TIME
 
 anything: Callable[..., Watermark] = Watermark

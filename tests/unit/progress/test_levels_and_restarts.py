@@ -11,12 +11,13 @@ import pytest
 from slackwater.errors import AfterDone, IncompatibleState, InvalidArgument, ProgressError, SlackwaterError
 from slackwater.progress.coalescer import Coalescer, EdgeEmission, OperatorCoalescer
 from slackwater.progress.explanation import Explanation, Gap, Reason
-from slackwater.progress.generator import Clock, FixedDelay, Lag, WatermarkGenerator
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.numbering import OutputNumbering, Rechunker
 from slackwater.progress.ordering import OrderedResults, UnorderedResults
 from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DONE, IDLE, BufferHeader, Watermark
+from slackwater.progress.watermark_policies import Clock, FixedDelay, Lag
 from slackwater.time import END_OF_TIME
 
 

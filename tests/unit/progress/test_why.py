@@ -6,9 +6,10 @@ import pytest
 
 from slackwater.progress.coalescer import Coalescer, OperatorCoalescer
 from slackwater.progress.explanation import Explanation, Gap, Reason
-from slackwater.progress.generator import Lag, WatermarkGenerator
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import IDLE, BufferHeader, Watermark
+from slackwater.progress.watermark_policies import Lag
 
 
 def _buffer(origin: str, sequence: int, watermark: int, chunk: int = 1, *, last: bool = True) -> BufferHeader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.checkpoint.bucket_summary import BucketSummary, summarize_bucket
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesRules

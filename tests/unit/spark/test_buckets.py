@@ -15,7 +15,7 @@ import pytest
 
 from slackwater import windows
 from slackwater.errors import CorruptState
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules

@@ -10,7 +10,7 @@ import pytest
 
 from slackwater import windows
 from slackwater.errors import IncompatibleState
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules

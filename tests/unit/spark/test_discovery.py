@@ -10,7 +10,7 @@ from slackwater import windows
 from slackwater.errors import InvalidDuration
 from slackwater.progress.discovery import Discover, discover
 from slackwater.progress.explanation import Reason
-from slackwater.progress.generator import Clock, Lag
+from slackwater.progress.watermark_policies import Clock, Lag
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules

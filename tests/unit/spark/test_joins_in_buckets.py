@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, JoinHost
 from slackwater.spark.runtime.keyed_progress import TimesRules

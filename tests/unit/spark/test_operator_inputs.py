@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.operator_inputs import (
     EITHER,
     Inputs,

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from slackwater import windows
-from slackwater.progress.generator import Lag
+from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.monitor.reports import OperatorReport
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import DeduplicateHost, ForwardedKeys, JoinHost

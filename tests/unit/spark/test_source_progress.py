@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slackwater.errors import UnknownSource
-from slackwater.progress.generator import Clock, Lag
+from slackwater.progress.watermark_policies import Clock, Lag
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Observation, Peak
 

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from slackwater.progress.discovery import Discover
-from slackwater.progress.generator import Clock, Constant, FixedDelay, Lag, LagThenClock, WatermarkPolicy
 from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
+from slackwater.progress.watermark_policies import (
+    Clock,
+    Constant,
+    FixedDelay,
+    Lag,
+    LagThenClock,
+    WatermarkPolicy,
+)
 from slackwater.spark.api.dataflow import Dataflow
 from slackwater.spark.api.expressions import FilteredSource, ProjectedSource
 from slackwater.spark.api.map_async import AsyncSource

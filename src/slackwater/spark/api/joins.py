@@ -128,7 +128,7 @@ def side_indices(left: StreamInputs, right: StreamInputs) -> tuple[int, ...]:
 def check_sides(left: StreamInputs, right: StreamInputs, *, keyed: bool = True) -> None:
     """Raise if two streams cannot be the sides of one join or cogroup.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.api.stream import stream
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

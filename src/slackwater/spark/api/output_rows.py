@@ -60,7 +60,7 @@ class Joined(OutputRows):
     that is padded with nulls has no time for the other side's key, so an operator driven by that key counts
     it as invalid. A full join is driven by ``either``, which every row has.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.spark.session import session
     >>> from slackwater.windows import count, fixed
@@ -80,7 +80,7 @@ class Joined(OutputRows):
 class Deduplicated(OutputRows):
     """Rows without duplicates, to be written or as the input of another operator; see `Stream.deduplicate`.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.spark.session import session
     >>> from slackwater.windows import count, fixed

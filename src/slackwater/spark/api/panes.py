@@ -32,7 +32,7 @@ class Panes(StreamOperations):
     earlier ones. A retraction calls the function of `map_async` again, which has to return the same result
     for equal panes.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.spark.session import session
     >>> from slackwater.windows import count, fixed

@@ -25,7 +25,7 @@ def with_gaps(sources: Sequence[Source], gap: object) -> tuple[Source, ...]:
     Raises:
         InvalidArgument: The gap is neither, or has another type.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
-from slackwater.progress.generator import WatermarkPolicy
 from slackwater.progress.values import is_text
+from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
@@ -68,7 +68,7 @@ def stream(
         InvalidArgument: An argument is missing, invalid, or cannot be combined with another one; or the
             Spark session lacks a required setting.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
@@ -101,7 +101,7 @@ def stream(
 class Stream(StreamInputs, StreamOperations):
     """Rows with an event time and a watermark; created by `stream`, and from panes.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")

@@ -151,7 +151,7 @@ class StreamOperations(ABC):
             InvalidArgument: An argument is invalid. Without a ``fallback``, a call that fails or exceeds
                 ``timeout`` fails the batch; a result that does not match ``schema`` always does.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -189,7 +189,7 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: The condition is not a boolean expression over the columns.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> from slackwater.windows import fixed, sum
@@ -229,7 +229,7 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: An expression is invalid.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -344,7 +344,7 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: The streams cannot be joined, or an argument is invalid.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -395,7 +395,7 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: An argument is invalid, or the stream contains retractions.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -462,7 +462,7 @@ class StreamOperations(ABC):
         Returns:
             The plan: ``print`` it, or let a notebook show it.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})

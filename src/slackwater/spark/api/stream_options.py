@@ -17,8 +17,8 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
-from slackwater.progress.generator import Clock, WatermarkPolicy
 from slackwater.progress.values import DEFAULT_KEY, Origin
+from slackwater.progress.watermark_policies import Clock, WatermarkPolicy
 from slackwater.spark.api.key_columns import check_named
 from slackwater.spark.api.stream_inputs import RowSource, quoted
 from slackwater.spark.runtime.keyed_progress import TimesRules

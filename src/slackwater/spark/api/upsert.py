@@ -115,7 +115,7 @@ def upsert_to(
         TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.windows import count, fixed
@@ -169,7 +169,7 @@ def upsert_once(
         TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.session import session
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.sql.database import database_url, temporary_engine

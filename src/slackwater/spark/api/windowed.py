@@ -185,7 +185,7 @@ for no limit
         Raises:
             InvalidArgument: A setting, a column or the schema is invalid.
 
-        >>> from slackwater.progress.generator import lag
+        >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
         >>> from slackwater.spark.session import session
         >>> from slackwater.windows import fixed

@@ -127,7 +127,7 @@ def state(spark: SparkSession, checkpoint: str) -> DataFrame:
             one of Slackwater.
 
     >>> import tempfile
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.spark.session import session
     >>> from slackwater.windows import count, fixed

@@ -19,7 +19,7 @@ from slackwater.spark.wire.buffers import Observation
 class TimesRules:
     """The rules of several watermark keys, and the key that drives the operator.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> TimesRules((SourceRules(lag("1 second"), key="order"),), key="order").names
     ('order',)
     """
@@ -48,7 +48,7 @@ TIMES_FORM = SavedForm("progress of several event times", "K", 1, _SavedTimes)
 class TimesProgress:
     """The watermarks of one source.
 
-    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.progress.watermark_policies import Lag
     >>> from slackwater.spark.wire.buffers import Peak
     >>> keys = SourceRules(Lag(0), key="order"), SourceRules(Lag(5), key="shipped")
     >>> progress = TimesProgress(TimesRules(keys, key="shipped"), now=0)

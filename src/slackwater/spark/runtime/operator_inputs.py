@@ -186,7 +186,7 @@ class Inputs:
     ``sides`` has the index of each input's side; without it, all inputs belong to one side. ``names`` are
     what explanations call the inputs.
 
-    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.progress.watermark_policies import Lag
     >>> from slackwater.spark.wire.buffers import Peak
     >>> inputs = Inputs((SourceRules(Lag(0)), SourceRules(Lag(0))), now=0, sides=(0, 1))
     >>> a, b = (

@@ -15,8 +15,9 @@ from typing import Final
 from slackwater.errors import UnknownSource
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Reason
-from slackwater.progress.generator import WatermarkGenerator, WatermarkPolicy
+from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import DEFAULT_KEY, Origin
+from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.wire.buffers import Observation
 from slackwater.time import END_OF_TIME
 
@@ -43,7 +44,7 @@ class SourceRules:
 
     With ``arrival`` rows have no event time of their own; it is the clock of the batch in which they arrive.
 
-    >>> from slackwater.progress.generator import lag
+    >>> from slackwater.progress.watermark_policies import lag
     >>> SourceRules(lag("5 seconds")).idle_after is None
     True
     """
@@ -76,7 +77,7 @@ class SourceRules:
 class SourceProgress:
     """The watermark of one source.
 
-    >>> from slackwater.progress.generator import Lag
+    >>> from slackwater.progress.watermark_policies import Lag
     >>> from slackwater.spark.wire.buffers import Peak
     >>> progress = SourceProgress(SourceRules(Lag(5), idle_after=10), now=0)
     >>> _ = progress.advance([Observation("a", [Peak(20, 1)]), Observation("b", [Peak(30, 1)])], now=0)
@@ -155,7 +156,7 @@ class SourceProgress:
     def load(cls, rules: SourceRules, saved: bytes, now: int) -> SourceProgress:
         """Restore what `save` returned at the time ``now``; the rules may have changed.
 
-        >>> from slackwater.progress.generator import Lag
+        >>> from slackwater.progress.watermark_policies import Lag
         >>> progress = SourceProgress(SourceRules(Lag(5)), now=0)
         >>> SourceProgress.load(SourceRules(Lag(7)), progress.save(), now=0).watermark is None
         True

@@ -1,0 +1,195 @@
+"""Watermark policies: how the watermark of a source follows its events or the clock (rules G1 and G2).
+
+A policy is a value; the `slackwater.progress.generator.WatermarkGenerator` that applies it holds the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from slackwater.errors import InvalidArgument, InvalidDuration
+from slackwater.time import DurationLike, InstantLike, check_int64, duration, instant
+
+
+@dataclass(frozen=True, slots=True)
+class _Delayed:
+    lag: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lag", not_negative(self.lag, "lag"))
+
+
+class Lag(_Delayed):
+    """Policy: the highest event time of a partition minus ``lag``; it never goes back (G1).
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.lag` takes a duration instead.
+
+    >>> Lag(5_000_000).lag
+    5000000
+    """
+
+    __slots__ = ()
+
+
+class LagThenClock(_Delayed):
+    """Policy: the highest event time minus ``lag``; between events it advances with the clock (G1).
+
+    The watermark of a partition is ``highest event time − lag + time since that event``. The clock counts at
+    ticks, never in the step of an event (G2), and not while the partition is idle or the query is down.
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.lag` with ``between="clock"`` takes a duration instead.
+
+    >>> from slackwater.progress.generator import WatermarkGenerator
+    >>> generator = WatermarkGenerator(LagThenClock(5), partitions=["a"], now=100)
+    >>> generator.observe("a", 90, now=100)
+    (Watermark(value=85, key='default'),)
+    >>> generator.tick(now=103)
+    (Watermark(value=88, key='default'),)
+    """
+
+    __slots__ = ()
+
+
+class Clock(_Delayed):
+    """Policy: the clock minus ``lag``, but never above the timestamp of the event being observed (G2).
+
+    With a lag of zero and the clock as event time this is ingestion time.
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.clock` takes a duration instead.
+
+    >>> Clock(0).lag
+    0
+    """
+
+    __slots__ = ()
+
+
+class FixedDelay(_Delayed):
+    """Policy: the clock minus ``lag``, independent of the events. Older events are late (G1).
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.fixed_delay` takes a duration instead.
+
+    >>> FixedDelay(20).lag
+    20
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Policy: always the same watermark, but never above the timestamp of the event being observed (G2).
+
+    Args:
+        value: Microseconds since the epoch. `slackwater.constant` takes a point in time instead.
+
+    >>> Constant(42).value
+    42
+    """
+
+    value: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", check_int64(self.value, "value"))
+
+
+WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant
+"""The rule by which a generator derives watermarks."""
+
+
+def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag | LagThenClock:
+    """Follow the highest event time at a distance of ``delay``: the usual choice.
+
+    Args:
+        delay: How far out of order events may arrive without being late.
+        between: What the watermark does between events. By default it stands still, so the last windows of a
+            stream that pauses stay open. With ``"clock"`` it advances with the clock from where the last
+            event left it, and the last windows fire. Events that continue after a pause at the time at which
+            they stopped are then late.
+
+    Returns:
+        The policy, for ``stream(…, watermark=lag("5 seconds"))``.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
+        InvalidArgument: ``between`` is neither None nor ``"clock"``.
+
+    >>> lag("5 seconds"), lag("5 seconds", between="clock")
+    (Lag(lag=5000000), LagThenClock(lag=5000000))
+    """
+    if between not in (None, "clock"):
+        raise InvalidArgument("between", between, "is not a valid choice", fix='use "clock", or omit it')
+    microseconds = duration(delay, name="lag")
+    return Lag(microseconds) if between is None else LagThenClock(microseconds)
+
+
+def clock(delay: DurationLike = "0 seconds") -> Clock:
+    """Follow the clock at a distance of ``delay``, but never make an event late by its own arrival (G2).
+
+    Args:
+        delay: The distance to the clock.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
+
+    >>> clock("1 minute")
+    Clock(lag=60000000)
+    """
+    return Clock(duration(delay, name="lag"))
+
+
+def fixed_delay(delay: DurationLike) -> FixedDelay:
+    """Follow the clock at a distance of ``delay``, independent of the events.
+
+    Args:
+        delay: The distance to the clock. Events that are older than this when they arrive are late.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidDuration: The delay cannot be parsed or is negative.
+
+    >>> fixed_delay("20 seconds")
+    FixedDelay(lag=20000000)
+    """
+    return FixedDelay(duration(delay, name="lag"))
+
+
+def constant(value: InstantLike) -> Constant:
+    """Always return the same watermark, limited by the event being observed (G2).
+
+    Args:
+        value: The watermark.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InvalidInstant: The value is not a point in time with a timezone.
+
+    >>> constant("1970-01-01T00:00:42Z")
+    Constant(value=42000000)
+    """
+    return Constant(instant(value, name="value"))
+
+
+def not_negative(value: int, name: str) -> int:
+    """An argument in microseconds; raises if it is negative.
+
+    >>> not_negative(-1, "lag")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidDuration: lag = -1: is negative; pass zero or more
+    """
+    number = check_int64(value, name)
+    if number < 0:
+        raise InvalidDuration(name, value, "is negative", fix="pass zero or more")
+    return number
