@@ -17,6 +17,7 @@ from tests.support.pipelines import (
     Accepted,
     Called,
     Cogrouped,
+    Deduplicated,
     Feed,
     Filtered,
     Joined,
@@ -60,6 +61,8 @@ def truth(pipeline: Pipeline, node: Operator) -> list[Result]:
     """The rows of an operator over the accepted rows."""
     if isinstance(node, Joined):
         return _joined(pipeline, node)
+    if isinstance(node, Deduplicated):
+        return _deduplicated(pipeline, node)
     accepted = pipeline.stages[node].accepted
     sides = [_elements(pipeline, node, number, each, accepted) for number, each in enumerate(node.inputs)]
     united = [one for side in sides for one in side]
@@ -77,8 +80,23 @@ def truth(pipeline: Pipeline, node: Operator) -> list[Result]:
     return results
 
 
+def _deduplicated(pipeline: Pipeline, node: Deduplicated) -> list[Result]:
+    """The first row of each key, in order of time, that is not too close to the one before it."""
+    last: dict[str | None, int] = {}
+    results: list[Result] = []
+    for one in sorted(rows_of(pipeline, node.input), key=lambda one: one.at):
+        if one.key not in last or one.at - last[one.key] > node.within:
+            last[one.key] = one.at
+            results.append(Result(one.key, one.at, one.at, one.at))
+    return results
+
+
 def _elements(
-    pipeline: Pipeline, node: Operator, number: int, each: Node, accepted: Mapping[int, Sequence[Accepted]]
+    pipeline: Pipeline,
+    node: Windowed | Cogrouped | Joined,
+    number: int,
+    each: Node,
+    accepted: Mapping[int, Sequence[Accepted]],
 ) -> list[Accepted]:
     """The rows of an input, with the windows in which the operator accepted them."""
     if _is_feed(each):
@@ -169,7 +187,7 @@ def rows_of(pipeline: Pipeline, node: Node) -> list[Result]:
                 for one in rows_of(pipeline, inner)
                 for value in results_of(one.value, modulus)
             ]
-        case Windowed() | Cogrouped() | Joined():
+        case Windowed() | Cogrouped() | Joined() | Deduplicated():
             rows = truth(pipeline, node)
             if isinstance(node, Windowed) and not node.keyed:
                 return [Result("all", one.value, one.start, one.end) for one in rows]

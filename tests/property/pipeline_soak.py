@@ -20,10 +20,12 @@ from tests.strategies.windows import RandomSource
 from tests.support.pipelines import (
     Called,
     Cogrouped,
+    Deduplicated,
     Filtered,
     Joined,
     Mapped,
     Node,
+    Operator,
     Pipeline,
     Rekeyed,
     Windowed,
@@ -76,7 +78,7 @@ def shrink(made: Case, fails: Callable[[Case], bool], rounds: int = 300) -> Case
 
 def _simpler(made: Case) -> Iterator[Case]:
     for last in _simpler_nodes(made.last):
-        if isinstance(last, Windowed | Cogrouped | Joined) and adds_up(last):
+        if isinstance(last, Operator) and adds_up(last):
             yield replace(made, last=last)
     for index, batch in enumerate(made.batches):
         yield replace(made, batches=made.batches[:index] + made.batches[index + 1 :])
@@ -91,7 +93,7 @@ def _simpler(made: Case) -> Iterator[Case]:
 def _simpler_nodes(node: Node) -> Iterator[Node]:
     """The node without one of its steps, or one of its inputs alone."""
     match node:
-        case Filtered() | Mapped() | Rekeyed() | Called():
+        case Filtered() | Mapped() | Rekeyed() | Called() | Deduplicated():
             yield node.input
             yield from (replace(node, input=inner) for inner in _simpler_nodes(node.input))
         case Windowed(inputs=inputs):

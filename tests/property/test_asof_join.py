@@ -120,6 +120,77 @@ def test_results_equal_polars_over_the_accepted_rows_with_a_restart_after_every_
     assert blobs == {}
 
 
+@given(cases, st.lists(st.tuples(st.sampled_from(SIDES), st.integers(0, 200)), max_size=40))
+@settings(max_examples=settings().max_examples // 2)
+def test_retractions_fold_to_polars_over_the_remaining_rows_with_a_restart_after_every_step(
+    case: AsofCase, picks: list[tuple[Side, int]]
+) -> None:
+    """Each step retracts rows that were accepted before, or in the same step."""
+    spec = AsofSpec(
+        on=("key",) if case.keyed else (),
+        direction=case.direction,
+        how=case.how,
+        tolerance=case.tolerance,
+        left_lateness=5 - case.lateness,
+        right_lateness=case.lateness,
+        left_keys=(("second", "other"),),
+        left_retractions="back",
+        right_retractions="back",
+        late="emit",
+    )
+    schema = {**SCHEMA, "back": pl.Boolean}
+    operator = AsofOperator(spec, left=schema, right=schema, chunk_rows=case.chunk_rows)
+    blobs: dict[str, bytes] = {}
+    state = operator.initial_state(blobs)
+    marks: dict[Side, int] = {"left": -2, "right": -2}
+    second = -2
+    live: dict[Side, list[tuple[object, ...]]] = {side: [] for side in SIDES}
+    emitted: Counter[tuple[object, ...]] = Counter()
+    forwarded: dict[str, int] = {}
+    per_step = len(picks) // len(case.arrivals)
+    for number, arrival in enumerate([*case.arrivals, None]):
+        frames: dict[Side, pl.DataFrame] = {}
+        watermarks: dict[str, int] = dict.fromkeys(SIDES, END_OF_TIME)
+        chosen = picks[number * per_step : (number + 1) * per_step] if arrival is not None else []
+        for side in SIDES:
+            arrived = [] if arrival is None else arrival.left if side == "left" else arrival.right
+            values: list[tuple[object, ...]] = [
+                (key, ts, f"{number}.{n}", max(second, ts)) for n, (ts, key) in enumerate(arrived)
+            ]
+            live[side] += values
+            mine = {pick % len(live[side]) for where, pick in chosen if where == side and live[side]}
+            retracted = [live[side][index] for index in sorted(mine)]
+            frames[side] = pl.DataFrame(
+                [(*row, False) for row in values] + [(*row, True) for row in retracted],
+                schema=schema,
+                orient="row",
+            )
+        if arrival is not None:
+            marks |= {side: marks[side] + move for side, move in arrival.moves.items()}
+            watermarks = {side: marks[side] for side in arrival.moves}
+        second = END_OF_TIME if arrival is None else second + 2
+        state, output = operator.step(
+            state, frames["left"], frames["right"], watermarks, key_watermarks={"left": {"second": second}}
+        )
+        state = operator.load(operator.save(state), blobs)
+        assert output.late is not None
+        for side in SIDES:
+            late = set(output.late[side].select("name", "back").rows())
+            gone = set(frames[side].filter("back")["name"]) - {name for name, back in late if back}
+            gone |= {name for name, back in late if not back}
+            live[side] = [row for row in live[side] if row[2] not in gone]
+        for row in output.rows.rows(named=True):
+            emitted[row["name_left"], row["name_right"]] += -1 if row["back"] else 1
+        for key, column in (("left", "ts_left"), ("second", "other_left")):
+            assert output.rows.filter(pl.col(column) < forwarded.get(key, -(2**62))).is_empty()
+        forwarded |= {str(side): at for side, at in output.watermarks.items()}
+        forwarded |= output.key_watermarks.get("left", {})
+    left, right = (pl.DataFrame(live[side], schema=SCHEMA, orient="row") for side in SIDES)
+    assert {pair: count for pair, count in emitted.items() if count} == expected(spec, left, right)
+    assert forwarded == {"left": END_OF_TIME, "second": END_OF_TIME}
+    assert blobs == {}
+
+
 def expected(spec: AsofSpec, left: pl.DataFrame, right: pl.DataFrame) -> Counter[tuple[object, ...]]:
     """Polars' as-of join; rows with the same time stay in order of arrival."""
     if spec.on:

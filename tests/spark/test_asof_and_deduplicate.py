@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,10 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import SparkSession
 
 from slackwater import windows
-from slackwater.errors import InvalidArgument
 from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.output_rows import Deduplicated, Joined
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream
-from slackwater.time import SECOND
 from tests.spark.several_inputs import Steps, as_batch, as_stream
 
 pytestmark = pytest.mark.spark
@@ -102,15 +101,54 @@ def test_windows_after_a_deduplication_equal_the_batch(spark: SparkSession, tmp_
     assert shown([row for rows in streamed for row in rows]) == shown(batch)
 
 
-def test_retractions_raise(spark: SparkSession) -> None:
-    streams = _streams(spark)
-    panes = (
-        streams["ordered"].key_by("key").window(windows.Fixed(10 * SECOND)).accumulating_and_retracting()
-    ).agg(n=windows.count())
-    with pytest.raises(InvalidArgument, match="retractions, which an as-of join cannot process"):
-        panes.join_asof(streams["delivered"], on=["key"])
-    with pytest.raises(InvalidArgument, match="cannot process retractions"):
-        panes.deduplicate(on=["key"], within="1 second")
+REVISED: Steps = [
+    {"ordered": [("a", 12, 1), ("a", 25, 2)], "delivered": [("a", 15, 10)]},
+    {"ordered": [("a", 14, 4), ("b", 31, 3)], "delivered": [("a", 16, 11)]},
+    {"ordered": [("a", 26, 8), ("a", 61, 5)], "delivered": [("b", 30, 12), ("a", 60, 13)]},
+]
+"""The second batch changes the first window of the key a in both streams, and the third one the second."""
+
+
+def totals(rows: Stream, value: str) -> Panes:
+    early = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
+    windowed = rows.key_by("key").window(windows.fixed("10 seconds")).trigger(early)
+    panes = windowed.allowed_lateness("1 minute").accumulating_and_retracting()
+    return panes.agg(late="count", invalid="count", **{value: windows.sum(value)})
+
+
+def revised(ordered: Stream, delivered: Stream) -> Joined:
+    return totals(ordered, "ordered_value").join_asof(totals(delivered, "delivered_value"), on=["key"])
+
+
+def first_totals(ordered: Stream) -> Deduplicated:
+    return totals(ordered, "ordered_value").deduplicate(on=["key"], within="15 seconds")
+
+
+def folded(batches: Sequence[Sequence[SparkRow]], *names: str) -> Counter[tuple[Any, ...]]:
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in (row for rows in batches for row in rows):
+        found[tuple(row[name] for name in names)] += -1 if row["retraction"] else 1
+    return Counter({values: count for values, count in found.items() if count})
+
+
+@pytest.mark.proof
+def test_an_asof_join_of_retracting_windows_folds_to_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+    names = "key", "ordered_value", "delivered_value"
+    batch = as_batch(spark, tmp_path / "batch", revised, REVISED)
+    expected = {("a", 5, 21), ("a", 10, 21), ("a", 5, 13), ("b", 3, 12)}
+    assert folded([batch], *names) == Counter(dict.fromkeys(expected, 1))
+    batches = as_stream(spark, tmp_path / "stream", revised, REVISED, restart_after=1)
+    assert folded(batches, *names) == folded([batch], *names)
+
+
+def test_a_deduplication_of_retracting_windows_folds_to_the_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = "key", "ordered_value"
+    ordered = [{"ordered": step["ordered"]} for step in REVISED]
+    batches = as_stream(spark, tmp_path, first_totals, ordered, restart_after=1)
+    assert folded(batches, *names) == Counter({("a", 5): 2, ("b", 3): 1})
+    assert any(row["retraction"] for rows in batches for row in rows)
 
 
 def _streams(spark: SparkSession) -> dict[str, Stream]:

@@ -35,6 +35,7 @@ from tests.support.pipelines import (
     ACCUMULATIONS,
     Called,
     Cogrouped,
+    Deduplicated,
     Feed,
     Filtered,
     Joined,
@@ -64,7 +65,7 @@ def is_keyed(node: Node) -> bool:
             return True
         case Filtered() | Mapped() | Rekeyed() | Called():
             return is_keyed(node.input)
-    unkeyed = isinstance(node, LookedUp) or (isinstance(node, Windowed) and not node.keyed)
+    unkeyed = isinstance(node, LookedUp | Deduplicated) or (isinstance(node, Windowed) and not node.keyed)
     return not unkeyed and all(map(is_keyed, node.inputs))
 
 
@@ -116,6 +117,8 @@ def built(node: Node, streams: Mapping[str, StreamOperations]) -> StreamOperatio
             return built(inner, streams).with_columns(key=key)
         case Called(inner, modulus):
             return built(inner, streams).map_async(_call(modulus), schema="key string, value long")
+        case Deduplicated(inner, within):
+            return built(inner, streams).deduplicate(on="key", within=timedelta(microseconds=within))
         case Windowed() | Cogrouped() as operator:
             return _named(panes(operator, streams), operator)
         case Joined(left, right, before, after, how):
@@ -131,7 +134,7 @@ def built(node: Node, streams: Mapping[str, StreamOperations]) -> StreamOperatio
 
 def panes(node: Operator, streams: Mapping[str, StreamOperations]) -> Panes:
     """The panes of an operator."""
-    assert not isinstance(node, Joined)
+    assert isinstance(node, Windowed | Cogrouped)
     first, *others = [built(each, streams).key_by("key") for each in node.inputs]
     united = first.union(*others).key_by("key") if isinstance(node, Windowed) and others else first
     lateness = None if node.lateness is None else timedelta(microseconds=node.lateness)

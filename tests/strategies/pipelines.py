@@ -13,6 +13,7 @@ from tests.strategies.windows import HypothesisSource, Source
 from tests.support.pipelines import (
     Called,
     Cogrouped,
+    Deduplicated,
     Feed,
     Filtered,
     Joined,
@@ -82,9 +83,10 @@ def adds_up(node: Node, *, last: bool = True) -> bool:
         return True
     if isinstance(node, Stateless):
         return adds_up(node.input, last=last)
+    if isinstance(node, Deduplicated):
+        return retracts(node.input) and adds_up(node.input, last=False)
     if isinstance(node, Joined):
-        takes = not isinstance(node, LookedUp) or not any(map(retracts, node.inputs))
-        return takes and all(adds_up(each, last=False) for each in node.inputs)
+        return all(adds_up(each, last=False) for each in node.inputs)
     starts = [base(each) for each in node.inputs]
     longest = max(INFINITE if (each := lateness(one)) is None else each for one in node.inputs)
     fires_once = node.lateness == 0 and node.trigger == windows.DEFAULT_TRIGGER
@@ -92,7 +94,7 @@ def adds_up(node: Node, *, last: bool = True) -> bool:
     return (
         (last or node.mode == RETRACTING or fires_once)
         and (INFINITE if node.lateness is None else node.lateness) >= longest
-        and not (inherits and any(isinstance(start, Feed | Joined) for start in starts))
+        and not (inherits and any(isinstance(start, Feed | Joined | Deduplicated) for start in starts))
         and all(adds_up(each, last=False) for each in node.inputs)
     )
 
@@ -128,7 +130,10 @@ class _Builder:
         """An operator with at most so many operators in total."""
         kind = self.source.choose(["window", "window", "window", "union", "cogroup", "join"])
         if self.limits.chains or kind == "window":
-            return self._windowed((self.node(operators - 1),), last=last)
+            node = self.node(operators - 1)
+            if retracts(node) and not self.limits.chains and self.source.chance(25):
+                return Deduplicated(node, self.source.integer(0, 8))
+            return self._windowed((node,), last=last)
         others = self.source.integer(0, min(operators - 1, 1))
         inputs = self.node(operators - 1 - others), self.node(others)
         if self.source.chance(50):
@@ -163,7 +168,7 @@ class _Builder:
         return replace(node, **self._settings(node, last=last))  # type: ignore[arg-type]
 
     def _joined(self, inputs: tuple[Node, Node]) -> Joined:
-        if not any(map(retracts, inputs)) and self.source.chance(40):
+        if self.source.chance(40):
             direction = self.source.choose(["backward", "forward", "nearest"])
             tolerance, how = self.source.integer(0, 8), self.source.choose(["left", "inner"])
             return LookedUp(*inputs, tolerance, tolerance, how, direction)

@@ -1,8 +1,8 @@
 """Pipelines without Spark: operators composed through the pieces that Spark runs in its workers.
 
 A pipeline is a tree of nodes. `Feed` is a source, `Filtered`, `Mapped`, `Rekeyed` and `Called` are stateless
-steps, and `Windowed`, `Cogrouped` and `Joined` are operators with state. All rows have the columns ``key``
-and ``value``, so that any node can follow any other.
+steps, and `Windowed`, `Cogrouped`, `Joined` and `Deduplicated` are operators with state. All rows have the
+columns ``key`` and ``value``, so that any node can follow any other.
 
 `Pipeline.step` runs one micro-batch: rows become buffers by the map side (`Shipper`), every bucket takes its
 step (`OperatorPlan`), its state goes through bytes, and its panes and headers are the input of the next
@@ -24,7 +24,14 @@ from slackwater.progress.async_stage import Retry
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncMapper
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
-from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, Host, JoinHost, WindowHost
+from slackwater.spark.runtime.hosts import (
+    CogroupHost,
+    DeduplicateHost,
+    ForwardedKeys,
+    Host,
+    JoinHost,
+    WindowHost,
+)
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.operator_inputs import EITHER, InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
@@ -46,6 +53,7 @@ from tests.model.windows import Bounds, Row, assign
 BUCKETS: Final = (3, 8)
 Buffers = list[tuple[int, Header, bytes | None]]
 _ROWS: Final = {"key": pl.String, "value": pl.Int64, TIME: pl.Int64}
+_JOINED_ROWS: Final[dict[str, pl.DataType]] = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
 _ELEMENTS: Final = {
     **_ROWS, RETRACTION: pl.Boolean, CONTROL: pl.Binary, **dict.fromkeys(WINDOW_BOUNDS, pl.Int64),
 }  # fmt: skip
@@ -163,8 +171,24 @@ class LookedUp(Joined):
     direction: str = "backward"
 
 
+@dataclass(frozen=True)
+class Deduplicated:
+    """The first row of each key within a time bound, of an input that retracts.
+
+    The value is the event time, because rows of a key at the same time arrive in any order.
+    """
+
+    input: Node
+    within: int
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The only input."""
+        return (self.input,)
+
+
 Stateless = Filtered | Mapped | Rekeyed | Called
-Operator = Windowed | Cogrouped | Joined
+Operator = Windowed | Cogrouped | Joined | Deduplicated
 Node = Feed | Stateless | Operator
 
 ACCUMULATIONS: Final[Mapping[str, windows.ColumnarAccumulation]] = {
@@ -184,8 +208,10 @@ def retracts(node: Node) -> bool:
     match node:
         case Feed():
             return False
-        case Filtered() | Mapped() | Rekeyed() | Called():
+        case Filtered() | Mapped() | Rekeyed() | Called() | Deduplicated():
             return retracts(node.input)
+        case LookedUp():
+            return retracts(node.left)
         case Windowed() | Cogrouped():
             return node.mode == "accumulating_and_retracting"
         case Joined():
@@ -195,6 +221,8 @@ def retracts(node: Node) -> bool:
 def lateness(node: Node) -> int | None:
     """How far the rows of a node may be behind its watermark; None for no limit."""
     start = base(node)
+    if isinstance(start, Deduplicated):
+        return lateness(start.input)
     return start.lateness if isinstance(start, Windowed | Cogrouped) else 0
 
 
@@ -254,6 +282,7 @@ class Stage:
             self.dropped += rows.filter(behind).height
             mine += [Accepted(*row) for row in rows.filter(~behind).select("key", "value", TIME).rows()]
             return
+        assert not isinstance(self.node, Deduplicated), "rows of a feed are not retracted"
         lateness = self.node.lateness
         for row in rows.iter_rows(named=True):
             key = row["key"] if is_keyed(self.node) else None
@@ -284,7 +313,7 @@ class Pipeline:
             for each in node.inputs:
                 self._add(each)
             rules = tuple(_rules(base(each)) for each in node.inputs)
-            sides = () if isinstance(node, Windowed) else (0, 1)
+            sides = (0, 1) if isinstance(node, Cogrouped | Joined) else ()
             self.stages[node] = Stage(node, OperatorPlan(rules, host(node), sides=sides))
 
     def step(self, batch: Mapping[str, Sequence[Row]], now: int, *, end: bool = False) -> pl.DataFrame:
@@ -362,6 +391,12 @@ def host(node: Operator) -> Host[OperatorSpec]:
     """The host of an operator."""
     if isinstance(node, Joined):
         return _join_host(node)
+    if isinstance(node, Deduplicated):
+        spec = windows.DeduplicateSpec(
+            on=("key",), within=node.within, event_time=TIME, retractions=RETRACTION,
+            lateness=lateness(node.input),
+        )  # fmt: skip
+        return DeduplicateHost(spec, schema=_JOINED_ROWS | {RETRACTION: pl.Boolean()})
     retractions = RETRACTION if any(map(retracts, node.inputs)) else None
     settings: dict[str, Any] = {
         "window": node.window,
@@ -391,7 +426,8 @@ def host(node: Operator) -> Host[OperatorSpec]:
 
 def _join_host(node: Joined) -> JoinHost:
     keys = ForwardedKeys("left"), ForwardedKeys("right")
-    rows = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
+    marks = [RETRACTION if retracts(each) else None for each in node.inputs]
+    left, right = (_JOINED_ROWS | ({} if mark is None else {mark: pl.Boolean()}) for mark in marks)
     if isinstance(node, LookedUp):
         asof = windows.AsofSpec(
             on=("key",),
@@ -400,11 +436,12 @@ def _join_host(node: Joined) -> JoinHost:
             how=node.how,  # type: ignore[arg-type]  # one of the choices
             left_time=TIME,
             right_time=TIME,
+            left_retractions=marks[0],
+            right_retractions=marks[1],
             left_lateness=lateness(node.left),
             right_lateness=lateness(node.right),
         )
-        return JoinHost(asof, left=rows, right=rows, keys=keys)
-    marks = [RETRACTION if retracts(each) else None for each in node.inputs]
+        return JoinHost(asof, left=left, right=right, keys=keys)
     spec = windows.JoinSpec(
         on=("key",),
         before=node.before,
@@ -417,7 +454,6 @@ def _join_host(node: Joined) -> JoinHost:
         left_lateness=lateness(node.left),
         right_lateness=lateness(node.right),
     )
-    left, right = (rows | ({} if mark is None else {mark: pl.Boolean()}) for mark in marks)
     return JoinHost(spec, left=left, right=right, keys=keys)
 
 
@@ -484,6 +520,9 @@ def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
     rows = pl.concat(frames, how="diagonal_relaxed")
     if isinstance(node, Joined):
         return _pairs(rows, node)
+    if isinstance(node, Deduplicated):
+        bounds = [pl.col(TIME).alias(name) for name in ("value", *WINDOW_BOUNDS)]
+        return rows.rename({"retraction": RETRACTION}).with_columns(bounds)
     rows = rows.filter(kind=PANE_KIND).rename({"timestamp": TIME, "retraction": RETRACTION})
     if isinstance(node, Cogrouped):
         rows = rows.with_columns(pair_value("value", "value_right"))

@@ -11,10 +11,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import further_keys
-from slackwater.spark.api.row_output import RowDataflow
+from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import DeduplicateHost
-from slackwater.spark.wire.columns import KIND, TIME, time_column
+from slackwater.spark.wire.columns import KIND, RETRACTION, TIME, time_column
 from slackwater.spark.wire.pane_schema import empty_frame
 from slackwater.windows import DeduplicateSpec, Global
 
@@ -62,13 +62,6 @@ class DeduplicateDataflow(RowDataflow):
 
 def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateDataflow:
     """Drop duplicates of the rows of a keyed stream; the implementation of `Stream.deduplicate`."""
-    if inputs.retracts:
-        raise InvalidArgument(
-            "deduplicate",
-            inputs.key,
-            "cannot process retractions, because the first row of a key may be taken back",
-            fix="use the mode accumulating() or discarding() upstream, or deduplicate before the window",
-        )
     if any(isinstance(window, Global) for source in inputs.sources for window in source.windows):
         raise InvalidArgument(
             "deduplicate",
@@ -79,25 +72,29 @@ def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateData
     found = [inputs.field("deduplicate", name) for name in inputs.sources[0].schema.names]
     # All columns are null in the rows that carry headers to the next operator.
     fields = [StructField(field.name, field.dataType) for field in found]
-    if spec.late == "emit" and any(field.name.lower() == KIND for field in fields):
-        raise InvalidArgument(
-            "late", spec.late, f"adds a column {KIND!r}, but the rows have one", fix="rename the column"
-        )
+    marks = [RETRACTION_FIELD] if inputs.retracts else []
+    marks += [LATE_FIELD] if spec.late == "emit" else []
+    check_marks("deduplicate", marks, fields)
     further = further_keys(inputs)
     complete = replace(
         spec,
         watermark_key=inputs.watermark_key,
         further_keys=tuple(key for key, _ in further),
+        further_times=tuple(column for _, column in further),
+        retractions=RETRACTION if inputs.retracts else None,
         lateness=inputs.lateness,
     )
-    times = dict.fromkeys([TIME, *(column for _, column in further)], pl.Int64())
+    driving = {
+        **dict.fromkeys([TIME, *complete.further_times], pl.Int64()),
+        **dict.fromkeys([RETRACTION] if inputs.retracts else [], pl.Boolean()),
+    }
     return DeduplicateDataflow(
         sources=inputs.sources,
         buckets=inputs.buckets,
         key=inputs.key,
-        host=DeduplicateHost(complete, schema={**times, **empty_frame(StructType(fields)).schema}),
+        host=DeduplicateHost(complete, schema={**driving, **empty_frame(StructType(fields)).schema}),
         columns=(tuple(field.name for field in fields),) * len(inputs.sources),
-        schema=StructType([*fields, *([LATE_FIELD] if spec.late == "emit" else [])]),
+        schema=StructType([*fields, *marks]),
         invalid="count",
         further_keys=(complete.further_keys,) * len(inputs.sources),
     )

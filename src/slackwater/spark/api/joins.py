@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
-from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow
+from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks
 from slackwater.spark.api.stream_inputs import StreamInputs, check_compatible
 from slackwater.spark.runtime.hosts import ForwardedKeys, JoinHost
 from slackwater.spark.runtime.operator_inputs import EITHER
@@ -217,13 +217,5 @@ def _marks(join: JoinSpec | AsofSpec, fields: Sequence[StructField]) -> list[Str
     marks = [RETRACTION_FIELD] if join.retracts else []
     if join.late == "emit":
         marks += LATE_FIELDS
-    taken = {field.name.lower() for field in fields}
-    for mark in marks:
-        if mark.name in taken:
-            raise InvalidArgument(
-                "join",
-                mark.name,
-                "is the name of a column that the join adds to its rows",
-                fix="rename the column before the join",
-            )
+    check_marks("join", marks, fields)
     return marks

@@ -130,6 +130,25 @@ class OutputSource(Source):
         return rows, [quoted(field.name) for field in driving]
 
 
+def check_marks(operator: str, marks: Sequence[StructField], fields: Sequence[StructField]) -> None:
+    """Raise if rows already have a column with the name of one that an operator adds.
+
+    >>> check_marks("join", [RETRACTION_FIELD], [StructField("Retraction", LongType())])
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: join = 'retraction': is the name of a column that the operator adds \
+to its rows; rename the column before it
+    """
+    taken = {field.name.lower() for field in fields}
+    for mark in marks:
+        if mark.name in taken:
+            raise InvalidArgument(
+                operator,
+                mark.name,
+                "is the name of a column that the operator adds to its rows",
+                fix="rename the column before it",
+            )
+
+
 def _elements(rows: pl.DataFrame, times: Mapping[str, Sequence[str]], retraction: str | None) -> pl.DataFrame:
     is_retraction = pl.lit(value=False) if retraction is None else pl.col(retraction)
     chosen = [pl.coalesce(columns).alias(name) for name, columns in times.items()]

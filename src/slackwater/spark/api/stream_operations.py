@@ -339,7 +339,10 @@ class StreamOperations(ABC):
             suffixes: Appended to the columns that both sides have and that are not in ``on``.
 
         Returns:
-            The rows: the key, then the other columns of this stream, then those of the other one.
+            The rows: the key, then the other columns of this stream, then those of the other one. If this
+            stream retracts rows, a column ``retraction`` marks the retractions of their results. A row waits
+            until its match cannot be retracted any more, so retractions of the other stream change nothing
+            that was emitted.
 
         Raises:
             InvalidArgument: The streams cannot be joined, or an argument is invalid.
@@ -383,6 +386,11 @@ class StreamOperations(ABC):
 
         Rows pass at once, and all watermarks are forwarded unchanged.
 
+        If the stream retracts rows, so does the result, and a column ``retraction`` marks its retractions.
+        Rows then count in order of their event time, so that the result is that of all rows in one batch: the
+        next row takes the place of one that is retracted, and an earlier row that of a later one. All rows
+        are kept until they cannot be retracted any more.
+
         Args:
             on: The key columns.
             within: How close in time rows with the same key are duplicates.
@@ -393,7 +401,7 @@ class StreamOperations(ABC):
             The rows that are not duplicates, with the same columns.
 
         Raises:
-            InvalidArgument: An argument is invalid, or the stream contains retractions.
+            InvalidArgument: An argument is invalid.
 
         >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream

@@ -334,23 +334,22 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
 
     def _rows(self, output: JoinOutput | AsofOutput) -> list[pl.DataFrame]:
         """The pairs, and the late rows if they are emitted."""
-        rows = [output.rows.rename({RETRACTION: "retraction"}, strict=False)] if output.rows.height else []
+        rows = [_with_retraction(output.rows)] if output.rows.height else []
         if output.late is None:
             return rows
         rows = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in rows]
         for side, late in output.late.items():
             if late.height:
                 described = pl.lit(LATE_KIND).alias(KIND), pl.lit(side).alias(SIDE)
-                dropped = self.operator.late_rows(side, late).rename({RETRACTION: "retraction"}, strict=False)
+                dropped = _with_retraction(self.operator.late_rows(side, late))
                 rows.append(dropped.with_columns(*described))
         return [self._empty_output, *rows] if rows else []
 
     @property
     def _empty_output(self) -> pl.DataFrame:
         """An empty frame with all output columns: late rows have only those of their side."""
-        names = {RETRACTION: "retraction"}
-        schema = {names.get(name, name): kind for name, kind in self.operator.output_schema.items()}
-        return pl.DataFrame(schema={**schema, KIND: pl.String, SIDE: pl.String})
+        empty = _with_retraction(self.operator.output_schema.to_frame())
+        return pl.DataFrame(schema={**empty.schema, KIND: pl.String, SIDE: pl.String})
 
     def _forwarded(self, output: JoinOutput | AsofOutput) -> dict[str, int]:
         forwarded: dict[str, int] = {}
@@ -382,11 +381,11 @@ class DeduplicateHost(Host[DeduplicateSpec]):
         known = {**batch.keys[0], self.spec.watermark_key: batch.watermark}
         watermarks = {key: at for key in keys if (at := known.get(key)) is not None}
         state, output = self.operator.step(state, rows, watermarks)
-        emitted = [output.rows] if output.rows.height else []
+        emitted = [_with_retraction(output.rows)] if output.rows.height else []
         if output.late is not None:
             emitted = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in emitted]
             if output.late.height:
-                emitted.append(output.late.with_columns(pl.lit(LATE_KIND).alias(KIND)))
+                emitted.append(_with_retraction(output.late).with_columns(pl.lit(LATE_KIND).alias(KIND)))
         return state, HostOutput(
             emitted,
             StepCounts(dropped_late=output.dropped),
@@ -395,6 +394,11 @@ class DeduplicateHost(Host[DeduplicateSpec]):
             duplicates=output.duplicates,
             buffers={"kept": self.operator.buffer_size(state)},
         )
+
+
+def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:
+    """Output rows in which the column that marks retractions has its name in the output."""
+    return rows.rename({RETRACTION: "retraction"}, strict=False)
 
 
 def _idle_sides(batch: OperatorBatch) -> list[str]:

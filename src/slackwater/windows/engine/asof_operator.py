@@ -3,14 +3,20 @@
 A left row waits until no future right row can be a better match. The right watermark decides that, so the
 result equals Polars' ``join_asof`` over all rows that were not late. A right row is removed when no left row,
 buffered or future, can select it. If matches may be arbitrarily old, the latest row of each key stays.
+
+Rows may be retracted while they are not behind the watermark of their side. A left row waits until its match
+is behind the right watermark, so retractions of right rows only change the buffer. Left rows that were
+emitted are kept until they cannot be retracted any more; the match of one that is retracted is found again,
+because the right rows that future left rows may select include it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from slackwater.errors import IncompatibleState, InvalidArgument
@@ -19,6 +25,7 @@ from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.asof_matching import ARRIVAL, closest_rows
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.equal_rows import cancelled
 from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
@@ -29,7 +36,7 @@ from slackwater.windows.engine.join_buffers import (
     SideState,
 )
 from slackwater.windows.engine.join_columns import PairColumns, Schema
-from slackwater.windows.engine.join_limits import SideLevels
+from slackwater.windows.engine.join_limits import SideLevels, clipped
 from slackwater.windows.engine.join_matching import time_range
 from slackwater.windows.spec.asof_spec import AsofSpec
 from slackwater.windows.spec.operator_spec import REACH, SIDES, Side
@@ -47,9 +54,11 @@ class SavedAsof(Saved):
     right: SideState
     arrived: int
     latest: int
+    answered: SideState = msgspec.field(default_factory=SideState)
+    """The left rows that were emitted and can be retracted; none if version 1 wrote it."""
 
 
-INDEX: Final = SavedForm("index of an as-of join", "S", 1, SavedAsof)
+INDEX: Final = SavedForm("index of an as-of join", "S", 2, SavedAsof, readable=(1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,8 @@ class AsofState:
     """The number of right rows that have arrived."""
     latest: int = 0
     """The number of right rows that stayed when superseded rows were last removed."""
+    answered: SideState = field(default_factory=SideState)
+    """The left rows that were emitted and can be retracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,8 @@ class AsofOutput:
     """The output of one step of an as-of join: rows, then the watermark of the left side.
 
     ``rows`` has the keys, then the other columns of the left side, then those of the right side, which are
-    null without a match. ``late`` has the rows that were dropped in this step by side, if the spec has
+    null without a match. If left rows may be retracted, a last column marks retractions of earlier rows.
+    ``late`` has the rows that were dropped in this step by side, if the spec has
     ``late="emit"``; their number is always in ``dropped``. ``watermarks`` has ``"left"`` if the watermark of
     the left side has advanced, and ``key_watermarks`` its further keys; those of the right side end here.
 
@@ -122,7 +134,7 @@ class AsofOperator:
         self.spec = spec
         self._chunk_rows = chunk_rows
         self._columns = PairColumns(spec, left=left, right=right)
-        self.output_schema = self._columns.pair_schema
+        self.output_schema = self._columns.marked_schema(self._columns.pair_schema)
         """The names and types of the output columns."""
 
     def initial_state(self, blobs: BlobStore | None = None) -> AsofState:
@@ -131,22 +143,27 @@ class AsofOperator:
 
     def save(self, state: AsofState) -> bytes:
         """Serialize the index of the state; its blobs are in the store already."""
-        return INDEX.encode(SavedAsof(self._signature, state.left, state.right, state.arrived, state.latest))
+        saved = SavedAsof(
+            self._signature, state.left, state.right, state.arrived, state.latest, state.answered
+        )
+        return INDEX.encode(saved)
 
     def load(self, data: bytes, blobs: BlobStore) -> AsofState:
         """Load the state whose index `save` returned, with the store that has its blobs."""
         index = INDEX.decode(data)
         if index.join != self._signature:
             raise IncompatibleState("as-of join", [("the join", index.join, self._signature)])
-        return AsofState(index.left, index.right, blobs, index.arrived, index.latest)
+        return AsofState(index.left, index.right, blobs, index.arrived, index.latest, index.answered)
 
     def buffer_sizes(self, state: AsofState) -> Mapping[Side, BufferSize]:
-        """The size of the buffer of each side, without reading it."""
-        return {"left": state.left.size, "right": state.right.size}
+        """The size of the buffer of each side, without reading it; left rows that can be retracted count."""
+        waiting, answered = state.left.size, state.answered.size
+        left = BufferSize(waiting.rows + answered.rows, waiting.bytes + answered.bytes)
+        return {"left": left, "right": state.right.size}
 
     def held(self, state: AsofState) -> int | None:
-        """The earliest time of the left rows that wait for a match; None if there are none."""
-        return min((chunk.low for chunk in state.left.chunks), default=None)
+        """The earliest time of the left rows that are stored; None if there are none."""
+        return min((chunk.low for one in (state.left, state.answered) for chunk in one.chunks), default=None)
 
     @property
     def output_names(self) -> Mapping[Side, Mapping[str, str]]:
@@ -159,8 +176,8 @@ class AsofOperator:
         return self._columns.names
 
     def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
-        """Late rows of a side under the names of the output."""
-        return self._columns.padded(side, rows)
+        """Late rows of a side under the names of the output, with its keys and those of its columns there."""
+        return self._columns.late_rows(side, rows, self.output_names[side])
 
     def step(
         self,
@@ -187,26 +204,39 @@ class AsofOperator:
 
         late: dict[Side, pl.DataFrame] = {}
         fresh: dict[Side, pl.DataFrame] = {}
+        retracted: dict[Side, pl.DataFrame] = {}
         for side in SIDES:
             below = batches[side][self.spec.times[side]] < old.used.get(side, BEGINNING_OF_TIME)
             late[side], fresh[side] = batches[side].filter(below), batches[side].filter(~below)
+            column = self.spec.retractions(side)
+            retracted[side] = fresh[side].clear()
+            if column is not None:
+                fresh[side], retracted[side] = cancelled(fresh[side], column)
 
         buffers: dict[Side, SideBuffer] = {side: self._buffer(side, state) for side in SIDES}
+        answered = self._answered(state)
         before = _held(old.used.get("left"), buffers["left"])
+        unknown, retractions = self._retract_left(retracted["left"], buffers, answered)
+        late["left"] = self._columns.with_unknown("left", late["left"], unknown)
+        unknown = self._retract_right(retracted["right"], buffers["right"], before)
+        late["right"] = self._columns.with_unknown("right", late["right"], unknown)
+
         arrived = pl.int_range(state.arrived, state.arrived + fresh["right"].height, eager=True)
         numbered = fresh["right"].with_columns(arrived.alias(ARRIVAL))
-        matchable = numbered.drop_nulls(list(self.spec.on)) if self.spec.on else numbered
-        buffers["right"].append(SideRows(matchable, None))
-        rows = self._answer(fresh["left"], buffers, new.used.get("right"))
+        buffers["right"].append(SideRows(self._matchable(numbered), None))
+        rows, done = self._answer(fresh["left"], buffers, new.used.get("right"))
         held = _held(new.used.get("left"), buffers["left"])
-        latest = self._free(buffers["right"], held, state.latest)
+        latest = self._free(buffers["right"], held, state.latest, new.used.get("right"))
         buffers["left"].compact(None)
+        final = clipped(new.used.get("left"))
+        if self.spec.left_retractions is not None:
+            _keep(answered, done, final)
 
-        keys = forwarded_keys(received, buffers["left"], None)
+        keys = forwarded_keys(received, [(buffers["left"], None), (answered, final)])
         dropped = {side: late[side].height for side in SIDES}
         advanced = advanced_keys(self.spec.left_keys, received, keys)
         output = AsofOutput(
-            rows=rows,
+            rows=pl.concat([retractions, rows]),
             watermarks={} if held is None or held == before else {"left": held},
             dropped=dropped,
             late=late if self.spec.late == "emit" else None,
@@ -218,6 +248,7 @@ class AsofOperator:
             state.blobs,
             state.arrived + fresh["right"].height,
             latest,
+            state.answered if self.spec.left_retractions is None else answered.commit(new, 0, ()),
         )
         return state, output
 
@@ -225,21 +256,27 @@ class AsofOperator:
 
     def _answer(
         self, fresh: pl.DataFrame, buffers: Mapping[Side, SideBuffer], right_watermark: int | None
-    ) -> pl.DataFrame:
-        """Take the left rows that are certain out of the buffer, and store the new ones that are not."""
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Take the left rows that are certain out of the buffer, and store the new ones that are not.
+
+        Returns:
+            The output rows of the left rows that are certain, and these left rows.
+        """
         buffer = buffers["left"]
         has_null = pl.zeros(fresh.height, dtype=pl.Boolean, eager=True)
         if self.spec.on:
             has_null = fresh.select(pl.any_horizontal(pl.col(self.spec.on).is_null())).to_series()
-        answered = [self.output_schema.to_frame()]
+        done, waiting = [fresh.filter(has_null)], fresh.filter(~has_null)
+        emitted = [self.output_schema.to_frame()]
         if self.spec.how == "left":  # a null key matches nothing, so there is nothing to wait for
-            answered.append(self._columns.padded("left", fresh.filter(has_null)))
-        waiting = fresh.filter(~has_null)
+            emitted.append(self._columns.marked(self._columns.padded("left", done[0])))
         if right_watermark is not None:
             numbers = buffer.overlapping(-REACH, min(right_watermark, REACH))
             parts = [waiting, *(buffer.load(number).rows for number in numbers)]
-            emitted, certain = self._settled(pl.concat(parts), buffers["right"], right_watermark)
-            answered.append(emitted)
+            several = pl.concat(parts)
+            found, certain = self._settled(several, buffers["right"], right_watermark)
+            emitted.append(found)
+            done.append(several.filter(certain))
             remaining = [waiting.filter(~certain.head(waiting.height))]
             start = waiting.height
             for number, rows in zip(numbers, parts[1:], strict=True):
@@ -250,7 +287,7 @@ class AsofOperator:
                     remaining.append(rows.filter(~mine))
             waiting = pl.concat(remaining)
         buffer.append(SideRows(waiting, None))
-        return pl.concat(answered)
+        return pl.concat(emitted), pl.concat(done)
 
     def _settled(
         self, rows: pl.DataFrame, right: SideBuffer, watermark: int
@@ -261,30 +298,34 @@ class AsofOperator:
         due = rows.filter(near)
         if due.is_empty():
             return self.output_schema.to_frame(), near
-        candidates = self._candidates(right, due)
-        found = self._closest(due, candidates)
-        certain = self._is_certain(due[time], candidates[self.spec.right_time].gather(found), watermark)
-        matched = candidates.select(pl.all().gather(found.filter(certain)))
+        matches = self._matches(due, right)
+        certain = self._is_certain(due[time], matches[self.spec.right_time], watermark)
         settled = near.scatter(near.arg_true(), certain)
-        return self._emitted(due.filter(certain), matched), settled
+        return self._emitted(due.filter(certain), matches.filter(certain)), settled
+
+    def _matches(self, left: pl.DataFrame, right: SideBuffer) -> pl.DataFrame:
+        """The right row that each left row selects, which is null for a row without a match."""
+        candidates = self._candidates(right, left)
+        return candidates.select(pl.all().gather(self._closest(left, candidates)))
 
     def _is_certain(self, times: pl.Series, found: pl.Series, watermark: int) -> pl.Series:
-        """Whether no right row at or after the watermark can be a better match, for each left row."""
+        """Whether no right row at or after the watermark can change the match, for each left row."""
         if watermark == END_OF_TIME:
             return pl.repeat(True, times.len(), eager=True)  # noqa: FBT003
         if self.spec.direction == "backward":
             return times < watermark
-        if self.spec.direction == "forward":  # of rows at the same time, the first to arrive is selected
-            certain = found <= watermark
+        if self.spec.direction == "forward":
+            # Of rows at the same time the first to arrive is selected, unless it is retracted.
+            certain = found <= watermark if self.spec.right_retractions is None else found < watermark
         else:
             certain = times + (found - times).abs() < watermark
         if self.spec.tolerance is None:
             return certain.fill_null(value=False)
         return certain.fill_null(value=False) | (times + self.spec.tolerance < watermark)
 
-    def _emitted(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    def _emitted(self, left: pl.DataFrame, right: pl.DataFrame, *, retraction: bool = False) -> pl.DataFrame:
         """Left rows with their matches, which are null for rows without one."""
-        rows = self._columns.pairs(left, right)
+        rows = self._columns.marked(self._columns.pairs(left, right), retraction=retraction)
         return rows if self.spec.how == "left" else rows.filter(right[ARRIVAL].is_not_null())
 
     def _closest(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.Series:
@@ -298,7 +339,37 @@ class AsofOperator:
             tolerance=self.spec.tolerance,
         )
 
+    # ---- retractions
+
+    def _retract_left(
+        self, retracted: pl.DataFrame, buffers: Mapping[Side, SideBuffer], answered: SideBuffer
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Remove retracted left rows.
+
+        Returns:
+            The retractions of rows that are not stored, and the retractions of the output of the others.
+        """
+        _, emitted = buffers["left"].remove(retracted)
+        removed, unknown = answered.remove(emitted)
+        if removed.rows.is_empty():
+            return unknown, self.output_schema.to_frame()
+        matches = self._matches(removed.rows, buffers["right"])
+        return unknown, self._emitted(removed.rows, matches, retraction=True)
+
+    def _retract_right(self, retracted: pl.DataFrame, buffer: SideBuffer, held: int | None) -> pl.DataFrame:
+        """Remove retracted right rows; return the retractions of rows that should be stored, and are not.
+
+        A row below the limit of the buffer may have been removed, because no left row can select it.
+        """
+        _, unknown = buffer.remove(self._matchable(retracted))
+        limit = self._limit(held)
+        return unknown if limit is None else unknown.filter(pl.col(self.spec.right_time) >= limit)
+
     # ---- right rows
+
+    def _matchable(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The right rows that can match: those without a null in their key."""
+        return rows.drop_nulls(list(self.spec.on)) if self.spec.on else rows
 
     def _candidates(self, buffer: SideBuffer, left: pl.DataFrame) -> pl.DataFrame:
         """The right rows among which the matches of left rows are.
@@ -349,30 +420,32 @@ class AsofOperator:
         found = right[self.spec.right_time].gather(self._closest(left, right))
         return (found - left[self.spec.left_time]).abs()
 
-    def _free(self, buffer: SideBuffer, held: int | None, latest: int) -> int:
+    def _limit(self, held: int | None) -> int | None:
+        """The time below which no left row at or after ``held`` can select a right row; None if any can."""
+        if held is None or held == END_OF_TIME:
+            return clipped(held)
+        if self.spec.looks_back and self.spec.tolerance is None:
+            return None
+        return clipped(held - ((self.spec.tolerance or 0) if self.spec.looks_back else 0))
+
+    def _free(self, buffer: SideBuffer, held: int | None, latest: int, watermark: int | None) -> int:
         """Remove right rows that no left row at or after ``held`` can select.
 
         Returns:
             The number of rows that stayed when superseded rows were last removed.
         """
-        if held is None:
-            buffer.compact(None)
-            return latest
-        if held == END_OF_TIME:
-            for chunk in buffer.chunks:
-                buffer.drop(chunk.number)
-            return 0
-        if self.spec.looks_back and self.spec.tolerance is None:
-            buffer.compact(None)
-            return self._remove_superseded(buffer, held, latest)
-        reach = (self.spec.tolerance or 0) if self.spec.looks_back else 0
-        freed = max(-REACH, min(held - reach, REACH))
-        buffer.evict(None, freed, freed)
-        buffer.compact(freed)
-        return latest
+        limit = self._limit(held)
+        if limit is not None:
+            buffer.evict(None, limit, limit)
+        buffer.compact(limit)
+        if held is None or limit is not None:
+            return 0 if held == END_OF_TIME else latest
+        if self.spec.right_retractions is not None:  # a row that can be retracted does not supersede others
+            held = BEGINNING_OF_TIME if watermark is None else min(held, watermark - 1)
+        return self._remove_superseded(buffer, held, latest)
 
     def _remove_superseded(self, buffer: SideBuffer, held: int, latest: int) -> int:
-        """Keep only the latest row of each key among the chunks that lie entirely before ``held``."""
+        """Keep only the latest row of each key among the chunks that do not end after ``held``."""
         passed = [chunk for chunk in buffer.chunks if chunk.high <= held]
         if sum(chunk.rows for chunk in passed) < 2 * latest + min(_FEW_ROWS, self._chunk_rows):
             return latest
@@ -400,6 +473,11 @@ class AsofOperator:
             operator="an as-of join",
         )
 
+    def _answered(self, state: AsofState) -> SideBuffer:
+        """The buffer of left rows that were emitted and can be retracted."""
+        buffer = self._buffer("left", state)
+        return replace(buffer, state=state.answered, prefix="answered")
+
     @property
     def _signature(self) -> str:
         return f"{self.spec.signature} of {self._columns.signature}"
@@ -410,6 +488,15 @@ def _held(watermark: int | None, buffer: SideBuffer) -> int | None:
     if watermark is None:
         return None
     return min([watermark, *(chunk.low for chunk in buffer.chunks)])
+
+
+def _keep(buffer: SideBuffer, rows: pl.DataFrame, final: int | None) -> None:
+    """Store rows that can be retracted, and remove those before ``final``, which cannot any more."""
+    if final is not None:
+        buffer.evict(None, final, final)
+        rows = rows.filter(pl.col(buffer.time) >= final)
+    buffer.append(SideRows(rows, None))
+    buffer.compact(final)
 
 
 def _overlaps(chunk: Chunk, low: int, high: int) -> bool:

@@ -1,18 +1,27 @@
-"""The deduplication operator: passes the first row per key within a time bound."""
+"""The deduplication operator: passes the first row per key within a time bound.
+
+Of the kept rows only keys and times are stored. If rows may be retracted, all rows at or after the watermark
+are stored too: which of them are kept is computed from them, for the keys that a batch changes, before and
+after the change, and the difference is the output.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
+import msgspec
 import polars as pl
 
 from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
+from slackwater.windows.engine.asof_matching import ARRIVAL
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.equal_rows import cancelled, equal_rows, retracting
+from slackwater.windows.engine.further_keys import forwarded_keys
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
     BufferSize,
@@ -22,7 +31,7 @@ from slackwater.windows.engine.join_buffers import (
     SideState,
 )
 from slackwater.windows.engine.join_columns import Schema
-from slackwater.windows.engine.join_limits import SideLevels, behind
+from slackwater.windows.engine.join_limits import SideLevels, behind, clipped
 from slackwater.windows.engine.join_matching import matching_rows, time_range
 from slackwater.windows.spec.deduplicate_spec import DeduplicateSpec
 from slackwater.windows.spec.operator_spec import REACH
@@ -36,9 +45,12 @@ class SavedDeduplication(Saved):
     operator: str
     kept: SideState
     duplicates: int
+    pending: SideState = msgspec.field(default_factory=SideState)
+    """The rows that can be retracted; none if version 1 wrote it."""
+    arrived: int = 0
 
 
-INDEX: Final = SavedForm("index of a deduplication", "D", 1, SavedDeduplication)
+INDEX: Final = SavedForm("index of a deduplication", "D", 2, SavedDeduplication, readable=(1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,10 @@ class DeduplicateState:
     blobs: BlobStore
     duplicates: int = 0
     """The number of duplicates so far."""
+    pending: SideState = field(default_factory=SideState)
+    """The rows that can be retracted."""
+    arrived: int = 0
+    """The number of rows that have been stored because they can be retracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,9 @@ class DeduplicateOutput:
     ``rows`` has the rows without duplicates, in order of arrival. ``duplicates`` is the number of
     duplicates and ``dropped`` that of late rows in this step; ``late`` has the late rows if the spec has
     ``late="emit"``. ``watermarks`` has the watermarks that have advanced: they are forwarded unchanged.
+
+    If rows may be retracted, ``rows`` has the retractions of rows that are not kept any more, then the rows
+    that are kept from now on, and ``duplicates`` is by how much their number has changed.
 
     >>> spec = DeduplicateSpec(on=("id",), within=5)
     >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
@@ -102,7 +121,8 @@ class DeduplicateOperator:
         self.schema = pl.Schema(schema)
         """The names and types of the columns, of the input and the output."""
         self._chunk_rows = chunk_rows
-        for name in (*spec.on, spec.event_time):
+        marks = () if spec.retractions is None else (spec.retractions,)
+        for name in (*spec.on, spec.event_time, *spec.further_times, *marks):
             if name not in self.schema:
                 raise InvalidArgument(
                     "schema", self.schema.names(), f"has no column {name!r}", fix="add or rename the column"
@@ -116,12 +136,20 @@ class DeduplicateOperator:
                     f"has type {kind}, which cannot be a key",
                     fix="use a column that is not nested",
                 )
-        if self.schema[spec.event_time] != pl.Int64:
+        for argument, name in (
+            ("event_time", spec.event_time),
+            *(("further_times", name) for name in spec.further_times),
+        ):
+            if self.schema[name] != pl.Int64:
+                raise InvalidArgument(
+                    argument, name, f"has type {self.schema[name]}", fix="use Int64 microseconds since 1970"
+                )
+        if spec.retractions is not None and self.schema[spec.retractions] != pl.Boolean:
             raise InvalidArgument(
-                "event_time",
-                spec.event_time,
-                f"has type {self.schema[spec.event_time]}",
-                fix="use Int64 microseconds since 1970",
+                "retractions",
+                spec.retractions,
+                f"has type {self.schema[spec.retractions]}",
+                fix="use a boolean column",
             )
 
     def initial_state(self, blobs: BlobStore | None = None) -> DeduplicateState:
@@ -130,7 +158,10 @@ class DeduplicateOperator:
 
     def save(self, state: DeduplicateState) -> bytes:
         """Serialize the index of the state; its blobs are in the store already."""
-        return INDEX.encode(SavedDeduplication(self._signature, state.kept, state.duplicates))
+        saved = SavedDeduplication(
+            self._signature, state.kept, state.duplicates, state.pending, state.arrived
+        )
+        return INDEX.encode(saved)
 
     def load(self, data: bytes, blobs: BlobStore) -> DeduplicateState:
         """Load the state whose index `save` returned, with the store that has its blobs."""
@@ -138,11 +169,12 @@ class DeduplicateOperator:
         if index.operator != self._signature:
             difference = ("the deduplication", index.operator, self._signature)
             raise IncompatibleState("deduplication", [difference])
-        return DeduplicateState(index.kept, blobs, index.duplicates)
+        return DeduplicateState(index.kept, blobs, index.duplicates, index.pending, index.arrived)
 
     def buffer_size(self, state: DeduplicateState) -> BufferSize:
-        """The number of remembered rows and the bytes of their keys, without reading them."""
-        return state.kept.size
+        """The number of remembered rows and their bytes, without reading them."""
+        kept, pending = state.kept.size, state.pending.size
+        return BufferSize(kept.rows + pending.rows, kept.bytes + pending.bytes)
 
     def step(
         self,
@@ -165,41 +197,107 @@ class DeduplicateOperator:
             WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
         batch = self._checked(rows)
-        before, after = self._known(state.kept), self._received(state.kept, watermarks)
+        after = self._received(state.kept, watermarks)
         received = after.get(self.spec.watermark_key)
         time = self.spec.event_time
         used = state.kept.watermark
         below = batch[time] < (BEGINNING_OF_TIME if used is None else used)
         late, accepted = batch.filter(below), batch.filter(~below)
 
-        buffer = self._buffer(state)
-        passed = self._first(accepted, buffer)
-        kept = accepted[passed]
+        kept, pending = self._kept(state), self._pending(state)
         level = None if received is None else behind(received, self.spec.lateness)
-        if level is not None:
-            used = level if used is None else max(used, level)
-        freed = _freed(used, self.spec.within)
-        stored = kept.select(*self.spec.on, time)
-        if freed is not None:
-            buffer.evict(None, freed, freed)
-            stored = stored.filter(pl.col(time) >= freed)
-        buffer.append(SideRows(stored, None))
-        buffer.compact(freed)
+        reached = used if level is None else level if used is None else max(used, level)
+        if self.spec.retractions is None:
+            passed = final = accepted[self._first(accepted, kept)]
+            revision = _Revision(passed, accepted.height - passed.height)
+        else:
+            revision = self._revise(accepted, self.spec.retractions, kept, pending, state.arrived)
+            late = pl.concat([late, *revision.unknown])
+            final = self._finished(pending, kept, clipped(used), clipped(reached))
+        self._remember(kept, final, _freed(reached, self.spec.within))
 
-        duplicates = accepted.height - kept.height
+        held = [(pending, clipped(reached))] if self.spec.takes_retractions else []
+        keys = forwarded_keys(
+            tuple(
+                KeyState(after.get(key), one.forwarded)
+                for key, one in zip(self.spec.further_keys, self._key_states(state.kept), strict=True)
+            ),
+            held,
+        )
         levels = SideLevels(
-            {} if received is None else {"left": received}, {} if used is None else {"left": used}
+            {} if received is None else {"left": received}, {} if reached is None else {"left": reached}
         )
         output = DeduplicateOutput(
-            rows=kept,
-            watermarks={key: at for key, at in after.items() if at != before.get(key)},
-            duplicates=duplicates,
+            rows=revision.rows,
+            watermarks=self._advanced(state.kept, received, keys),
+            duplicates=revision.duplicates,
             dropped=late.height,
             late=late if self.spec.late == "emit" else None,
         )
-        keys = tuple(KeyState(after.get(key)) for key in self.spec.further_keys)
-        committed = buffer.commit(levels, late.height, keys)
-        return DeduplicateState(committed, state.blobs, state.duplicates + duplicates), output
+        state = DeduplicateState(
+            kept.commit(levels, late.height, keys),
+            state.blobs,
+            state.duplicates + revision.duplicates,
+            pending.commit(levels, 0, ()) if self.spec.takes_retractions else state.pending,
+            state.arrived + revision.arrived,
+        )
+        return state, output
+
+    # ---- retractions
+
+    def _revise(
+        self, rows: pl.DataFrame, mark: str, kept: SideBuffer, pending: SideBuffer, arrived: int
+    ) -> _Revision:
+        """Store rows that can be retracted and remove retracted ones; find what changes in the output."""
+        added, retracted = cancelled(rows, mark)
+        numbers = pl.int_range(arrived, arrived + added.height, eager=True)
+        new = added.with_columns(numbers.alias(ARRIVAL))
+        removed, unknown = pending.remove(retracted)
+        old, on = removed.rows, list(self.spec.on)
+        keys = pl.concat([new.select(on), old.select(on)]).unique()
+        final = clipped(kept.state.watermark)
+        same = [
+            pending.live(chunk.number, final).join(keys, on=on, how="semi", nulls_equal=True)
+            for chunk in (pending.chunks if keys.height else ())
+        ]
+        before, after = self._kept_rows([*same, old], kept), self._kept_rows([*same, new], kept)
+        pending.append(SideRows(new, None))
+        gone, come = before[equal_rows(before, after, "anti")], after[equal_rows(after, before, "anti")]
+        names = self.schema.names()
+        return _Revision(
+            rows=pl.concat([retracting(gone, mark, names), retracting(come, mark, names, value=False)]),
+            duplicates=(new.height - old.height) - (after.height - before.height),
+            arrived=added.height,
+            unknown=(retracting(unknown, mark, names),),
+        )
+
+    def _kept_rows(self, parts: Sequence[pl.DataFrame], kept: SideBuffer) -> pl.DataFrame:
+        """The rows that are kept of rows that can be retracted, in order of arrival."""
+        rows = pl.concat(parts).sort(ARRIVAL).drop(ARRIVAL)
+        return rows[self._first(rows, kept)]
+
+    def _finished(
+        self, pending: SideBuffer, kept: SideBuffer, before: int | None, final: int | None
+    ) -> pl.DataFrame:
+        """Remove the rows that cannot be retracted any more; return those of them that are kept."""
+        rows = [pending.empty()]
+        if final is not None:
+            rows += [
+                pending.live(number, before).filter(pl.col(self.spec.event_time) < final)
+                for number in pending.overlapping(-REACH, final - 1)
+            ]
+            pending.evict(None, final, final)
+        pending.compact(final)
+        return self._kept_rows(rows, kept)
+
+    def _remember(self, kept: SideBuffer, rows: pl.DataFrame, freed: int | None) -> None:
+        """Store the keys and times of kept rows, and remove those that cannot have a duplicate any more."""
+        stored = rows.select(*self.spec.on, self.spec.event_time)
+        if freed is not None:
+            kept.evict(None, freed, freed)
+            stored = stored.filter(pl.col(self.spec.event_time) >= freed)
+        kept.append(SideRows(stored, None))
+        kept.compact(freed)
 
     # ---- finding duplicates
 
@@ -229,10 +327,22 @@ class DeduplicateOperator:
 
     def _known(self, kept: SideState) -> dict[str, int]:
         """The watermarks of earlier steps by key."""
-        # Keys have no state before the first step.
-        further = {key: one.received for key, one in zip(self.spec.further_keys, kept.keys, strict=False)}
-        known = {self.spec.watermark_key: kept.received, **further}
+        states = zip(self.spec.further_keys, self._key_states(kept), strict=True)
+        known = {self.spec.watermark_key: kept.received, **{key: one.received for key, one in states}}
         return {key: at for key, at in known.items() if at is not None}
+
+    def _key_states(self, kept: SideState) -> tuple[KeyState, ...]:
+        """The further watermark keys, which have no state before the first step."""
+        return kept.keys or (KeyState(),) * len(self.spec.further_keys)
+
+    def _advanced(self, kept: SideState, received: int | None, keys: tuple[KeyState, ...]) -> dict[str, int]:
+        """The watermarks that are forwarded because they have advanced."""
+        before = [kept.received, *(one.forwarded for one in self._key_states(kept))]
+        after = [received, *(one.forwarded for one in keys)]
+        names = (self.spec.watermark_key, *self.spec.further_keys)
+        return {
+            key: at for key, old, at in zip(names, before, after, strict=True) if at is not None and at != old
+        }
 
     def _received(self, kept: SideState, watermarks: Mapping[str, int]) -> dict[str, int]:
         """The watermarks after a step; raises if one decreases."""
@@ -275,7 +385,19 @@ class DeduplicateOperator:
             )
         return batch.select(self.schema.names())
 
-    def _buffer(self, state: DeduplicateState) -> SideBuffer:
+    def _pending(self, state: DeduplicateState) -> SideBuffer:
+        """The buffer of rows that can be retracted."""
+        stored = {name: kind for name, kind in self.schema.items() if name != self.spec.retractions}
+        return replace(
+            self._kept(state),
+            schema=pl.Schema({**stored, ARRIVAL: pl.Int64()}),
+            keys=self.spec.further_times,
+            state=state.pending,
+            prefix="pending",
+        )
+
+    def _kept(self, state: DeduplicateState) -> SideBuffer:
+        """The buffer of the keys and times of kept rows."""
         columns = (*self.spec.on, self.spec.event_time)
         return SideBuffer(
             side="left",
@@ -290,6 +412,16 @@ class DeduplicateOperator:
     @property
     def _signature(self) -> str:
         return f"{self.spec.signature} of {dict(self.schema)}"
+
+
+class _Revision(NamedTuple):
+    """What a batch changes in the output, and how many rows it stores."""
+
+    rows: pl.DataFrame
+    duplicates: int
+    arrived: int = 0
+    unknown: tuple[pl.DataFrame, ...] = ()
+    """The retractions of rows that are not stored."""
 
 
 def first_within(codes: pl.Series, times: pl.Series, within: int) -> pl.Series:
@@ -322,7 +454,4 @@ def first_within(codes: pl.Series, times: pl.Series, within: int) -> pl.Series:
 
 def _freed(watermark: int | None, within: int) -> int | None:
     """The time below which kept rows are forgotten, clipped to the range of event times."""
-    if watermark is None:
-        return None
-    limit = REACH if watermark == END_OF_TIME else watermark - within
-    return max(-REACH, min(limit, REACH))
+    return clipped(watermark if watermark is None or watermark == END_OF_TIME else watermark - within)

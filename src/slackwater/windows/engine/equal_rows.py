@@ -6,6 +6,7 @@ another frame. So the cost is that of a join, also with many equal rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import polars as pl
@@ -31,6 +32,17 @@ def cancelled(rows: pl.DataFrame, retractions: str) -> tuple[pl.DataFrame, pl.Da
     if added.is_empty():
         return added, removed
     return added[equal_rows(added, removed, "anti")], removed[equal_rows(removed, added, "anti")]
+
+
+def retracting(
+    rows: pl.DataFrame, retractions: str, columns: Sequence[str], *, value: bool = True
+) -> pl.DataFrame:
+    """Rows with a column that marks them as retractions or not, and their columns in the given order.
+
+    >>> retracting(pl.DataFrame({"price": [5]}), "back", ["back", "price"]).rows()
+    [(True, 5)]
+    """
+    return rows.with_columns(pl.lit(value).alias(retractions)).select(columns)
 
 
 def equal_rows(rows: pl.DataFrame, others: pl.DataFrame, how: Literal["semi", "anti"]) -> pl.Series:

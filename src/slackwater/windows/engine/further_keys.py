@@ -5,7 +5,7 @@ A join forwards each of them, held at the earliest time of that key among the bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.time import check_int64
@@ -44,15 +44,20 @@ def received_keys(
 
 
 def forwarded_keys(
-    received: tuple[KeyState, ...], buffer: SideBuffer, freed: int | None
+    received: tuple[KeyState, ...], buffers: Sequence[tuple[SideBuffer, int | None]]
 ) -> tuple[KeyState, ...]:
-    """The keys with the watermark that is forwarded: held at the earliest buffered row, never lower."""
+    """The keys with the watermark that is forwarded: held at the earliest buffered row, never lower.
+
+    Args:
+        received: the keys with the watermarks that the side sent.
+        buffers: the buffers with rows of the side, each with the time below which its rows are not needed.
+    """
     keys = []
     for number, one in enumerate(received):
         at = one.received
         if at is not None:
-            hold = buffer.hold(number, freed)
-            at = at if hold is None else min(at, hold)
+            holds = [buffer.hold(number, freed) for buffer, freed in buffers]
+            at = min([at, *(hold for hold in holds if hold is not None)])
             at = at if one.forwarded is None else max(at, one.forwarded)
         keys.append(KeyState(one.received, at))
     return tuple(keys)

@@ -35,7 +35,6 @@ CHUNK_ROWS: Final = 65_536
 _FANOUT_BITS: Final = 3
 _FANOUT: Final = 2**_FANOUT_BITS
 _MATCHED: Final = "matched"
-_ROW: Final = "row:"
 
 
 class Chunk(Saved):
@@ -184,6 +183,8 @@ class SideBuffer:
     """Whether a row with a match is still needed."""
     operator: str = "a time-bounded join"
     """The operator in errors."""
+    prefix: str = ""
+    """The beginning of the names of its blobs; the side if it is empty."""
     _chunks: dict[int, Chunk] = field(init=False)
     _loaded: dict[int, SideRows] = field(init=False, default_factory=dict)
     _new: set[int] = field(init=False, default_factory=set)
@@ -210,8 +211,8 @@ class SideBuffer:
     def load(self, number: int) -> SideRows:
         """The rows of a chunk, which is read at most once per step."""
         if number not in self._loaded:
-            rows = self._read(f"{self.side}-{number}")
-            matched = self._read(f"{self.side}-{number}-matched")[_MATCHED] if self.tracks else None
+            rows = self._read(self._blob(number))
+            matched = self._read(f"{self._blob(number)}-matched")[_MATCHED] if self.tracks else None
             self._loaded[number] = SideRows(rows, matched)
         return self._loaded[number]
 
@@ -238,31 +239,32 @@ class SideBuffer:
         """Remove a chunk."""
         del self._chunks[number]
 
-    def remove(self, retracted: pl.DataFrame) -> tuple[SideRows, pl.Series]:
-        """Remove one equal row for each given row.
+    def remove(self, retracted: pl.DataFrame) -> tuple[SideRows, pl.DataFrame]:
+        """Remove one equal row for each given row, which may lack columns that are then not compared.
 
         Returns:
-            The removed rows, and the numbers of the given rows that are in the buffer.
+            The removed rows, and the given rows that are not in the buffer.
         """
-        low, high = time_range(retracted[self.time])
-        left = retracted.with_row_index(_ROW)
         removed = [SideRows(self.empty(), None)]
+        if retracted.is_empty():
+            return removed[0], retracted
+        low, high = time_range(retracted[self.time])
+        wanted = retracted
         for number in self.overlapping(low, high):
             chunk = self.load(number)
-            wanted = left.drop(_ROW)
-            found = equal_rows(chunk.rows, wanted, "semi")
+            stored = chunk.rows.select(wanted.columns)
+            found = equal_rows(stored, wanted, "semi")
             if found.is_empty():
                 continue
-            left = left[equal_rows(wanted, chunk.rows, "anti")]
+            wanted = wanted[equal_rows(wanted, stored, "anti")]
             removed.append(chunk.take(found))
             kept = pl.repeat(True, chunk.rows.height, eager=True).scatter(found, values=False)  # noqa: FBT003
             del self._chunks[number]
             if found.len() < chunk.rows.height:
                 self._put(number, chunk.take(kept.arg_true()))
-            if left.is_empty():
+            if wanted.is_empty():
                 break
-        numbers = pl.int_range(retracted.height, dtype=pl.UInt32, eager=True)
-        return _merged(removed[1:] or removed), numbers.filter(~numbers.is_in(left[_ROW].implode()))
+        return _merged(removed[1:] or removed), wanted
 
     def changed_matches(self) -> list[SideRows]:
         """The buffered rows of chunks in which matches were recorded in this step."""
@@ -344,18 +346,18 @@ class SideBuffer:
         for chunk in self.state.chunks:
             if chunk.number not in self._chunks:
                 for suffix in ("", "-matched") if self.tracks else ("",):
-                    del self.blobs[f"{self.side}-{chunk.number}{suffix}"]
+                    del self.blobs[f"{self._blob(chunk.number)}{suffix}"]
         for number, chunk in self._chunks.items():
             size = chunk.bytes
             if number in self._new:
                 rows = encode(self._loaded[number].rows)
-                self.blobs[f"{self.side}-{number}"] = rows
+                self.blobs[self._blob(number)] = rows
                 size = len(rows)
             elif number not in self._marked:
                 continue
             if (flags := self._loaded[number].matched) is not None:
                 matched = encode(flags.alias(_MATCHED).to_frame())
-                self.blobs[f"{self.side}-{number}-matched"] = matched
+                self.blobs[f"{self._blob(number)}-matched"] = matched
                 size += len(matched) if number in self._new else 0
             self._chunks[number] = msgspec.structs.replace(chunk, bytes=size)
         return SideState(
@@ -366,6 +368,9 @@ class SideBuffer:
             received=levels.received.get(self.side),
             keys=keys,
         )
+
+    def _blob(self, number: int) -> str:
+        return f"{self.prefix or self.side}-{number}"
 
     def _put(self, number: int, rows: SideRows) -> None:
         """Store sorted rows as a chunk, which is written at the end of the step."""
@@ -380,6 +385,10 @@ class SideBuffer:
         )
         self._loaded[number] = rows
         self._new.add(number)
+
+    def live(self, number: int, freed: int | None) -> pl.DataFrame:
+        """The rows of a chunk that are still in the buffer."""
+        return self._live(self._chunks[number], freed).rows
 
     def _live(self, chunk: Chunk, freed: int | None) -> SideRows:
         """The rows of a chunk that are still in the buffer."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from slackwater.errors import InvalidArgument
+from slackwater.windows.engine.equal_rows import retracting
 from slackwater.windows.engine.join_limits import OTHER
 from slackwater.windows.spec.operator_spec import REACH, SIDES, Side
 from slackwater.windows.spec.two_sided_spec import TwoSidedSpec
@@ -95,6 +96,41 @@ class PairColumns:
         nulls = [pl.lit(None, self.stored[other][name]).alias(to) for name, to in self.names[other].items()]
         columns = {side: _renamed(self.names[side]), other: nulls}
         return rows.select(*self._spec.on, *columns["left"], *columns["right"])
+
+    def late_rows(self, side: Side, rows: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+        """Late rows of a side under the names of the output, with its keys and the mark of retractions.
+
+        Args:
+            side: the side of the rows.
+            rows: the rows as they arrived.
+            names: the columns of the side that are in the output and not keys, with their names there.
+        """
+        mark, output = self._spec.retractions(side), self._spec.output_retractions
+        marks = [] if mark is None or output is None else [pl.col(mark).alias(output)]
+        return rows.select(*self._spec.on, *_renamed(names), *marks)
+
+    def with_unknown(self, side: Side, late: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
+        """Late rows of a side and retractions of rows that are not stored."""
+        column = self._spec.retractions(side)
+        if column is None or unknown.is_empty():
+            return late
+        return pl.concat([late, retracting(unknown, column, late.columns)])
+
+    def marked(self, rows: pl.DataFrame, *, retraction: bool = False) -> pl.DataFrame:
+        """Output rows with the column that marks retractions, if there is one."""
+        name = self._spec.output_retractions
+        return rows if name is None else rows.with_columns(pl.lit(retraction).alias(name))
+
+    def marked_schema(self, schema: pl.Schema) -> pl.Schema:
+        """The columns of output rows with the one that marks retractions; raises if its name is taken."""
+        name = self._spec.output_retractions
+        if name is None:
+            return schema
+        if name in schema:
+            raise InvalidArgument(
+                "retractions", name, "is also the name of another output column", fix="rename the column"
+            )
+        return pl.Schema({**schema, name: pl.Boolean()})
 
     def _check(self) -> None:
         for side in SIDES:

@@ -101,7 +101,7 @@ class JoinLimits:
 
     def settled(self, side: Side) -> int | None:
         """The limit, clipped to the range of event times, so that it can be compared with a column."""
-        return _clipped(self.limit(side))
+        return clipped(self.limit(side))
 
     def freed(self, side: Side) -> int | None:
         """The time below which rows of a side leave the buffer.
@@ -111,7 +111,7 @@ class JoinLimits:
         if self.spec.retractions(side) is None:
             return self.settled(side)
         own, limit = self.watermark(side), self.limit(side)
-        return None if own is None or limit is None else _clipped(min(own, limit))
+        return None if own is None or limit is None else clipped(min(own, limit))
 
     def forwarded(self, side: Side) -> int | None:
         """The watermark of a side downstream (J6)."""
@@ -123,5 +123,10 @@ class JoinLimits:
         return JoinLimits(self.spec, self.levels.advanced(self.spec, "join", watermarks, idle))
 
 
-def _clipped(limit: int | None) -> int | None:
+def clipped(limit: int | None) -> int | None:
+    """A limit within the range of event times, so that it can be compared with a column.
+
+    >>> clipped(END_OF_TIME) == REACH
+    True
+    """
     return None if limit is None else max(-REACH, min(limit, REACH))

@@ -194,14 +194,12 @@ class JoinOperator:
                 accepted, retracted = cancelled(accepted, column)
                 unknown, retractions = self._retract(side, retracted, buffers, old)
                 rows += retractions
-                if not unknown.is_empty():
-                    flagged = unknown.with_columns(pl.lit(value=True).alias(column))
-                    late[side] = pl.concat([late[side], flagged.select(late[side].columns)])
+                late[side] = self._columns.with_unknown(side, late[side], unknown)
             fresh[side] = self._side_rows(side, accepted)
 
         pairs = [found for side in SIDES if (found := self._pairs(side, fresh, buffers)) is not None]
         if not self.spec.selects_left:
-            rows += [self._marked(found) for found in pairs]
+            rows += [self._columns.marked(found) for found in pairs]
         elif self.spec.how == "semi":
             rows += self._selected(fresh["left"], buffers["left"])
         for side in SIDES:
@@ -209,9 +207,9 @@ class JoinOperator:
                 buffers[side], fresh[side], old.settled(side), new.settled(side), new.freed(side)
             )
             if not settled.is_empty():
-                rows.append(self._marked(self._padded(side, settled)))
+                rows.append(self._columns.marked(self._padded(side, settled)))
 
-        keys = {side: forwarded_keys(received[side], buffers[side], new.freed(side)) for side in SIDES}
+        keys = {side: forwarded_keys(received[side], [(buffers[side], new.freed(side))]) for side in SIDES}
         dropped = {side: late[side].height for side in SIDES}
         output = JoinOutput(
             rows=pl.concat(rows),
@@ -313,9 +311,7 @@ class JoinOperator:
         if retracted.is_empty():
             return retracted, []
         buffer = buffers[side]
-        removed, known = buffer.remove(retracted)
-        numbers = pl.int_range(retracted.height, dtype=pl.UInt32, eager=True)
-        unknown = retracted.filter(~numbers.is_in(known.implode()))
+        removed, unknown = buffer.remove(retracted)
         pairs = self._joined(side, removed, buffers[OTHER[side]], [], change=-1)
         emitted: list[pl.DataFrame] = []
         if pairs is not None and not self.spec.selects_left:
@@ -326,18 +322,18 @@ class JoinOperator:
         if buffer.settles and settled is not None:
             alone = removed.unmatched().filter(pl.col(buffer.time) < settled)
             emitted.append(self._padded(side, alone))
-        return unknown, [self._marked(rows, retraction=True) for rows in emitted]
+        return unknown, [self._columns.marked(rows, retraction=True) for rows in emitted]
 
     def _selected(self, fresh: SideRows, buffer: SideBuffer) -> list[pl.DataFrame]:
         """The left rows of a semi join that have got their first match, or have lost their last one."""
-        emitted = [self._marked(self._left_rows(fresh.rows.filter(fresh.has_match())))]
+        emitted = [self._columns.marked(self._left_rows(fresh.rows.filter(fresh.has_match())))]
         for chunk in buffer.changed_matches():
             before, after = chunk.was_matched, chunk.has_match()
             if before is not None:
-                emitted.append(self._marked(self._left_rows(chunk.rows.filter(after & ~before))))
+                emitted.append(self._columns.marked(self._left_rows(chunk.rows.filter(after & ~before))))
                 if self.spec.retracts:
                     lost = self._left_rows(chunk.rows.filter(before & ~after))
-                    emitted.append(self._marked(lost, retraction=True))
+                    emitted.append(self._columns.marked(lost, retraction=True))
         return emitted
 
     @property
@@ -354,10 +350,7 @@ class JoinOperator:
 
     def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Late rows of a side under the names of the output, with its keys and those of its columns there."""
-        names, mark = self.output_names[side], self.spec.retractions(side)
-        marks = [] if mark is None else [pl.col(mark).alias(self.spec.output_retractions or mark)]
-        columns = (pl.col(name).alias(renamed) for name, renamed in names.items())
-        return rows.select(*self.spec.on, *columns, *marks)
+        return self._columns.late_rows(side, rows, self.output_names[side])
 
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side as output rows, with nulls in the columns of the other side."""
@@ -368,11 +361,6 @@ class JoinOperator:
     def _left_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Left rows as output rows of a semi or anti join."""
         return rows.select(name for name in self.output_schema if name != self.spec.output_retractions)
-
-    def _marked(self, rows: pl.DataFrame, *, retraction: bool = False) -> pl.DataFrame:
-        """Output rows with the column that marks retractions, if the join retracts."""
-        name = self.spec.output_retractions
-        return rows if name is None else rows.with_columns(pl.lit(retraction).alias(name))
 
     def _side_rows(self, side: Side, rows: pl.DataFrame) -> SideRows:
         if not self.spec.tracks(side):
@@ -411,14 +399,7 @@ class JoinOperator:
             left = self._columns.stored["left"]
             others = [name for name in left if name not in self.spec.on]
             schema = pl.Schema({name: left[name] for name in (*self.spec.on, *others)})
-        name = self.spec.output_retractions
-        if name is None:
-            return schema
-        if name in schema:
-            raise InvalidArgument(
-                "retractions", name, "is also the name of another output column", fix="rename the column"
-            )
-        return pl.Schema({**schema, name: pl.Boolean()})
+        return self._columns.marked_schema(schema)
 
     def _check_condition(self) -> None:
         """Raise unless the condition is a boolean expression over the columns of a pair."""

@@ -25,6 +25,10 @@ class AsofSpec(TwoSidedSpec):
     match waits: for ``"backward"`` until the right watermark has passed it, for the other directions until
     a match arrives or the right side ends.
 
+    Rows of both sides may be retracted. A left row waits until its match cannot be retracted any more, so
+    retractions of right rows never change the output. A left row that is retracted after it was emitted is
+    retracted in the output.
+
     Args:
         on: the key columns, which both sides have; with none, only times are compared.
         direction: ``"backward"`` selects the last right row that is not later than the left row,
@@ -70,6 +74,15 @@ backward, forward, nearest
         return ("left",)
 
     @property
+    def output_retractions(self) -> str | None:
+        """The output column that marks retractions, which only those of left rows cause, or late rows."""
+        return self.right_retractions if self._emits_only_late_retractions else self.left_retractions
+
+    @property
+    def _emits_only_late_retractions(self) -> bool:
+        return self.left_retractions is None and self.late == "emit"
+
+    @property
     def looks_back(self) -> bool:
         """Whether a match may be earlier than the left row."""
         return self.direction != "forward"
@@ -87,10 +100,18 @@ backward, forward, nearest
         "left backward as-of join on ('k',) within 5, ts of ts"
         """
         within = "" if self.tolerance is None else f" within {self.tolerance}"
-        keys = f", left keys {self.left_keys}" if self.left_keys else ""
+        further = "".join(
+            f", {name} {value}"
+            for name, value in (
+                ("left retractions", self.left_retractions),
+                ("right retractions", self.right_retractions),
+                ("left keys", self.left_keys),
+            )
+            if value
+        )
         return (
             f"{self.how} {self.direction} as-of join on {self.on}{within}, "
-            f"{self.left_time} of {self.right_time}{keys}"
+            f"{self.left_time} of {self.right_time}{further}"
         )
 
 

@@ -21,6 +21,11 @@ class DeduplicateSpec(OperatorSpec):
     remembered until the watermark is more than ``within`` after it, so state does not grow with time. A row
     behind the watermark is late and dropped, because rows before it may have been forgotten. Null is a key.
 
+    If rows may be retracted, rows count in order of their event time, those at the same time in order of
+    arrival, so that the result is that of all rows in one batch. The output is corrected by retractions: if
+    a kept row is retracted, the next one takes its place, and an earlier row that arrives later takes the
+    place of a kept one. All rows at or after the watermark are stored for this.
+
     Args:
         on: the key columns.
         within: the time bound in microseconds, inclusive.
@@ -28,7 +33,10 @@ class DeduplicateSpec(OperatorSpec):
         late: whether late rows are only counted or also returned.
         lateness: microseconds that rows may be behind the watermark; None for no limit.
         watermark_key: the key of the watermark that decides what is remembered.
-        further_keys: other watermark keys, which are forwarded unchanged.
+        further_keys: other watermark keys, which are forwarded: unchanged, or behind the rows that are
+            stored if rows may be retracted.
+        further_times: the event-time column of each further key; only needed with ``retractions``.
+        retractions: the boolean column that marks rows which retract an equal earlier row, if there is one.
 
     Raises:
         InvalidArgument: a value is invalid.
@@ -47,6 +55,8 @@ class DeduplicateSpec(OperatorSpec):
     lateness: int | None = 0
     watermark_key: str = DEFAULT_KEY
     further_keys: tuple[str, ...] = ()
+    further_times: tuple[str, ...] = ()
+    retractions: str | None = None
 
     def __post_init__(self) -> None:
         check_type("on", self.on, tuple, 'a tuple of column names, as in on=("id",)')
@@ -62,6 +72,23 @@ class DeduplicateSpec(OperatorSpec):
             )
         check_choice("late", self.late, get_args(Late))
         check_lateness("lateness", self.lateness)
+        if self.takes_retractions and len(self.further_times) != len(self.further_keys):
+            raise InvalidArgument(
+                "further_times",
+                self.further_times,
+                "does not have one column for each further watermark key",
+                fix=f"name the event-time columns of {', '.join(self.further_keys) or 'no key'}",
+            )
+
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of the input can be retractions of earlier rows."""
+        return self.retractions is not None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the output contains retractions: it does if the input does."""
+        return self.takes_retractions
 
     @property
     def signature(self) -> str:
@@ -71,7 +98,9 @@ class DeduplicateSpec(OperatorSpec):
         "deduplication on ('id',) by ts"
         """
         keys = f", keys {self.further_keys}" if self.further_keys else ""
-        return f"deduplication on {self.on} by {self.event_time}{keys}"
+        # Which rows were emitted follows from the stored rows and the bound, unless nothing can be retracted.
+        bound = f", within {self.within}, retractions {self.retractions}" if self.takes_retractions else ""
+        return f"deduplication on {self.on} by {self.event_time}{keys}{bound}"
 
 
 def deduplication(

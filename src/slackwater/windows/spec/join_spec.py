@@ -36,8 +36,6 @@ class JoinSpec(TwoSidedSpec):
         condition: a further condition for a match: a boolean Polars expression over the columns of a pair,
             under their names in the output of an inner join, or the same as SQL text. Null does not match.
             The expression must be deterministic.
-        left_retractions: the boolean column that marks left rows which retract an equal earlier row.
-        right_retractions: the same for the right side.
         right_keys: further watermark keys of the right side, each with its event-time column.
 
     The other settings are those of `TwoSidedSpec`.
@@ -58,8 +56,6 @@ not be negative
     after: int
     how: JoinHow = "inner"
     condition: pl.Expr | str | None = field(default=None, compare=False)
-    left_retractions: str | None = None
-    right_retractions: str | None = None
     right_keys: tuple[tuple[str, str], ...] = ()
     predicate: pl.Expr | None = field(init=False, default=None, compare=False)
     """The condition as an expression."""
@@ -109,25 +105,6 @@ not be negative
     def forwarding(self) -> tuple[Side, ...]:
         """The sides whose watermarks are forwarded: those that have columns in the output."""
         return ("left",) if self.selects_left else SIDES
-
-    @property
-    def takes_retractions(self) -> bool:
-        """Whether rows of a side can be retractions of earlier rows."""
-        return self.left_retractions is not None or self.right_retractions is not None
-
-    @property
-    def retracts(self) -> bool:
-        """Whether the output contains retractions: it does if a side does."""
-        return self.takes_retractions
-
-    @property
-    def output_retractions(self) -> str | None:
-        """The output column that marks retractions: the name that the first side with retractions uses."""
-        return self.left_retractions if self.left_retractions is not None else self.right_retractions
-
-    def retractions(self, side: Side) -> str | None:
-        """The column of a side that marks retractions; None if it does not retract."""
-        return self.left_retractions if side == "left" else self.right_retractions
 
     def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
         """The further watermark keys of a side that are forwarded, each with its event-time column."""

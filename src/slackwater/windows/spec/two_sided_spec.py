@@ -24,6 +24,8 @@ class TwoSidedSpec(OperatorSpec):
         late: whether late rows are only counted or also returned.
         idle: whether an idle side holds the other one back (``"hold"``) or counts as being as far as the
             other side (``"proceed"``), so that rows that it sends later below that are late.
+        left_retractions: the boolean column that marks left rows which retract an equal earlier row.
+        right_retractions: the same for the right side.
         left_lateness: microseconds that rows of the left side may be behind its watermark; None for no limit.
         right_lateness: the same for the right side.
         left_keys: further watermark keys of the left side, each with its event-time column.
@@ -43,6 +45,8 @@ class TwoSidedSpec(OperatorSpec):
     suffixes: tuple[str, str] = ("_left", "_right")
     late: Late = "count"
     idle: JoinIdle = "hold"
+    left_retractions: str | None = None
+    right_retractions: str | None = None
     left_lateness: int | None = 0
     right_lateness: int | None = 0
     left_keys: tuple[tuple[str, str], ...] = ()
@@ -71,9 +75,24 @@ class TwoSidedSpec(OperatorSpec):
         """The sides whose watermarks are forwarded: those that have columns in the output."""
         return SIDES
 
+    @property
+    def takes_retractions(self) -> bool:
+        """Whether rows of a side can be retractions of earlier rows."""
+        return self.left_retractions is not None or self.right_retractions is not None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the output contains retractions."""
+        return self.output_retractions is not None
+
+    @property
+    def output_retractions(self) -> str | None:
+        """The output column that marks retractions: the name that the first side with retractions uses."""
+        return self.left_retractions if self.left_retractions is not None else self.right_retractions
+
     def retractions(self, side: Side) -> str | None:
         """The column of a side that marks retractions; None if it does not retract."""
-        return None
+        return self.left_retractions if side == "left" else self.right_retractions
 
     def lateness(self, side: Side) -> int | None:
         """How far rows of a side may be behind its watermark; None for no limit."""
