@@ -202,8 +202,6 @@ def test_state_of_a_release_that_did_not_count_the_remaining_elements_is_loaded(
     [
         (windows.approx_count_distinct("value"), "use count_distinct"),
         (windows.approx_quantile("value", 0.5), "use sort"),
-        (windows.reduce("value", max, dtype=pl.Int64()), "inverse"),
-        (windows.fold("value", 0, max, combine=max, dtype=pl.Int64()), "inverse"),
     ],
     ids=lambda case: getattr(case, "name", ""),
 )
@@ -212,6 +210,64 @@ def test_an_accumulation_that_cannot_take_elements_back_names_the_alternative(
 ) -> None:
     with pytest.raises(InvalidArgument, match=f"cannot subtract elements.*{alternative}"):
         operator(accumulations={"x": tested})
+
+
+class Highest(windows.Accumulation):
+    """The highest value, without a way to subtract one."""
+
+    column = "value"
+    dtype = pl.Int64()
+
+    def empty(self) -> int:
+        return 0
+
+    def add_value(self, accumulator: int, value: int) -> int:
+        return max(accumulator, value)
+
+    def merge_accumulators(self, left: int, right: int) -> int:
+        return max(left, right)
+
+    def value(self, accumulator: int) -> int:
+        return accumulator
+
+
+def concatenated(left: str, right: int) -> str:
+    return f"{left}{right}"
+
+
+@pytest.mark.parametrize("window", [windows.Fixed(10), windows.Sliding(10, 5), windows.Sessions(10)])
+@pytest.mark.parametrize(
+    ("tested", "before", "after"),
+    [
+        (windows.reduce("value", max, dtype=pl.Int64()), 7, 5),
+        (windows.fold("value", "", concatenated, combine=str.__add__, dtype=pl.String()), "375", "35"),
+        (windows.fold("value", 0, max, combine=max, dtype=pl.Int64(), ordered=False), 7, 5),
+        (Highest(), 7, 5),
+    ],
+    ids=lambda case: getattr(case, "name", repr(case)),
+)
+def test_a_python_function_without_an_inverse_is_computed_from_the_elements_that_remain(
+    window: windows.Window, tested: ColumnarAccumulation, before: object, after: object
+) -> None:
+    folds = operator(window=window, accumulations={"x": tested})
+    state, first = folds.step(
+        folds.initial_state(), batch((8, 5, False), (6, 3, False), (7, 7, False), (9, None, False))
+    )
+    state = folds.load(folds.save(state), state.blobs)
+    _, second = folds.step(state, batch((7, 7, True)))
+    latest = [
+        panes.filter(~pl.col("retraction")).sort("window_start") for panes in (first.panes, second.panes)
+    ]
+    assert [panes["x"].to_list()[0] for panes in latest] == [before, after]
+
+
+def test_a_python_function_of_no_remaining_elements_has_its_empty_value() -> None:
+    reduced = operator(
+        accumulations={"x": windows.reduce("value", max, dtype=pl.Int64())}, mode="accumulating"
+    )
+    state, _ = reduced.step(reduced.initial_state(), batch((1, 5, False)))
+    _, output = reduced.step(state, batch((1, 5, True)))
+    assert output.panes["x"].to_list() == [None]
 
 
 def test_a_selection_cannot_take_elements_back_in_discarding_mode() -> None:

@@ -334,7 +334,8 @@ def fold(
         function: ``function(accumulator, value)`` returns the accumulator with one more value.
         combine: ``combine(left, right)`` merges two accumulators.
         dtype: the type of the result.
-        inverse: ``inverse(accumulator, value)`` subtracts a value; needed if the input has retractions.
+        inverse: ``inverse(accumulator, value)`` subtracts a value. Without it, the values of a window are
+            stored if the input has retractions, and those that remain are folded again for each pane.
         ordered: whether values are folded in the order of their event times, then of arrival. For this all
             values are stored until the window is purged. Use False if the order does not matter.
 

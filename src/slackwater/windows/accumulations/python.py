@@ -35,9 +35,10 @@ class Accumulation(ColumnarAccumulation):
     """Base class for user-defined accumulations in plain Python. **Slow**: one call per element.
 
     A subclass defines the ``column`` it reads, the ``dtype`` of its output and four methods; also
-    ``subtract`` if elements can be subtracted. Accumulators must be picklable. ``add_value`` and
-    ``merge_accumulators`` may modify and return their first argument. The order in which elements are added
-    and accumulators are merged is not defined, unless ``ordered`` is True.
+    ``subtract`` if elements can be subtracted. Without it, the elements of a window are stored if the input
+    contains retractions, and those that remain are added again for each pane. Accumulators must be picklable.
+    ``add_value`` and ``merge_accumulators`` may modify and return their first argument. The order in which
+    elements are added and accumulators are merged is not defined, unless ``ordered`` is True.
 
     >>> class Product(Accumulation):
     ...     column = "factor"
@@ -91,9 +92,14 @@ class Accumulation(ColumnarAccumulation):
         return type(self).subtract is not Accumulation.subtract
 
     @property
-    def retractable_alternative(self) -> str:
-        """What to use instead if the input contains retractions."""
-        return "an accumulation that defines subtract()"
+    def can_recompute(self) -> bool:
+        """True: without ``subtract``, the elements that remain after retractions are added again."""
+        return True
+
+    @property
+    def reads_time(self) -> bool:
+        """True: elements that are added together are in the order of their event times."""
+        return True
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -206,7 +212,8 @@ def _check_callable(value: object, name: str) -> None:
 class Fold(Accumulation):
     """Values folded into an ``initial`` one by a function; ``combine`` merges two results. **Slow.**
 
-    ``inverse`` subtracts a value, if that is possible. Values are folded in the order of their event times,
+    ``inverse`` subtracts a value, if that is possible; without it, values that remain after retractions are
+    folded again. Values are folded in the order of their event times,
     then of arrival, and stored for that. With ``ordered=False`` only results are stored: use it for functions
     whose result does not depend on the order.
 
@@ -231,11 +238,6 @@ class Fold(Accumulation):
     def can_subtract(self) -> bool:
         """Whether it can subtract an element: if an inverse is given."""
         return self.inverse is not None
-
-    @property
-    def retractable_alternative(self) -> str:
-        """What to use instead if the input contains retractions."""
-        return "fold(…, inverse=…), which can subtract a value"
 
     def empty(self) -> AnyValue:
         """Return a copy of the initial value, so that accumulators do not share it."""
@@ -278,11 +280,6 @@ class Reduce(Accumulation):
     def __post_init__(self) -> None:
         check_column(self.column)
         _check_callable(self.function, "function")
-
-    @property
-    def retractable_alternative(self) -> str:
-        """What to use instead if the input contains retractions."""
-        return "fold(…, inverse=…), which can subtract a value"
 
     def empty(self) -> AnyValue:
         """Return None, the accumulator without values."""
