@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
-from slackwater.ingest import WHOLE, WorkUnit
+from slackwater.ingest import WHOLE, WorkUnit, load_job
 from slackwater.ingest.ledger.job_lease import JobLease
+from slackwater.ingest.ledger.job_ledger import adopt_history
 from slackwater.ingest.ledger.progress_ledger import read_history, record_failed_read, record_success
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import open_store
@@ -159,3 +160,41 @@ def test_a_wrong_option_of_a_reset_is_named(tmp_path: Path, option: str, value: 
     assert result.exit_code == 2
     assert f"error: {option} = '{value}': " in result.stderr
     assert fix in result.stderr
+
+
+def test_history_shows_units_outcomes_and_rows(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    with open_store(state) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        for number, end in enumerate(("succeeded", "succeeded", "failed")):
+            rows = 0 if end == "failed" else 7
+            outcome = Outcome(number, 0, "{}", 0, 10, end, rows, 0, 5, 7)  # type: ignore[arg-type]
+            run.record(WorkUnit(0, 10, WHOLE, 0), outcome)
+        run.end("failed")
+    [row] = json.loads(ingest("history", file, "--state", state, "--json").stdout)
+    assert (row["units"], row["succeeded"], row["failed"], row["rows"]) == (3, 2, 1, 14)
+    assert "2 succeeded, 1 failed" in ingest("history", file, "--state", state).stdout
+
+
+def test_another_job_of_the_same_name_is_refused_until_it_adopts_the_history(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    with open_store(state) as store:
+        adopt_history(store, load_job(file))
+        work = WorkUnit(0, 20_000_000, WHOLE, 0)
+        store.write(lambda connection: record_success(connection, "orders", "system", work))
+    changed = [file, "--state", state, "--set", "ms.source.table=returns"]
+    for command in (["plan"], ["ingest", "--dry-run"]):
+        refused = CliRunner().invoke(app, [*command, *changed])
+        assert refused.exit_code == 1
+        assert "ms.source.table = 'orders' (now 'returns')" in refused.stderr
+    adopted = ingest("adopt", file, "--state", state, "--set", "ms.source.table=returns")
+    assert adopted.stdout == "job orders continues its history with its new source and target\n"
+    assert CliRunner().invoke(app, ["plan", file, "--state", state]).exit_code == 1
+    assert CliRunner().invoke(app, ["plan", *changed]).exit_code == 0
+
+
+def test_a_setting_without_a_value_shows_no_secret(tmp_path: Path) -> None:
+    file, state = job(tmp_path)
+    result = ingest(file, "--state", state, "--set", "ms.source.jdbc.pasword hunter2")
+    assert result.exit_code == 2
+    assert "hunter2" not in result.stderr

@@ -14,6 +14,7 @@ import sqlalchemy as sql
 from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
+from slackwater.cli.console import DEFAULT_STORE
 from slackwater.ingest import WorkUnit, unit_of
 from slackwater.ingest.ledger.progress_ledger import record_failed_read, record_success
 from slackwater.metadata.store import open_store
@@ -191,7 +192,7 @@ def test_planning_does_not_change_the_store(job: Path, tmp_path: Path, empty_url
 def test_a_missing_store_is_an_error(job: Path, tmp_path: Path) -> None:
     shown = invoke(job, "--state", f"sqlite:///{tmp_path}/none.db")
     assert shown.exit_code == 2
-    assert "leave it out to plan without history" in shown.stderr
+    assert "does not exist; correct it, or pass --no-history" in shown.stderr
     assert not (tmp_path / "none.db").exists()
 
 
@@ -216,3 +217,26 @@ def test_a_plan_without_room_for_new_units_has_a_warning(tmp_path: Path) -> None
     shown = CliRunner().invoke(app, ["plan", str(job), "--state", state, "--now", "2020-01-04"])
     assert shown.exit_code == 0
     assert "warning: re-reads within the grace period use up the whole run" in " ".join(shown.output.split())
+
+
+# ---- the store
+
+
+def test_a_plan_reads_the_store_that_a_run_writes_by_default(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "overall cut-off: none (no history)" in invoke(job, "--now", "2020-02-04").output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["orders.yaml"]
+    work = WorkUnit(
+        instant("2020-01-01T00:00:00Z"), instant("2020-02-01T00:00:00Z"), unit_of({"country": "NO"}), 0
+    )
+    with open_store(DEFAULT_STORE) as store:
+        store.write(lambda connection: record_success(connection, "orders", "system", work))
+    assert "overall cut-off: 2020-01-29" in invoke(job, "--now", "2020-02-04").output
+    without = invoke(job, "--now", "2020-02-04", "--no-history")
+    assert "overall cut-off: none (no history)" in without.output
+
+
+def test_a_start_after_the_end_is_a_warning(job: Path) -> None:
+    assert "warning: ms.watermark[0].range: 'from'" in invoke(job, "--now", "2019-02-04").output

@@ -64,6 +64,7 @@ def main(folder: Path, source: str, postgres: str, point: str, now: str) -> None
         extraction = Extraction(job, spark)
 
         class Stopping:
+            fence = extraction.fence
             last_number = extraction.last_number
             expect = extraction.expect
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from slackwater.ingest import parse_job
 from slackwater.ingest.extraction import Extraction
-from slackwater.ingest.ledger.progress_ledger import look_up_history
+from slackwater.ingest.ledger.existing_stores import look_up_history
 from slackwater.ingest.runner import run_job
 from slackwater.metadata.store import open_store
 from slackwater.streams.log.catalog import Streams
@@ -74,7 +74,7 @@ def test_the_next_run_completes_a_killed_run(spark: SparkSession, tmp_path: Path
                 report = run_job(job, store, Extraction(job, spark), now=instant("2020-01-04T01:00:00Z"))
             assert report.succeeded, (target, point, report.outcomes)
             assert copied(spark, target, folder, postgres) == [row[0] for row in ROWS], (target, point)
-            history = look_up_history(f"sqlite:///{folder}/state.db", target, "system")
+            history = look_up_history(f"sqlite:///{folder}/state.db", job)
             assert [high for _, _, high in history.rows()] == [
                 instant(f"2020-01-0{day}T00:00:00Z") for day in (2, 3, 4)
             ]

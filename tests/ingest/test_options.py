@@ -17,7 +17,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from slackwater.ingest import WorkUnit
-from slackwater.ingest.ledger.progress_ledger import look_up_history
+from slackwater.ingest.ledger.existing_stores import look_up_history
 from slackwater.ingest.runner import Watcher
 from slackwater.time import DAY, HOUR, format_instant
 from tests.ingest.copying import AXIS, ROWS, START, execute, from_orders, orders, run
@@ -79,7 +79,7 @@ def test_a_watermark_from_the_data_goes_no_further_than_the_plan(
     keys = into_folder(source, tmp_path, watermark_column="updated")
 
     def high() -> list[str]:
-        history = look_up_history(f"sqlite:///{tmp_path}/state.db", "job", "system")
+        history = look_up_history(f"sqlite:///{tmp_path}/state.db", parse_job({}))
         return [format_instant(at) for _, _, at in history.rows()]
 
     assert run(spark, tmp_path, "2020-01-03T00:00:00Z", keys).succeeded

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from typing import Literal
 
 import pytest
 import sqlalchemy as sql
 
+from slackwater.errors import StoreUnavailable
 from slackwater.ingest import WHOLE, History, WorkUnit
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.ledger import job_lease
 from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
@@ -21,6 +24,7 @@ from slackwater.ingest.ledger.run_ledger import (
     outcomes_of,
     prune_runs,
 )
+from slackwater.metadata.leases import Lease, Leases
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.metadata.store_schema import leases
 
@@ -143,3 +147,50 @@ def test_a_success_that_saw_nothing_clears_the_failure_and_sets_no_high_watermar
         run.record(WORK, BAD)
         run.record(WORK, GOOD, high=0)
         assert (highs(store), failed(store)) == ([], [])
+
+
+# ---- the lease
+
+
+def test_each_run_has_a_higher_token_than_those_before_it(store_url: str) -> None:
+    with open_store(store_url) as store:
+        tokens = []
+        for now in (50, 10, 10, 90):
+            with JobLease(store, "orders", clock=lambda now=now: now) as lease:  # type: ignore[misc]
+                tokens.append(lease.token)
+    assert tokens == [50, 51, 52, 90]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_lease_is_renewed_again_when_the_store_is_back(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    monkeypatch.setattr(job_lease, "_BEAT", 0.01)
+    monkeypatch.setattr(job_lease, "_RETRY", 0.01)
+    renew, calls, enough = Leases.renew, [], threading.Event()
+
+    def failing(self: Leases, lease: Lease, *, lasting: int) -> Lease | None:
+        calls.append(lease)
+        if len(calls) <= 3:
+            if committed:  # the reply is lost, and the version has changed
+                renew(self, lease, lasting=lasting)
+            raise StoreUnavailable("store", "connection refused")
+        found = renew(self, lease, lasting=lasting)
+        if len(calls) >= 8:
+            enough.set()
+        return found
+
+    monkeypatch.setattr(Leases, "renew", failing)
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        assert enough.wait(10)
+        store.read(lease.check)
+
+
+def test_a_lease_that_was_taken_over_and_released_is_not_renewed(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        store.write(lambda connection: connection.execute(sql.delete(leases)))
+        assert lease._renewed() is None
+        with pytest.raises(RunReplaced):
+            store.read(lease.check)

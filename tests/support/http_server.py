@@ -200,3 +200,15 @@ def dripping(handler: Handler) -> None:
         except OSError:
             break
     handler.close_connection = True
+
+
+def dripping_headers(handler: Handler) -> None:
+    """Headers that never end, one byte at a time."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    while not handler.api.released.wait(0.02):
+        try:
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+        except OSError:
+            break
+    handler.close_connection = True

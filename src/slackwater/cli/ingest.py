@@ -27,12 +27,15 @@ from slackwater.cli.interrupts import InterruptHandler
 from slackwater.cli.job_options import JobFile, Now, Set, parse_now, parse_settings, parse_time
 from slackwater.cli.run_progress import ProgressBars, ProgressLines, unit_text
 from slackwater.errors import InvalidArgument
-from slackwater.ingest import WHOLE, History, Job, Plan, load_job, unit_of
+from slackwater.ingest import WHOLE, Job, Plan, load_job, unit_of
 from slackwater.ingest import plan as make_plan
-from slackwater.ingest.ledger.existing_stores import existing_store, store_exists
+from slackwater.ingest.ledger.existing_stores import existing_store, look_up_history
+from slackwater.ingest.ledger.job_ledger import adopt_history
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import (
+    OUTCOMES,
     Outcome,
+    RunRecord,
     find_run,
     list_runs,
     outcomes_of,
@@ -179,17 +182,22 @@ def history(
         if owed:
             print_table(failed, ["unit", "partition", "low", "high_watermark", "why"], as_json=as_json)
             return
-        rows = [
-            {
-                **asdict(record),
-                "started": format_instant(record.started_at),
-                "ended": None if record.ended_at is None else format_instant(record.ended_at),
-            }
-            for record in list_runs(store, name, limit=limit)
-        ]
-    print_table(rows, ["id", "state", "started", "ended"], as_json=as_json, unwrapped=["id"])
+        rows = [_run_row(record) for record in list_runs(store, name, limit=limit)]
+    columns = ["id", "state", "started", "ended", "units", "outcomes", "rows"]
+    print_table(rows, columns, as_json=as_json, unwrapped=["id"])
     if failed and not as_json:
         print_line(f"{counted(len(failed), 'failed read')} will be repeated; --owed lists them")
+
+
+def _run_row(record: RunRecord) -> dict[str, Any]:
+    outcomes = {state: count for state in OUTCOMES if (count := getattr(record, state))}
+    return {
+        **asdict(record),
+        "started": format_instant(record.started_at),
+        "ended": None if record.ended_at is None else format_instant(record.ended_at),
+        "units": sum(outcomes.values()),
+        "outcomes": ", ".join(f"{count} {state}" for state, count in outcomes.items()),
+    }
 
 
 def _failed_reads(store: MetadataStore, job: Job) -> list[dict[str, Any]]:
@@ -234,6 +242,15 @@ def reset(
     print_line(f"{counted(count, 'high watermark')} reset")
 
 
+@app.command()
+def adopt(job: JobFile, state: State = DEFAULT_STORE, settings: Set = None) -> None:
+    """Continue the history of JOB although its source or target has changed."""
+    loaded = load_job(job, settings=parse_settings(settings))
+    with existing_store(state) as store:
+        adopt_history(store, loaded)
+    print_line(f"job {loaded.settings.name} continues its history with its new source and target")
+
+
 def _check_run(store: MetadataStore, job: str, run_id: str) -> None:
     if find_run(store, job, run_id) is None:
         fix = "give a complete id as listed by `slackwater ingest history`"
@@ -242,11 +259,7 @@ def _check_run(store: MetadataStore, job: str, run_id: str) -> None:
 
 def _plan_without_run(job: Job, state: str, at_time: int, *, only_failed: bool) -> Plan:
     """The plan that a run would execute. The store is not changed; if it does not exist, history is empty."""
-    name, watermark = job.settings.name, job.settings.axis.name
-    if not store_exists(state):
-        return make_plan(job, History(), at_time, only_failed=only_failed)
-    with open_store(state, upgrade=False) as store:
-        history = store.read(lambda connection: read_history(connection, name, watermark))
+    history = look_up_history(state, job, must_exist=False)
     return make_plan(job, history, at_time, only_failed=only_failed)
 
 
@@ -289,7 +302,7 @@ def _print_report(report: Report, *, as_json: bool) -> None:
     succeeded = sum(outcome.state == "succeeded" for outcome in report.outcomes)
     total = counted(sum(row["rows"] for row in rows), "row")
     rest = f"; {report.not_begun} not started" if report.not_begun else ""
-    print_line(f"{succeeded} of {len(report.plan.units)} units succeeded, {total}{rest}")
+    print_line(f"{succeeded} of {counted(len(report.plan.units), 'unit')} succeeded, {total}{rest}")
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
@@ -299,3 +312,5 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     for work in plan.units:
         print_line(unit_text(work))
     print_line(f"{counted(len(plan.units), 'unit')} would run")
+    for text in warnings_of(plan):
+        print_note(f"warning: {text}")

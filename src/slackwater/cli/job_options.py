@@ -10,6 +10,7 @@ import typer
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import Job
 from slackwater.ingest.axis.bounds import read_fixed
+from slackwater.ingest.redaction import resembles_secret
 from slackwater.time import now
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file (.properties or .yaml).")]
@@ -41,7 +42,8 @@ def parse_settings(given: list[str] | None, option: str = "--set") -> dict[str, 
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             fix = f"write {option} NAME=VALUE"
-            raise InvalidArgument(option, text, "is not of the form NAME=VALUE", fix=fix)
+            shown = "…" if resembles_secret(text) else text
+            raise InvalidArgument(option, shown, "is not of the form NAME=VALUE", fix=fix)
         settings[name.strip()] = value
     return settings
 

@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from slackwater.cli.console import STORE_VARIABLE, AsJson, print_json
+from slackwater.cli.console import DEFAULT_STORE, STORE_VARIABLE, AsJson, print_json
 from slackwater.cli.job_options import JobFile, Now, Set, parse_now, parse_settings
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
 from slackwater.ingest.axis.timezones import local_of
-from slackwater.ingest.ledger.progress_ledger import look_up_history
+from slackwater.ingest.ledger.existing_stores import look_up_history
 from slackwater.ingest.plan.plan_report import FATES, OMISSIONS, plan_as_json, stretches, warnings_of
 from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS
 from slackwater.time import Range
@@ -31,9 +31,12 @@ State = Annotated[
         "--state",
         metavar="URL",
         envvar=STORE_VARIABLE,
-        help="URL of the metadata store that holds the history of the job. Without it the plan assumes that "
-        "nothing was read before.",
+        help="URL of the metadata store that holds the history of the job; by default "
+        f"{DEFAULT_STORE}, if it exists.",
     ),
+]
+NoHistory = Annotated[
+    bool, typer.Option("--no-history", help="Plan as if nothing was read before; no store is opened.")
 ]
 Plot = Annotated[
     Path | None,
@@ -46,6 +49,7 @@ def plan(
     job: JobFile,
     at: Now = None,
     state: State = None,
+    no_history: NoHistory = False,
     settings: Set = None,
     as_json: AsJson = False,
     plot: Plot = None,
@@ -53,8 +57,10 @@ def plan(
 ) -> None:
     """Show what a run of JOB would read, what it would skip, and why. Nothing is executed."""
     loaded = load_job(job, settings=parse_settings(settings))
-    name, watermark = loaded.settings.name, loaded.settings.axis.name
-    history = History() if state is None else look_up_history(state, name, watermark)
+    if no_history:
+        history = History()
+    else:
+        history = look_up_history(state or DEFAULT_STORE, loaded, must_exist=state is not None)
     made = make_plan(loaded, history, parse_now(at, loaded))
     if plot is not None:
         _draw(made, loaded, plot)

@@ -17,7 +17,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.partitions import divide
 from slackwater.ingest.job_checks import check_runnable
 from slackwater.ingest.jobfile.job import Job
-from slackwater.ingest.jobfile.parameters import fill_in, names_in, parameter_values
+from slackwater.ingest.jobfile.parameters import names_in, parameter_values
 from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.plan.planner import Plan, WorkUnit
 from slackwater.ingest.sources.adbc_source import (
@@ -29,7 +29,7 @@ from slackwater.ingest.sources.adbc_source import (
 )
 from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.file_source import files_of, read_files
-from slackwater.ingest.sources.globs import escaped, home_of, local_folder
+from slackwater.ingest.sources.globs import fill_path, home_of, local_folder
 from slackwater.ingest.sources.http.http_job import reading_of
 from slackwater.ingest.sources.http_source import read_http
 from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_reading, read_jdbc
@@ -46,7 +46,7 @@ from slackwater.ingest.sources.queries import (
 from slackwater.ingest.sources.spark_columns import column
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
-from slackwater.ingest.targets.replacement import Approve, Slice, Target, Written
+from slackwater.ingest.targets.replacement import Approve, ReplacingTarget, Slice, Target, Written
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
@@ -76,6 +76,11 @@ class Extraction:
         self._spark.conf.set("spark.sql.session.timeZone", self._zone)
         self._spark.conf.set("spark.sql.ansi.enabled", "true")  # an invalid value is an error, not null
         self._target = self._made_target()
+
+    def fence(self, token: int) -> None:
+        """Let the target reject earlier runs; a stream does that itself, by the session of its writer."""
+        if isinstance(self._target, ReplacingTarget):
+            self._target.fence(token)
 
     def last_number(self) -> int | None:
         """The number of the last commit to a stream; None for targets that can replace rows."""
@@ -186,7 +191,7 @@ class Extraction:
         values = parameter_values(settings.parameters, low, work.high, work.unit, settings.timezone)
         names = files_of(
             self._spark,
-            fill_in(str(settings.source_path), values, quote=escaped),
+            fill_path(str(settings.source_path), values),
             low,
             work.high,
             by=settings.source_files_by,

@@ -11,11 +11,12 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import InvalidJob, Problem
 from slackwater.ingest.jobfile.endpoints import division_problems
 from slackwater.ingest.jobfile.job import Job
-from slackwater.ingest.jobfile.parameters import names_in, unknown_parameter
+from slackwater.ingest.jobfile.parameters import names_in, parameter_values, unknown_parameter
 from slackwater.ingest.sources.file_source import DateInPath
-from slackwater.ingest.sources.globs import local_folder
+from slackwater.ingest.sources.globs import fill_path, local_folder
 from slackwater.ingest.sources.http.http_job import http_problems
 from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems
+from slackwater.ingest.targets.folder_names import check_folder_values
 from slackwater.sql.database import database_url
 from slackwater.streams.arguments import scope_and_name
 
@@ -88,6 +89,13 @@ def _file_problems(job: Job) -> list[Problem]:
             DateInPath(settings.source_files_pattern)
         except InvalidArgument as error:
             problems.append(Problem.from_error(error))
+    if settings.source_path is not None and not names_in(settings.source_path) - set(job.names):
+        for unit in job.units:
+            values = parameter_values(settings.parameters, 0, 0, unit, settings.timezone)
+            try:
+                fill_path(settings.source_path, values)
+            except InvalidArgument as error:
+                problems.append(Problem.from_error(error))
     if settings.source_files_by == "modified" and settings.time_column is not None:
         reason = "files are selected by modification time, so rows of other times would be lost"
         fix = "remove it: all rows of a file belong to the range in which it was modified"
@@ -131,11 +139,14 @@ def _target_problems(job: Job) -> list[Problem]:
 
 
 def _folder_problems(job: Job) -> list[Problem]:
-    """Problems with empty unit values, which Spark would read back from folder names as null."""
-    fix = "use null, filter such units out, or use a sql or delta target"
-    reason = "has an empty value, which Spark would read back from a folder name as null"
-    empty = [unit.as_dict() for unit in job.units if "" in unit.as_dict().values()]
-    return [Problem("ms.target.path", repr(one), reason, fix) for one in empty]
+    """Problems with unit values that Spark would read back from folder names as null."""
+    problems = []
+    for unit in job.units:
+        try:
+            check_folder_values(unit.as_dict())
+        except InvalidArgument as error:
+            problems.append(Problem.from_error(error))
+    return problems
 
 
 def _stream_problems(job: Job) -> list[Problem]:

@@ -6,7 +6,7 @@ and fix, so that a job file can be corrected in one go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slackwater.errors import InvalidArgument, SlackwaterError
@@ -55,8 +55,9 @@ class TooFewUnits(SlackwaterError):
     def __init__(self, planned: int, wanted: int) -> None:
         self.planned = planned
         self.wanted = wanted
+        units = "1 unit is" if planned == 1 else f"{planned} units are"
         super().__init__(
-            f"ms.work.unit.min.units = {wanted}: only {planned} units are planned; "
+            f"ms.work.unit.min.units = {wanted}: only {units} planned; "
             f"check why there are fewer units than usual, or lower ms.work.unit.min.units"
         )
 
@@ -67,8 +68,9 @@ class TooFewRecords(SlackwaterError):
     def __init__(self, found: int, wanted: int) -> None:
         self.found = found
         self.wanted = wanted
+        records = "1 record was" if found == 1 else f"{found} records were"
         super().__init__(
-            f"ms.work.unit.min.records = {wanted}: only {found} records were read; "
+            f"ms.work.unit.min.records = {wanted}: only {records} read; "
             f"check why the source has fewer records than usual, or lower ms.work.unit.min.records"
         )
 
@@ -85,8 +87,34 @@ class AlreadyRunning(SlackwaterError):
         )
 
 
+class JobChanged(SlackwaterError):
+    """The history under the name of a job belongs to a job that reads or writes something else."""
+
+    def __init__(self, job: str, changes: Iterable[str]) -> None:
+        self.job = job
+        self.changes = tuple(changes)
+        super().__init__(
+            f"the history of job {job!r} was recorded with {' and '.join(self.changes)}; if this is another "
+            f"job, give it a name of its own with ms.job.name; if the job was changed, continue its history "
+            f"with `slackwater ingest adopt`, or read everything again after `slackwater ingest reset`"
+        )
+
+
+class OverlappingPartitions(SlackwaterError):
+    """A run would write rows under a new partition that an earlier run wrote under another one."""
+
+    def __init__(self, overlaps: Sequence[object]) -> None:
+        self.overlaps = tuple(overlaps)
+        more = f" (and {len(overlaps) - 1} more)" if len(overlaps) > 1 else ""
+        super().__init__(
+            f"{overlaps[0]}{more}; without ms.time.column both stay in the target, with rows twice; set "
+            f"ms.time.column, undo the change of 'from' or of ms.work.unit.partition, or delete the rows of "
+            f"the job from the target and run `slackwater ingest reset`"
+        )
+
+
 class RunReplaced(SlackwaterError):
-    """Another run took over because this one lost its lease; this run records nothing more."""
+    """Another run took over because this one lost its lease; this run writes and records nothing more."""
 
     def __init__(self, job: str) -> None:
         self.job = job

@@ -6,6 +6,7 @@ recorded. A secret that has a name, such as ``${env:TOKEN}``, is replaced by its
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,54 @@ _HIDDEN: Final = ("password", "sslpassword", "passfile")
 _PASSWORD_OPTION: Final = re.compile(r"(?i)(?:password|pwd)=([^&;]+)")
 _HEADER_VALUES: Final = re.compile(r"=\"?([^;,\s\"]+)")
 """The values in a header such as a cookie."""
+_SECRET_WORDS: Final = (
+    "password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "authorization",
+    "authentication", "apikey", "signature", "cookie",
+)  # fmt: skip
+_SECRET_STEMS: Final = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|auth|signature|cookie|bearer"
+)
+_SECRET_KEYS: Final = re.compile(r"(?:api|access|private|secret|account|shared)[^a-z0-9]?key")
+_WORD: Final = re.compile(r"[a-z]+")
+_ALIKE: Final = 0.8
+_ASSIGNMENT: Final = re.compile(r"""(["']?)([\w.-]+)\1(\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,;&{}\[\]"']+)""")
+"""A name and its value, as in JSON, in options and in a query: ``"password": "x"``, ``token=x``."""
+_CREDENTIAL: Final = re.compile(
+    r"(?<=://)[^/\s@]*:[^/\s]*(?=@)|(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}|\bAKIA[0-9A-Z]{16}\b"
+    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*|\bgh[opsur]_\w{20,}|\bxox[abprs]-[\w-]{8,}|\bsk-[\w-]{16,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+)
+"""Texts that are credentials by their form: accounts in addresses, authorization headers, common keys."""
+
+
+def resembles_secret(name: str) -> bool:
+    """Whether a name, even a misspelt one, is that of a secret.
+
+    >>> [resembles_secret(name) for name in ("ms.source.jdbc.pasword", "apiKey", "ms.target.key")]
+    [True, True, False]
+    """
+    lowered = name.lower()
+    if _SECRET_STEMS.search(lowered) or _SECRET_KEYS.search(lowered):
+        return True
+    return any(
+        difflib.SequenceMatcher(None, word, known).ratio() >= _ALIKE
+        for word in _WORD.findall(lowered)
+        for known in _SECRET_WORDS
+    )
+
+
+def without_credentials(text: str) -> str:
+    """Replace what is a secret by its name or by its form in a text.
+
+    >>> without_credentials("{'user': 'app', 'pasword': 'hunter2'} at https://app:hunter2@db.example")
+    "{'user': 'app', 'pasword': …} at https://…@db.example"
+    """
+
+    def assigned(found: re.Match[str]) -> str:
+        quoted, name, sign, _ = found.groups()
+        return f"{quoted}{name}{quoted}{sign}…" if resembles_secret(name) else found[0]
+
+    return _CREDENTIAL.sub("…", _ASSIGNMENT.sub(assigned, text))
 
 
 @dataclass

@@ -17,11 +17,12 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import SlackwaterError
-from slackwater.ingest.job_errors import RunReplaced, TooFewRecords
+from slackwater.ingest.job_errors import OverlappingPartitions, RunReplaced, TooFewRecords
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.job_secrets import redact
 from slackwater.ingest.ledger.intents import settle
 from slackwater.ingest.ledger.job_lease import JobLease
+from slackwater.ingest.ledger.job_ledger import check_identity, record_identity
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.ingest.plan.planner import Plan, WorkUnit, plan
@@ -80,6 +81,14 @@ class Appending(Protocol):
 
     def expect(self, made: Plan) -> None:
         """Receive the whole plan, including the units that this run does not execute."""
+
+
+@runtime_checkable
+class Fenced(Protocol):
+    """An extraction whose target rejects runs that were replaced by a newer one."""
+
+    def fence(self, token: int) -> None:
+        """Receive the fencing token of the run, which is higher than those of all earlier runs."""
 
 
 class Watcher:
@@ -151,6 +160,9 @@ def run_job(
 
     Raises:
         AlreadyRunning: Another process runs the job.
+        JobChanged: The history belongs to a job of the same name with another source or target.
+        OverlappingPartitions: The run would write rows twice, because the job has no time column and its
+            partitions have changed.
         RunReplaced: Another run took over because this one stood still for too long.
         TooFewUnits: The plan has fewer units than ``ms.work.unit.min.units``.
 
@@ -175,10 +187,16 @@ def run_job(
     name, watermark = job.settings.name, job.settings.axis.name
     listener = watcher or Watcher()
     with JobLease(store, name, clock=clock) as lease:
+        store.read(lambda connection: check_identity(connection, job))
+        if isinstance(extract, Fenced):
+            extract.fence(lease.token)
         _settle(store, lease, extract, watermark)
         history = store.read(lambda connection: read_history(connection, name, watermark))
         planned_at = clock() if now is None else now
         made = plan(job, history, planned_at)
+        if made.overlaps:
+            raise OverlappingPartitions(made.overlaps)
+        _record_identity(store, lease, job)
         if isinstance(extract, Appending):
             extract.expect(made)
         if only_failed:
@@ -217,6 +235,14 @@ def _settle(store: MetadataStore, lease: JobLease, extract: Extract, watermark: 
         settle(connection, lease.job, watermark, last or 0)
 
     store.write(work)
+
+
+def _record_identity(store: MetadataStore, lease: JobLease, job: Job) -> None:
+    def work(connection: Connection) -> None:
+        lease.check(connection)
+        record_identity(connection, job)
+
+    store.write(work, repeatable=True)
 
 
 @dataclass(frozen=True)

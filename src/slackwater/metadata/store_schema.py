@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0008"
+NEWEST: Final = "0009"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -180,6 +180,14 @@ group_segments: Final = Table(
     Column("finished", Boolean, nullable=False),
     Column("reader", Text),  # null: no reader is assigned
     _of_group(),
+)
+
+jobs: Final = Table(
+    "slackwater_jobs",
+    TABLES,
+    Column("job", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),  # fencing token of its newest run
+    Column("identity", Text),  # what the job reads and writes, as JSON; null: not recorded yet
 )
 
 high_watermarks: Final = Table(

@@ -25,7 +25,17 @@ from slackwater.ingest.sources.http.record_types import type_of
 from slackwater.ingest.sources.http.requests import Request, Template
 from slackwater.ingest.sources.http.responses import ResponseFormat
 from slackwater.time import instant, to_datetime
-from tests.support.http_server import Api, Fault, broken, dripping, hung_up, serving, status, stuck
+from tests.support.http_server import (
+    Api,
+    Fault,
+    broken,
+    dripping,
+    dripping_headers,
+    hung_up,
+    serving,
+    status,
+    stuck,
+)
 
 ROWS = [
     {"id": number, "at": f"2020-01-{number:02}T00:00:00Z", "name": f"n{number}"} for number in range(1, 8)
@@ -162,6 +172,50 @@ def test_a_repeated_cursor_or_link_is_an_error(api: Api) -> None:
         read(f"{api.url}/a", {"type": "link"})
 
 
+def test_pages_that_repeat_in_turns_are_an_error(api: Api) -> None:
+    api.faults.extend([status(200, [{"id": number % 2}]) for number in range(20)])
+    with pytest.raises(InvalidPagination, match="returned the same 2 pages for page = 4 as before"):
+        read(f"{api.url}/a", {"type": "page"})
+    assert len(api.requests) == 4
+
+
+def test_a_page_may_have_the_same_records_as_an_earlier_one(api: Api) -> None:
+    api.faults.extend([status(200, [number]) for number in (1, 2, 1, 3, 1, 2)])
+    api.faults.append(status(200, []))
+    assert [record["value"] for record in read(f"{api.url}/a", {"type": "page"})] == [1, 2, 1, 3, 1, 2]
+
+
+def test_pages_end_at_the_limit(api: Api) -> None:
+    api.faults.extend([status(200, {"items": [1], "next": str(number)}) for number in range(9)])
+    rule = {"type": "cursor", "cursor": "next", "limit": 3}
+    with pytest.raises(InvalidPagination, match="has more than 3 pages; if that is right, raise 'limit'"):
+        read(f"{api.url}/a", rule, form=ResponseFormat(path="items"))
+    assert Pagination.model_validate({"type": "page"}).limit == 10_000
+
+
+def test_a_cursor_has_a_longest_length(api: Api) -> None:
+    api.faults.append(status(200, {"items": [1], "next": "x" * 70_000}))
+    with pytest.raises(InvalidPagination, match="has 70000 characters at 'next'"):
+        read(f"{api.url}/a", {"type": "cursor", "cursor": "next"}, form=ResponseFormat(path="items"))
+
+
+@pytest.mark.parametrize("padding", [b"", b"\0" * 9])
+def test_a_gzip_response_may_have_several_members(api: Api, padding: bytes) -> None:
+    text = json.dumps(ROWS).encode()
+    pieces = [text[:20], b"", text[20:50], text[50:]]
+    body = b"".join(gzip.compress(piece) for piece in pieces) + padding
+    api.faults.append(status(200, body, Content_Encoding="gzip"))
+    assert read(f"{api.url}/all") == ROWS
+    assert len(api.requests) == 1
+
+
+def test_members_of_a_gzip_response_share_the_size_limit(api: Api) -> None:
+    body = gzip.compress(b" " * 600_000) * 2
+    api.faults.append(status(200, body, Content_Encoding="gzip"))
+    with pytest.raises(InvalidResponse, match="larger than 1 megabytes"):
+        read(f"{api.url}/all", policy=Policy(largest_megabytes=1))
+
+
 @pytest.mark.parametrize("link", ["http://elsewhere.example/a", "//127.0.0.1:1/a", "https://127.0.0.1/a"])
 def test_a_next_link_to_another_server_is_rejected(api: Api, link: str) -> None:
     api.faults.append(status(200, [1], Link=f'<{link}>; rel="next"'))
@@ -200,6 +254,8 @@ def test_a_key_in_the_query_goes_along_with_next_links(api: Api) -> None:
         (broken(b""), 1.0),
         (broken(gzip.compress(b"[1, 2]")[:-9], Content_Encoding="gzip"), 1.0),
         (broken(b"no gzip", Content_Encoding="gzip"), 1.0),
+        (broken(gzip.compress(b"[1, 2]") + b"more", Content_Encoding="gzip"), 1.0),
+        (broken(gzip.compress(b"[1, ") + gzip.compress(b"2]")[:-9], Content_Encoding="gzip"), 1.0),
         (broken('["Ä"]'.encode(), Content_Type="application/json; charset=utf-16"), 1.0),
     ],
 )
@@ -211,7 +267,7 @@ def test_temporary_errors_are_retried_after_a_wait(api: Api, fault: Fault, wait:
     assert len(api.requests) == 2
 
 
-@pytest.mark.parametrize("fault", [stuck, dripping])
+@pytest.mark.parametrize("fault", [stuck, dripping, dripping_headers])
 def test_a_response_that_takes_too_long_is_retried(api: Api, fault: Fault) -> None:
     api.faults.append(fault)
     sleeps: list[float] = []

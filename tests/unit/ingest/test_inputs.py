@@ -41,7 +41,17 @@ def as_avro(path: Path) -> None:
         fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, RECORDS)
 
 
+def as_json_list(path: Path) -> None:
+    path.write_text("\ufeff" + json.dumps(RECORDS, indent=2), encoding="utf-8")
+
+
+def as_pretty_json(path: Path) -> None:
+    path.write_text("\n".join(json.dumps(record, indent=2) for record in RECORDS), encoding="utf-8")
+
+
 FORMATS: dict[str, Callable[[Path], None]] = {
+    "ids.json": as_json_list,
+    "pretty.json": as_pretty_json,
     "ids.jsonl": as_json_lines,
     "ids": as_json_lines,
     "ids.csv": as_csv,
@@ -79,6 +89,24 @@ def test_a_folder_is_read_as_all_its_files_in_name_order(tmp_path: Path) -> None
     (folder / ".a.jsonl.crc").write_bytes(b"\xff\xfe")
     assert ids(job(tmp_path, {"path": "ids"})) == ["1", "2", "3"]
     assert ids(job(tmp_path, {"path": f"file://{tmp_path}/ids"})) == ["1", "2", "3"]
+
+
+def test_hidden_folders_are_not_read(tmp_path: Path) -> None:
+    """As in the folder of a target, in which a link shows the current one of several versions."""
+    for version, numbers in (("old", [1, 2, 3]), ("new", [1, 3])):
+        folder = tmp_path / "ids" / "_versions" / version
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": numbers}), folder / "a.parquet")
+    (tmp_path / "ids" / "rows").symlink_to("_versions/new", target_is_directory=True)
+    (tmp_path / "ids" / ".trash").mkdir()
+    (tmp_path / "ids" / ".trash" / "a.jsonl").write_text('{"id": 9}', encoding="utf-8")
+    assert ids(job(tmp_path, {"path": "ids"})) == ["1", "3"]
+
+
+def test_a_token_file_may_be_printed_on_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "token.json").write_text(json.dumps({"token": "abcd"}, indent=2), encoding="utf-8")
+    read = job(tmp_path, {"path": "token.json", "category": "authentication"})
+    assert read.inputs.authentication == {"token": "abcd"}
 
 
 def test_without_fields_a_unit_is_the_whole_record(tmp_path: Path) -> None:
@@ -143,6 +171,9 @@ def test_exactly_one_record_authenticates(tmp_path: Path, text: str, item: dict[
         ("a.csv", b"id,id\n1,2", {}, "two columns of the same name"),
         ("a.csv", b"id,x\n1", {}, "a row of 1 values for 2 columns"),
         ("a.csv", b'id\n"1', {}, "cannot be read"),
+        ("a", b'{"id": 1} {"id": 2}', {}, "cannot be read: Extra data"),
+        ("a", b'[{"id": 1}', {}, "cannot be read"),
+        ("a", b'[{"id": 1}, 2]', {}, "a record that is not an object: '2'"),
         ("other", b"", {"path": "missing"}, "does not exist"),
         ("other", b"", {"path": "nowhere://x"}, "cannot be read"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slackwater.ingest import InvalidJob, Job, load_job, parse_job
+from slackwater.ingest.jobfile.dil_keys import DIL_KEYS
 from slackwater.ingest.jobfile.job_keys import KEYS
 from slackwater.time import DAY, HOUR
 
@@ -80,6 +81,12 @@ def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
     assert load_job(write(tmp_path, "a.properties", "# nothing")).settings.grace == 0
 
 
+LAUGHS = "\n".join(f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 10) if n else 1}]" for n in range(30))
+"""Thirty lines that stand for 10³⁰ values."""
+CHAIN = "k0: &k0 [1]\n" + "\n".join(f"k{n}: &k{n} [*k{n - 1}]" for n in range(1, 3000))
+DOUBLED = "k0 = abcd\n" + "\n".join(f"k{n} = ${{k{n - 1}}}${{k{n - 1}}}" for n in range(1, 40))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -93,6 +100,21 @@ def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
         ("a.properties", "ms.job.name=\\uzzzz", "hexadecimal"),
         ("a.yaml", "ms.backfill:", "is empty"),
         ("a.properties", "ms.grace.period.days=", "is empty"),
+        ("a.yaml", f"a: {'[' * 60}{']' * 60}", "nested more than 50 levels deep"),
+        ("a.yaml", f"a: {'{a: ' * 9999}", "nested more than 50 levels deep"),
+        ("a.yaml", LAUGHS, "has more than 100000 values, aliases replaced"),
+        ("a.yaml", "a: &a [*a]", "has more than 100000 values"),
+        (
+            "a.yaml",
+            "\n".join(f"k{n}: &k{n} [*k{n - 1}]" if n else "k0: &k0 [1]" for n in range(3000)),
+            "values",
+        ),
+        (
+            "a.properties",
+            "\n".join(f"k{n} = ${{k{n - 1}}}${{k{n - 1}}}" if n else "k0 = abcd" for n in range(40)),
+            "has more than 1000000 characters",
+        ),
+        ("a.properties", "\n".join(f"k{n} = ${{k{n + 1}}}" for n in range(3000)), "a chain of more than 50"),
     ],
 )
 def test_an_unreadable_file_is_reported_with_the_reason(
@@ -221,6 +243,36 @@ def test_addresses_and_headers_are_not_shown_when_wrong() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ms.source.jdbc.pasword", "hunter2"),
+        ("ms.source.http.autentication", {"method": "bearer", "token": "hunter2"}),
+        ("ms.sorce.url", "postgresql://app:hunter2@db.example/shop"),
+        ("ms.source.url", "postgresql://app:hunter2@${hots}/shop"),
+        ("ms.source.option", {"user": "app", "password": "hunter2"}),
+        ("ms.source.option", '{"user": "app", "passwd": "hunter2"}'),
+        ("ms.source.option", "user=app;pwd=hunter2"),
+        ("ms.apiKey", "hunter2"),
+        ("ms.header", "Authorization: Bearer hunter2-abc"),
+        ("ms.backfill", "hunter2"),
+    ],
+)
+def test_a_secret_under_a_wrong_key_is_not_shown(key: str, value: object) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job({key: value, "ms.source.jdbc.password": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    assert not any("hunter2" in repr(problem) for problem in caught.value.problems)
+    assert key in str(caught.value)
+
+
+def test_other_values_are_still_shown() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job({"ms.target.keys": "id", "ms.backfill": "maybe", "ms.source.jdbc.password": "hunter2"})
+    assert "ms.target.keys = 'id': unknown key" in str(caught.value)
+    assert "ms.backfill = 'maybe': is not a boolean" in str(caught.value)
+
+
 def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "SLACKWATER_TEST_NAME", "orders")
     assert parse_job({"ms.job.name": "${env:SLACKWATER_TEST_NAME}"}).settings.name == "orders"
@@ -263,6 +315,30 @@ def test_all_problems_are_reported_together() -> None:
 def test_an_unknown_key_names_the_nearest_one(key: str, meant: str) -> None:
     with pytest.raises(InvalidJob, match=f"did you mean {meant}\\?"):
         parse_job({key: "x"})
+
+
+def test_a_key_of_dil_names_its_key_here() -> None:
+    with pytest.raises(
+        InvalidJob, match=r"ms\.jdbc\.statement = 'select 1': unknown key; write ms\.source\.query"
+    ):
+        parse_job({"ms.jdbc.statement": "select 1"})
+    guide = (Path(__file__).parents[3] / "docs/guides/moving-a-dil-job.md").read_text(encoding="utf-8")
+    table = guide.partition("## Renamed keys")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    for key, here in DIL_KEYS.items():
+        [row] = [row for row in rows if f"`{key}`" in row[0]]
+        assert all(f"`{name}`" in row[1] for name in here.split(" and "))
+    assert all(name in KEYS for here in DIL_KEYS.values() for name in here.split(" and "))
+
+
+@pytest.mark.parametrize("name", ["..", ".", "...", " orders", "a\nb", "a\0b", "x" * 81, "Ä" * 41])
+def test_invalid_names_of_jobs_are_rejected(name: str) -> None:
+    assert problems({"ms.job.name": name}) == ["ms.job.name"]
+
+
+@pytest.mark.parametrize("name", ["orders", "shop/orders daily", "v1.2", "x" * 80, "Ä" * 40])
+def test_valid_names_of_jobs_are_kept(name: str) -> None:
+    assert parse_job({"ms.job.name": name}).settings.name == name
 
 
 def test_keys_without_the_prefix_are_ignored() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slackwater.ingest import WHOLE, History, InvalidJob, Plan, TooFewUnits, parse_job, plan, unit_of
-from slackwater.ingest.plan.plan_report import plan_as_json, stretches
+from slackwater.ingest.job_errors import OverlappingPartitions
+from slackwater.ingest.plan.plan_report import plan_as_json, stretches, warnings_of
+from slackwater.ingest.runner import run_job
+from slackwater.metadata.store import open_store
 from slackwater.time import HOUR, SECOND, Range, format_instant, instant
+from tests.support.unit_reads import ScriptedReads
 
 
 def at(text: str) -> int:
@@ -415,3 +420,69 @@ def test_every_stretch_of_time_has_one_fate(
     found = stretches(shown)
     assert {(format_instant(a)[:10], format_instant(b)[:10], fate) for a, b, fate in found} == expected
     assert set(found.values()) == {1}
+
+
+# ---- partitions that would be in the target twice
+
+COPY = {"target_type": "parquet", "target_path": "out"}
+WEEK = [("2020-01-01", WHOLE.key, "2020-01-08")]
+
+
+@pytest.mark.parametrize(
+    ("options", "overlapping"),
+    [
+        ({"begin": "P7D"}, True),  # a start that moves
+        ({"work_unit_partition": "daily"}, True),  # another kind of partition
+        ({"begin": "2019-12-25"}, True),
+        ({"begin": "P7D", "backfill": "true"}, True),
+        ({}, False),
+        ({"begin": "P1D"}, False),
+        ({"begin": "P7D", "time_column": "at"}, False),
+        ({"begin": "P7D", "target_type": "stream"}, False),
+        ({"begin": "P7D", "target_type": "sql", "target_mode": "merge"}, False),
+    ],
+)
+def test_without_a_time_column_partitions_do_not_overlap_earlier_ones(
+    options: dict[str, Any], overlapping: bool
+) -> None:
+    shown = made("2020-01-09", history=WEEK, **{**COPY, **options})
+    assert bool(shown.overlaps) == overlapping
+    assert any("rows twice" in text for text in warnings_of(shown)) == overlapping
+
+
+def test_a_run_that_would_write_rows_twice_is_refused(tmp_path: Path) -> None:
+    keys = {"ms.target.type": "parquet", "ms.target.path": "out"}
+    axis = {"name": "system", "type": "datetime", "range": {"from": "P7D", "to": "P0D"}}
+    job = parse_job({"ms.watermark": [axis], **keys})
+    reads = ScriptedReads(())
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        assert run_job(job, store, reads, now=at("2020-01-08")).succeeded
+        with pytest.raises(
+            OverlappingPartitions, match="overlaps 2020-01-01T00:00:00Z to 2020-01-08T00:00:00Z"
+        ):
+            run_job(job, store, reads, now=at("2020-01-09"))
+    assert len(reads.good) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"begin": "P7D"}, True),
+        ({"begin": "P7D", "work_unit_partition": "weekly"}, True),
+        ({"begin": "P0DT6H"}, True),
+        ({"begin": "P7D", "work_unit_partition": "daily"}, False),
+        ({"begin": "P1D", "to": "P0D"}, False),
+        ({"begin": "P7D", "time_column": "at"}, False),
+        ({}, False),
+    ],
+)
+def test_a_plan_warns_of_a_start_that_moves(options: dict[str, Any], warned: bool) -> None:
+    shown = made("2020-01-09T12:00:00Z", **{"to": "P0DT0H", **COPY, **options})
+    assert any("moves with every run" in text for text in warnings_of(shown)) == warned
+
+
+@pytest.mark.parametrize(("begin", "warned"), [("2020-01-11", True), ("2020-01-10", False), ("P0D", False)])
+def test_a_plan_warns_of_a_start_after_the_end(begin: str, warned: bool) -> None:
+    said = "ms.watermark[0].range: 'from' (2020-01-11T00:00:00Z) is after 'to' (2020-01-10T00:00:00Z)"
+    texts = warnings_of(made("2020-01-10T05:00:00Z", begin=begin))
+    assert [text.partition(", so")[0] for text in texts] == [said] * warned

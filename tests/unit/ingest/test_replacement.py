@@ -40,6 +40,9 @@ class FakeTarget(ReplacingTarget[int]):
     known: dict[str, pa.DataType] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
 
+    def pass_fence(self) -> None:
+        self.steps.append(f"pass fence {self.token}")
+
     def remove_leftovers(self) -> None:
         self.steps.append("remove leftovers")
 
@@ -85,18 +88,20 @@ def replace(target: FakeTarget, columns: Columns | None = None) -> Written:
 
 def test_steps_run_in_order_and_leftovers_are_removed_once() -> None:
     target = FakeTarget(**KEYS)
+    target.fence(7)
     assert replace(target, {"id": pa.int64()}) == Written(3, 24, 9)
+    first = ["pass fence 7", "remove leftovers"]
     once = ["shape", "open", "look up columns", "approve 3", "swap 1 ['id']", "close"]
-    assert target.steps == ["remove leftovers", *once]
+    assert target.steps == [*first, *once]
     replace(target, {"id": pa.int64()})
-    assert target.steps == ["remove leftovers", *once, *once]
+    assert target.steps == [*first, *once, *once]
 
 
 def test_rows_are_staged_again_when_the_columns_changed_before_the_swap() -> None:
     target = FakeTarget(failing=2, **KEYS)
     replace(target, {"id": pa.int64()})
     attempt = ["open", "look up columns", "approve 3", "swap 1 ['id']", "close"]
-    assert target.steps == ["remove leftovers", "shape", *attempt * 3]
+    assert target.steps == ["pass fence None", "remove leftovers", "shape", *attempt * 3]
 
 
 @pytest.mark.parametrize("columns", [None, {"id": pa.int64()}])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slackwater.ingest import InvalidJob, parse_job
+from slackwater.errors import InvalidArgument
+from slackwater.ingest import InvalidJob, parse_job, unit_of
 from slackwater.ingest.job_checks import check_runnable
+from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.replacement import Slice
 
 SOURCE = {"ms.source.type": "files", "ms.source.format": "json", "ms.source.path": "in"}
 
@@ -33,6 +37,29 @@ def test_the_name_of_a_stream_is_one_of_all_problems() -> None:
     assert "job has 3 problems" in error
     assert "ms.target.url: is missing" in error
     assert "ms.target.stream = 'shop orders': is not a valid stream name; write scope and name, as" in error
+
+
+def test_null_and_the_text_that_stands_for_it_do_not_share_a_folder() -> None:
+    units: list[dict[str, str | None]] = [{"site": None}, {"site": "__HIVE_DEFAULT_PARTITION__"}]
+    item = {"name": "site", "type": "unit", "units": units}
+    error = refused(target_type="parquet", target_path="out", watermark=[item])
+    assert "ms.target.path = {'site': '__HIVE_DEFAULT_PARTITION__'}: has the value __HIVE_DEFAULT" in error
+    target = FolderTarget(Path("out"), "parquet", time_column=None, watermark_column=None, zone="UTC")
+    with pytest.raises(InvalidArgument, match="which Spark would read back from a folder name as null"):
+        target._link(Slice(unit_of(units[1]), 0, 0, 1))
+
+
+@pytest.mark.parametrize("unit", ["../secret", "..", "a/../../secret"])
+def test_no_unit_leads_out_of_the_folder_of_a_source(unit: str) -> None:
+    item = {"name": "shop", "type": "unit", "units": [unit, "a..b", "x/y"]}
+    error = refused(
+        source_path="/data/{{shop}}/*.json", target_type="delta", target_path="out", watermark=[item]
+    )
+    assert "job has 1 problem:" in error
+    assert f"ms.source.path = '/data/{unit}/*.json': leads out of the folder of the job" in error
+    two = {"name": "shop", "type": "unit", "units": [{"a": ".", "b": "."}]}
+    error = refused(source_path="../in/{{a}}{{b}}", target_type="delta", target_path="out", watermark=[two])
+    assert "ms.source.path = '../in/..': leads out of the folder" in error
 
 
 @pytest.mark.parametrize("units", [[{"site": None}, {"site": ""}], [{"site": ""}, {"site": "a"}]])

@@ -35,6 +35,8 @@ class Pagination(KeyModel):
     """The dotted path of the next cursor or link in the response."""
     end: Annotated[Literal["empty", "short", "missing"], one_of("empty", "short", "missing")] = "empty"
     """The last page precedes an empty page, has fewer records than ``size``, or precedes a 404."""
+    limit: Annotated[int, integer(1)] = 10_000
+    """Most pages of a unit; a unit with more fails, so that an API cannot send pages endlessly."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:

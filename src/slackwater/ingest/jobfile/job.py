@@ -16,12 +16,20 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from slackwater.ingest.job_errors import InvalidJob, Problem
+from slackwater.ingest.jobfile.dil_keys import DIL_KEYS
 from slackwater.ingest.jobfile.job_files import read_job_file
 from slackwater.ingest.jobfile.job_keys import KEYS, Settings
 from slackwater.ingest.jobfile.key_values import json_list, nearest
 from slackwater.ingest.jobfile.references import resolve
 from slackwater.ingest.jobfile.secondary_inputs import Inputs, read_inputs
-from slackwater.ingest.redaction import SHORTEST_SECRET, Secrets
+from slackwater.ingest.redaction import (
+    SHORTEST_SECRET,
+    Secrets,
+    hide,
+    resembles_secret,
+    url_secrets,
+    without_credentials,
+)
 from slackwater.ingest.units import WHOLE, Unit
 
 _PREFIX: Final = "ms."
@@ -171,7 +179,8 @@ def parse_job(
     if not {problem.key.split("[")[0] for problem in problems} & {_WATERMARK, _INPUT}:
         problems += _unknown_fields(job)
     if problems:
-        raise InvalidJob(problems, source=name)
+        hidden = _literal_secrets(resolved.values)
+        raise InvalidJob([_redacted(problem, hidden) for problem in problems], source=name)
     return job
 
 
@@ -222,7 +231,8 @@ def _is_empty(value: object) -> bool:
 
 
 def _unknown(key: str, value: object, secrets: Secrets) -> Problem:
-    return Problem(key, _shown(key, value, secrets), "unknown key", f"did you mean {nearest(key, KEYS)}?")
+    fix = f"write {DIL_KEYS[key]}" if key in DIL_KEYS else f"did you mean {nearest(key, KEYS)}?"
+    return Problem(key, _shown(key, value, secrets), "unknown key", fix)
 
 
 def _problem(detail: ErrorDetails, given: Mapping[str, object], secrets: Secrets) -> Problem:
@@ -264,6 +274,27 @@ def _shown(key: str, value: object, secrets: Secrets) -> str:
         return _HIDDEN
     text = secrets.show(value)
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+def _is_secret(key: str) -> bool:
+    """Whether values of a key, or of a field of it, are never shown."""
+    return key.startswith(tuple(_NEVER_SHOWN)) or resembles_secret(key)
+
+
+def _literal_secrets(values: Mapping[str, object]) -> list[str]:
+    """The secrets that are written in the job file itself; messages may repeat them under other keys."""
+    secret = (value for key, value in values.items() if isinstance(value, str) and _is_secret(key))
+    found = (part for value in secret for part in (value, *url_secrets(value)))
+    return [part for part in found if len(part) >= SHORTEST_SECRET]
+
+
+def _redacted(problem: Problem, hidden: list[str]) -> Problem:
+    """A problem without secrets: values of secret keys, credentials by their form, and ``hidden`` texts."""
+    value = problem.value
+    if value is not None:
+        value = _HIDDEN if _is_secret(problem.key) else hide(without_credentials(value), hidden)
+    reason, fix = (hide(without_credentials(text), hidden) for text in (problem.reason, problem.fix))
+    return Problem(problem.key, value, reason, fix)
 
 
 def _masked(problem: Problem, secrets: Secrets) -> Problem:

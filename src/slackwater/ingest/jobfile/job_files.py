@@ -1,7 +1,8 @@
 """Parsers of job files: Java properties, or YAML with the same flat keys.
 
 A duplicate key is an error; the last one does not win silently. YAML is read without the implicit types of
-YAML 1.1, in which ``NO`` is false, ``010`` is eight and a date is not text.
+YAML 1.1, in which ``NO`` is false, ``010`` is eight and a date is not text. Its depth is limited, and so is
+its size after aliases are replaced by what they stand for.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import javaproperties
 import yaml
 
 from slackwater.ingest.job_errors import InvalidJob, Problem
+from slackwater.ingest.jobfile.value_sizes import MOST_VALUES, expanded_size
 
 _PROPERTIES: Final = (".properties", ".pull", ".job", ".conf")
 _YAML: Final = (".yaml", ".yml")
+_DEEPEST: Final = 50
 _FLAT: Final = "use flat keys, like ms.work.unit.partition: daily"
 
 
@@ -73,6 +76,9 @@ def _from_yaml(text: str, name: str) -> dict[str, object]:
     if not isinstance(loaded, Mapping):
         problem = Problem("file", repr(name), "is not a mapping of keys to values", _FLAT)
         raise InvalidJob([problem], source=name)
+    if expanded_size(loaded) > MOST_VALUES:
+        reason = f"has more than {MOST_VALUES} values, aliases replaced"
+        raise InvalidJob([Problem("file", repr(name), reason, "remove aliases")], source=name)
     nested = [str(key) for key, value in loaded.items() if _is_nested(str(key), value)]
     if nested:
         raise InvalidJob([Problem(key, None, "contains nested keys", _FLAT) for key in nested], source=name)
@@ -96,6 +102,16 @@ class _PlainLoader(yaml.SafeLoader):
     """The safe loader of PyYAML with the implicit types of YAML 1.2; duplicate keys are errors."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as the base has it
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            reason = f"it is nested more than {_DEEPEST} levels deep"
+            raise yaml.composer.ComposerError(None, None, reason, self.get_mark())
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         uses = Counter(self.construct_object(key, deep=True) for key, _ in node.value)

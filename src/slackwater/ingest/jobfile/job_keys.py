@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from slackwater.errors import InvalidArgument
@@ -43,6 +43,8 @@ _PARTITION_FIX: Final = (
     '{"monthly": ["2020-01-01", "2020-06-01"], "daily": ["2020-06-01", "-"]}'
 )
 _UTC: Final = zone("Z")
+_LONGEST_NAME: Final = 80
+"""The longest name of a job in bytes; percent-encoded, it is still a valid name of a folder."""
 
 
 # ---- ms.work.unit.partition
@@ -143,6 +145,14 @@ class SecondaryInput(KeyModel):
 # ---- all keys
 
 
+def _job_name(name: str) -> str:
+    if name.strip(" .") == "" or name != name.strip() or not name.isprintable():
+        raise invalid("is not a valid name", "use letters, digits, - and _, like orders_daily")
+    if len(name.encode()) > _LONGEST_NAME:
+        raise invalid("is too long", f"use at most {_LONGEST_NAME} bytes")
+    return name
+
+
 class Settings(EndpointKeys):
     """The validated keys of a job. Its representation shows the keys that are set, without their values.
 
@@ -152,7 +162,7 @@ class Settings(EndpointKeys):
     True
     """
 
-    name: Text = Field(
+    name: Annotated[Text, AfterValidator(_job_name)] = Field(
         "job",
         alias="ms.job.name",
         description="the name under which the history is kept",
@@ -298,6 +308,12 @@ class Settings(EndpointKeys):
         return (
             self.abstinent_period if self.abstinent_period is not None else (self.abstinent_days or 0) * DAY
         )
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """Whether whole partitions are replaced in the target, which it identifies by their start."""
+        replacing = self.target_type not in (None, "stream") and self.target_mode == "replace"
+        return self.time_column is None and replacing
 
     @property
     def most_units(self) -> int | None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slackwater.ingest.job_errors import Problem
+from slackwater.ingest.jobfile.value_sizes import LONGEST_TEXT, MOST_VALUES, expanded_size
 from slackwater.ingest.redaction import Secrets
 
 _REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
 _NESTED: Final = re.compile(r"\$\{[^{}]*\$\{")
 _ENVIRONMENT: Final = "env:"
+_LONGEST_CHAIN: Final = 50
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,13 @@ class _Resolution:
 
     def _value(self, key: str, path: tuple[str, ...]) -> object:
         if key not in self._done:
-            self._done[key] = self._replaced(self._given[key], key, (*path, key))
+            found = self._replaced(self._given[key], key, (*path, key))
+            if (isinstance(found, str) and len(found) > LONGEST_TEXT) or expanded_size(found) > MOST_VALUES:
+                size = f"{LONGEST_TEXT} characters or {MOST_VALUES} values"
+                reason = f"has more than {size} after its references are replaced"
+                self._problems.append(Problem(key, None, reason, "use fewer references"))
+                found = ""  # and not a value that would make others even longer
+            self._done[key] = found
         return self._done[key]
 
     def _replaced(self, value: object, key: str, path: tuple[str, ...]) -> object:
@@ -100,6 +108,11 @@ class _Resolution:
             if found:
                 self._secrets.values[reference] = found
             return found
+        if len(path) > _LONGEST_CHAIN:
+            reason = f"is a chain of more than {_LONGEST_CHAIN} references"
+            fix = "refer to the last key directly"
+            self._problems.append(Problem(path[0], None, reason, fix))
+            return reference
         if name in path:
             circle = " → ".join([*path[path.index(name) :], name])
             self._problems.append(

@@ -1,7 +1,8 @@
 """Secondary inputs: files whose records are the units of a job, or authenticate its requests.
 
-The format (Parquet, Avro, CSV or JSON lines) is detected from the first bytes, because file names are often
-only dates. All values become text, so a unit keeps its identity when its file changes its format.
+The format (Parquet, Avro, CSV or JSON) is detected from the first bytes, because file names are often only
+dates. JSON is a list of objects, or objects one after the other, each on one or several lines. All values
+become text, so a unit keeps its identity when its file changes its format.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from slackwater.ingest.units import Unit, distinct, unit_of, value_text
 
 _KEY: Final = "ms.secondary.input"
 _PARQUET, _AVRO = b"PAR1", b"Obj\x01"
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def _records(path: str, folder: Path) -> list[Mapping[str, Any]]:
         found = filesystem.get_file_info(location)
         if found.type == fs.FileType.Directory:
             inside = filesystem.get_file_info(fs.FileSelector(location, recursive=True))
-            files = sorted(info.path for info in inside if info.is_file and info.base_name[0] not in "._")
+            files = sorted(
+                info.path for info in inside if info.is_file and not _is_hidden(info.path, found.path)
+            )
         elif found.type == fs.FileType.File:
             files = [found.path]
         else:
@@ -118,8 +122,17 @@ def _records(path: str, folder: Path) -> list[Mapping[str, Any]]:
                 records += _parsed(stream.read(), file)
     except (OSError, ValueError, EOFError, RecursionError, csv.Error, pa.ArrowException) as error:
         detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise _Unusable(f"cannot be read: {detail}", "use Parquet, Avro, CSV or JSON lines") from None
+        raise _Unusable(f"cannot be read: {detail}", "use Parquet, Avro, CSV or JSON") from None
     return records
+
+
+def _is_hidden(path: str, folder: str) -> bool:
+    """Whether a file, or a folder on the way to it, has a name that begins with ``_`` or ``.``, as in Spark.
+
+    >>> _is_hidden("a/_versions/1/x.parquet", "a"), _is_hidden("_a/x.parquet", "_a")
+    (True, False)
+    """
+    return any(name[:1] in ("_", ".") for name in path.removeprefix(folder).split("/"))
 
 
 def _parsed(data: bytes, file: str) -> Iterable[Mapping[str, Any]]:
@@ -131,11 +144,32 @@ def _parsed(data: bytes, file: str) -> Iterable[Mapping[str, Any]]:
     text = data.decode("utf-8-sig")
     if file.lower().endswith(".csv"):
         return _from_csv(text)
-    if text.strip() and not text.lstrip().startswith("{"):
+    if text.strip() and text.lstrip()[0] not in "{[":
         raise _Unusable(
-            f"{Path(file).name!r} has an unknown format", "use Parquet, Avro, JSON lines, or a .csv file"
+            f"{Path(file).name!r} has an unknown format", "use Parquet, Avro, JSON, or a .csv file"
         )
-    return [_object(json.loads(line)) for line in text.split("\n") if line.strip()]
+    return [_object(record) for record in _from_json(text)]
+
+
+def _from_json(text: str) -> Iterator[Any]:
+    r"""The records of a JSON file: a list of them, or one after the other on lines of their own.
+
+    >>> list(_from_json('[{"id": 1}]')), list(_from_json('{"id": 1}\n{\n"id": 2\n}'))
+    ([{'id': 1}], [{'id': 1}, {'id': 2}])
+    """
+    decoder = json.JSONDecoder()
+    position = _after_space(text, 0)
+    while position < len(text):
+        value, end = decoder.raw_decode(text, position)
+        yield from value if isinstance(value, list) else [value]
+        position = _after_space(text, end)
+        if position < len(text) and "\n" not in text[end:position]:
+            raise json.JSONDecodeError("Extra data", text, position)
+
+
+def _after_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return position if found is None else found.end()
 
 
 def _from_csv(text: str) -> list[Mapping[str, Any]]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sqlalchemy.engine import Connection
+
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.job import Job
+from slackwater.ingest.ledger.job_ledger import check_identity
+from slackwater.ingest.ledger.progress_ledger import read_history
+from slackwater.ingest.plan.history import History
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.sql.database import database_url, redacted_url
 
@@ -23,6 +29,36 @@ def store_exists(url: str) -> bool:
         reason, fix = "its folder does not exist", "correct it, or create the folder"
         raise InvalidArgument("state", redacted_url(address), reason, fix=fix)
     return file.exists()
+
+
+def look_up_history(url: str, job: Job, *, must_exist: bool = True) -> History:
+    """Read the history of a job from the store at ``url`` without changing or creating the store.
+
+    A store without any run of the job gives an empty history. By default a store that does not exist is an
+    error, because a plan from an empty history looks like a plan to read everything again.
+
+    Raises:
+        InvalidArgument: The store does not exist.
+        JobChanged: The history belongs to a job of the same name with another source or target.
+
+    >>> from slackwater.ingest.jobfile.job import parse_job
+    >>> look_up_history("sqlite:////no-such-store.db", parse_job({}))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: state = 'sqlite:////no-such-store.db': does not exist; correct it, \
+or pass --no-history
+    """
+    if not store_exists(url):
+        if must_exist:
+            shown, fix = redacted_url(database_url(url)), "correct it, or pass --no-history"
+            raise InvalidArgument("state", shown, "does not exist", fix=fix)
+        return History()
+
+    def work(connection: Connection) -> History:
+        check_identity(connection, job)
+        return read_history(connection, job.settings.name, job.settings.axis.name)
+
+    with open_store(url, upgrade=False) as store:
+        return store.read(work)
 
 
 def existing_store(url: str) -> MetadataStore:

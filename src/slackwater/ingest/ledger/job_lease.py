@@ -1,6 +1,8 @@
 """The lease of a job: the exclusive right of one process to run it or to change its history.
 
-A lease can expire while its holder is suspended, so the holder checks it in every transaction that it writes.
+A lease can expire while its holder is suspended, so the holder checks it in every transaction that it writes
+to the store. Targets are not in the store: each lease has a fencing token, higher than those of all earlier
+leases of the job, and a target rejects a token that is lower than the highest one it has seen.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -17,15 +20,18 @@ from typing import Final
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from slackwater.errors import StoreUnavailable
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.metadata.leases import Lease, Leases
-from slackwater.metadata.store import MetadataStore
-from slackwater.metadata.store_schema import leases
+from slackwater.metadata.store import MetadataStore, insert_of
+from slackwater.metadata.store_schema import jobs, leases
 from slackwater.time import SECOND
 from slackwater.time import now as wall_clock
 
 _LASTING: Final = 30 * SECOND
 _BEAT: Final = 8.0
+_RETRY: Final = 1.0
+"""Seconds between the attempts to renew a lease while the store is unavailable."""
 
 
 class JobLease:
@@ -47,10 +53,17 @@ class JobLease:
 
     def __init__(self, store: MetadataStore, job: str, *, clock: Callable[[], int] = wall_clock) -> None:
         self.job = job
+        self._store = store
+        self._clock = clock
         self._leases = Leases(store, clock=clock)
         self._name = f"ingest {job}"
         self._owner = f"{_host()} process {os.getpid()} run {uuid.uuid4().hex}"
         self._lease = self._acquired()
+        try:
+            self.token = store.write(self._next_token, repeatable=True)
+        except BaseException:
+            self._release()
+            raise
         self._stop = threading.Event()
         self._beating = threading.Thread(target=self._beat, name=self._name, daemon=True)
         self._beating.start()
@@ -67,12 +80,37 @@ class JobLease:
                 raise AlreadyRunning(self.job, holders[0].owner if holders else "another process")
         return found
 
+    def _next_token(self, connection: Connection) -> int:
+        """A token above all earlier ones; it follows the clock, so that a new store continues them."""
+        self.check(connection)
+        known = sql.select(jobs.c.token).where(jobs.c.job == self.job).with_for_update()
+        before: int = connection.execute(known).scalar() or 0
+        token = max(before + 1, self._clock())
+        insert = insert_of(connection)(jobs).values(job=self.job, token=token)
+        connection.execute(insert.on_conflict_do_update(index_elements=["job"], set_={"token": token}))
+        return token
+
     def _beat(self) -> None:
-        while not self._stop.wait(_BEAT):
-            renewed = self._leases.renew(self._lease, lasting=_LASTING)
+        pause = _BEAT
+        while not self._stop.wait(pause):
+            try:
+                renewed = self._renewed()
+            except Exception:  # whatever the database reports: the lease may be renewed once it is back
+                pause = _RETRY
+                continue
             if renewed is None:
                 return
-            self._lease = renewed
+            self._lease, pause = renewed, _BEAT
+
+    def _renewed(self) -> Lease | None:
+        """The extended lease; None if another process holds it, or it was released."""
+        renewed = self._leases.renew(self._lease, lasting=_LASTING)
+        if renewed is not None:
+            return renewed
+        # a renewal whose reply was lost has changed the version
+        query = sql.select(leases).where(leases.c.name == self._name, leases.c.owner == self._owner)
+        found = self._store.read(lambda connection: connection.execute(query).one_or_none())
+        return None if found is None else self._leases.renew(Lease(*found), lasting=_LASTING)
 
     def check(self, connection: Connection) -> None:
         """Raise `RunReplaced` if another process holds the lease; locks it until the transaction ends."""
@@ -88,7 +126,11 @@ class JobLease:
     ) -> None:
         self._stop.set()
         self._beating.join()
-        self._leases.release(self._lease)
+        self._release()
+
+    def _release(self) -> None:
+        with suppress(StoreUnavailable):  # the lease expires by itself
+            self._leases.release(self._lease)
 
 
 def _host() -> str:

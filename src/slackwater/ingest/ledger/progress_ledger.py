@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from slackwater.errors import InvalidArgument
 from slackwater.ingest.plan.history import History
 from slackwater.ingest.plan.planner import WorkUnit
-from slackwater.metadata.store import insert_of, open_store
+from slackwater.metadata.store import insert_of
 from slackwater.metadata.store_schema import failed_reads, high_watermarks
-from slackwater.sql.database import database_url, redacted_url
 
 _IDENTITY = ["job", "watermark", "start", "unit"]
-
-
-def look_up_history(url: str, job: str, watermark: str) -> History:
-    """Read the history of a job from the store at ``url`` without changing the store.
-
-    A store without any run of the job gives an empty history. A SQLite file that does not exist is an error,
-    because a plan from an empty history looks like a plan to read everything again.
-
-    >>> look_up_history("sqlite:////no/such/file.db", "orders", "system")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: state = 'sqlite:////no/such/file.db': does not exist; correct it, or \
-leave it out to plan without history
-    """
-    address = database_url(url)
-    if address.get_backend_name() == "sqlite" and not Path(str(address.database)).is_file():
-        fix = "correct it, or leave it out to plan without history"
-        raise InvalidArgument("state", redacted_url(address), "does not exist", fix=fix)
-    with open_store(address, upgrade=False) as store:
-        return store.read(lambda connection: read_history(connection, job, watermark))
 
 
 def read_history(connection: Connection, job: str, watermark: str) -> History:
     """Read the high watermarks and the failed reads of one job and one watermark.
 
     >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
     []
@@ -72,6 +50,7 @@ def record_success(
 
     >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     for end in (20, 10):
     ...         work = WorkUnit(0, end, WHOLE, 0)
@@ -102,6 +81,7 @@ def record_failed_read(connection: Connection, job: str, watermark: str, work: W
 
     >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
     >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
     ...     for low in (5, 3, 7):
     ...         work = WorkUnit(0, 20, WHOLE, low)

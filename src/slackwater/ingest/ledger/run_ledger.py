@@ -9,13 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from slackwater.ingest.ledger.intents import forget, intend
 from slackwater.ingest.ledger.job_lease import JobLease
+from slackwater.ingest.ledger.job_ledger import forget_identity
 from slackwater.ingest.ledger.progress_ledger import record_failed_read, record_success
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.metadata.store import MetadataStore
@@ -23,6 +24,8 @@ from slackwater.metadata.store_schema import high_watermarks, outcomes, runs
 from slackwater.time import now as wall_clock
 
 RunState = Literal["running", "succeeded", "failed", "interrupted"]
+OUTCOMES: Final = ("succeeded", "failed", "interrupted")
+"""The states in which a unit can end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run in the metadata store.
+    """A run in the metadata store, with the number of its units by outcome and the rows that they wrote.
 
     >>> RunRecord("a", "orders", "system", 5, None, "running").ended_at is None
     True
@@ -64,6 +67,10 @@ class RunRecord:
     started_at: int
     ended_at: int | None
     state: RunState
+    succeeded: int = 0
+    failed: int = 0
+    interrupted: int = 0
+    rows: int = 0
 
 
 class Run:
@@ -165,7 +172,7 @@ def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRec
     ...     list_runs(store, "orders")
     []
     """
-    query = sql.select(runs).where(runs.c.job == job).order_by(runs.c.started_at.desc(), runs.c.id)
+    query = _records().where(runs.c.job == job).order_by(runs.c.started_at.desc(), runs.c.id)
     found = store.read(lambda connection: connection.execute(query.limit(limit)).all())
     return [RunRecord(*row) for row in found]
 
@@ -179,9 +186,20 @@ def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
     ...     find_run(store, "orders", "no such run") is None
     True
     """
-    query = sql.select(runs).where(runs.c.job == job, runs.c.id == run)
+    query = _records().where(runs.c.job == job, runs.c.id == run)
     found = store.read(lambda connection: connection.execute(query).first())
     return None if found is None else RunRecord(*found)
+
+
+def _records() -> sql.Select[Any]:
+    """The columns of a `RunRecord`."""
+    ended = [sql.func.count().filter(outcomes.c.state == state) for state in OUTCOMES]
+    rows = sql.cast(sql.func.coalesce(sql.func.sum(outcomes.c.rows), 0), sql.BigInteger)
+    counts = [
+        sql.select(each).where(outcomes.c.run == runs.c.id).correlate(runs).scalar_subquery()
+        for each in (*ended, rows)
+    ]
+    return sql.select(*runs.c, *counts)
 
 
 def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
@@ -249,6 +267,8 @@ def reset_history(
     def work(connection: Connection) -> int:
         lease.check(connection)
         forget(connection, job, watermark, unit, None)
+        if unit is None and since is None:
+            forget_identity(connection, job)
         if since is None:
             return connection.execute(table.delete().where(*chosen)).rowcount
         gone = connection.execute(table.delete().where(*chosen, table.c.start >= since)).rowcount

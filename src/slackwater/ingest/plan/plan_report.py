@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from slackwater.ingest.job_errors import OverlappingPartitions
 from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS, Plan, SkippedUnit, WorkUnit
 from slackwater.time import Range, format_instant
 
@@ -38,12 +39,15 @@ def warnings_of(plan: Plan) -> list[str]:
     re-reads within the grace period use up the whole run, so units with unread data (1) never run; \
 raise ms.work.unit.parallelism.max, or shorten the grace period
     """
+    warnings = list(plan.doubts)
+    if plan.overlaps:
+        warnings.append(str(OverlappingPartitions(plan.overlaps)))
     waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]
-    if not waiting or any(work.reason != "grace" for work in plan.units):
-        return []
-    problem = f"units with unread data ({len(waiting)}) never run"
-    fix = "raise ms.work.unit.parallelism.max, or shorten the grace period"
-    return [f"re-reads within the grace period use up the whole run, so {problem}; {fix}"]
+    if waiting and all(work.reason == "grace" for work in plan.units):
+        problem = f"units with unread data ({len(waiting)}) never run"
+        fix = "raise ms.work.unit.parallelism.max, or shorten the grace period"
+        warnings.append(f"re-reads within the grace period use up the whole run, so {problem}; {fix}")
+    return warnings
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ The rules are section Selection of ``docs/spec/ingest.md``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -26,12 +26,15 @@ from slackwater.ingest.axis.partitions import Omission, partition
 from slackwater.ingest.job_errors import InvalidJob, Problem, TooFewUnits
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.plan.history import History
+from slackwater.ingest.plan.overlaps import Overlap, overlaps_of
 from slackwater.ingest.units import Unit
-from slackwater.time import SECOND, Range, check_int64
+from slackwater.time import DAY, HOUR, MINUTE, SECOND, Range, check_int64, format_instant
 
 RunReason = Literal["new", "owed", "unread", "grace"]
 SkipReason = Literal["read", "cut-off", "abstinent", "left-out", "parallelism", "not-failed"]
 _KEY: Final = "ms.watermark"
+_STEPS: Final[dict[Precision, int]] = {"day": DAY + HOUR, "hour": HOUR, "minute": MINUTE}
+"""How far a bound that follows the clock moves at a time, at most; a day may have 25 hours."""
 RUN_REASONS: Final[dict[RunReason, str]] = {
     "new": "never read successfully",
     "owed": "a read failed after its last success: read again from where that read began",
@@ -138,6 +141,10 @@ class Plan:
     """The overall cut-off; None without history."""
     pacing: int = 0
     """Microseconds between the starts of two units."""
+    overlaps: tuple[Overlap, ...] = ()
+    """Partitions whose rows would be in the target twice; a plan that has any is not run."""
+    doubts: tuple[str, ...] = ()
+    """What is valid in the time axis of the job, but probably not intended."""
 
     def not_before(self, index: int) -> int:
         """The instant before which the unit with this index must not start.
@@ -193,6 +200,8 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
     selection = _Selection(job, known, overall, now, end)
     for began, ended in cut.ranges:
         selection.add(began, ended)
+    # a backfill ignores the history, but the target still has the rows
+    overlaps = overlaps_of(_identities(selection.units), history) if settings.replaces_partitions else ()
     limit = settings.most_units
     units, skipped = selection.units, selection.skipped
     planned = len(units) if limit is None else min(len(units), limit)
@@ -218,7 +227,28 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
         omissions=cut.omissions,
         overall=overall,
         pacing=settings.pacing_seconds * SECOND,
+        overlaps=overlaps,
+        doubts=tuple(_doubts(job, start, end, cut.ranges)),
     )
+
+
+def _identities(units: Iterable[WorkUnit]) -> Iterator[tuple[int, int, Unit]]:
+    return ((work.start, work.end, work.unit) for work in units)
+
+
+def _doubts(job: Job, start: int, end: int, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
+    item = _item(job)
+    if start > end:
+        bounds = f"'from' ({format_instant(start)}) is after 'to' ({format_instant(end)})"
+        yield f"{item}.range: {bounds}, so nothing is read; correct one of them"
+    first = job.settings.axis.start
+    if not job.settings.replaces_partitions or not isinstance(first, Ago) or not ranges:
+        return
+    if ranges[0][1] - start > _STEPS[_forced_precision(job) or first.precision]:
+        yield (
+            f"{item}.range.from: moves with every run, so later runs would write other partitions over the "
+            f"same time, and without ms.time.column they are rejected; set ms.time.column, or write a date"
+        )
 
 
 def _skipped(work: WorkUnit, reason: SkipReason) -> SkippedUnit:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.jobfile.parameters import fill_in
 
 _SPECIAL: Final = re.compile(r"([\\*?\[\]{}])")
 _WILD: Final = re.compile(r"(?<!\\)[*?\[{]")
@@ -25,6 +29,29 @@ def escaped(text: str) -> str:
     'a\\[1\\]\\*'
     """
     return _SPECIAL.sub(r"\\\1", text)
+
+
+def fill_path(template: str, values: Mapping[str, str]) -> str:
+    r"""Fill in the parameters of a path so that each value matches only itself and stays below its folder.
+
+    Raises:
+        InvalidArgument: A value would lead to a parent folder.
+
+    >>> fill_path("/in/{{shop}}/*.csv", {"shop": "a*"})
+    '/in/a\\*/*.csv'
+    >>> fill_path("/in/{{shop}}/*.csv", {"shop": "../secret"})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ms.source.path = '/in/../secret/*.csv': leads out of the folder ...
+    """
+    path = fill_in(template, values, quote=escaped)
+    if _steps_up(path) > _steps_up(template):
+        fix = "use units and parameters without .."
+        raise InvalidArgument("ms.source.path", path, "leads out of the folder of the job", fix=fix)
+    return path
+
+
+def _steps_up(path: str) -> int:
+    return path.split("/").count("..")
 
 
 def inside(path: str) -> str:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.folder_fence import fenced
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import fit
@@ -27,6 +28,8 @@ from slackwater.sql.identifiers import quote_identifier
 from slackwater.time import format_instant
 
 _STAGING: Final = "_slackwater"
+_FENCE: Final = "_slackwater_fence"
+"""The folder with the fencing tokens; the names of folders that begin with _ are not part of the table."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class DeltaTarget(ReplacingTarget[Path]):
     folder: Path
 
     # ---- the steps of a replacement
+
+    def pass_fence(self) -> None:
+        """Record the token of the run next to the table."""
+        with fenced(self.folder / _FENCE, self.job, self.token):
+            pass
 
     def remove_leftovers(self) -> None:
         """Remove the staging folders of a killed run."""
@@ -72,12 +80,13 @@ class DeltaTarget(ReplacingTarget[Path]):
 
     def swap(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
         """Replace the slice in one commit."""
-        if staged:
-            fitting = fit(columns, self.target_columns(columns), self.drift)
-            if fitting.cast or fitting.missing:
-                return False
-        self._commit([area / task.name for task in staged], columns, slice_)
-        return True
+        with fenced(self.folder / _FENCE, self.job, self.token):
+            if staged:
+                fitting = fit(columns, self.target_columns(columns), self.drift)
+                if fitting.cast or fitting.missing:
+                    return False
+            self._commit([area / task.name for task in staged], columns, slice_)
+            return True
 
     def _commit(self, files: list[Path], columns: Columns, slice_: Slice) -> None:
         library, folder = _library(), str(self.folder)

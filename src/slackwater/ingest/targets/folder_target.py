@@ -12,7 +12,6 @@ import csv
 import hashlib
 import json
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +25,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater._durable_files import file_lock, fsync_path
+from slackwater._durable_files import fsync_path
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants, within
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.folder_fence import fenced
+from slackwater.ingest.targets.folder_names import folder_names
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
@@ -38,14 +39,10 @@ from slackwater.ingest.targets.staging_folder import remove_staging_folders, sta
 from slackwater.time import instant
 
 _VERSIONS: Final = "_versions"
-_LOCK: Final = "_lock"
-"""The file that serializes the jobs that write to one folder."""
 _STAGING: Final = "_aside"
 _COLUMNS: Final = "_columns"
-_NULL_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ROWS: Final = "rows"
 _MAX_FIELD_SIZE: Final = (1 << 31) - 1
-_ESCAPED_IN_PATHS: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,11 @@ class FolderTarget(ReplacingTarget[Path]):
     format: str
 
     # ---- the steps of a replacement
+
+    def pass_fence(self) -> None:
+        """Record the token of the run in the folder."""
+        with fenced(self.folder, self.job, self.token):
+            pass
 
     def remove_leftovers(self) -> None:
         """Remove the staging folders of a killed run."""
@@ -90,7 +92,7 @@ class FolderTarget(ReplacingTarget[Path]):
 
     def swap(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
         """Create the next version of the unit, and set the link to it."""
-        with file_lock(self.folder / _LOCK):
+        with fenced(self.folder, self.job, self.token):
             known = _read_columns(self.folder)
             fitting = fit(columns, known, self.drift) if staged else Fit(dict(known or {}))
             if fitting.cast or fitting.missing:
@@ -128,11 +130,7 @@ class FolderTarget(ReplacingTarget[Path]):
 
     def _link(self, slice_: Slice) -> Path:
         """The path that readers see: named after the unit, as Spark names partitions."""
-        names = [
-            f"{_escaped(name)}={_NULL_VALUE if value is None else _escaped(value)}"
-            for name, value in slice_.unit.as_dict().items()
-        ]
-        return self.folder.joinpath(*names or [_ROWS])
+        return self.folder.joinpath(*folder_names(slice_.unit.as_dict()) or [_ROWS])
 
     def _keep_other_rows(self, old: Path | None, version: Path, slice_: Slice, columns: Columns) -> None:
         """Carry over the rows of the old version that are not in the slice, with all columns."""
@@ -153,11 +151,6 @@ class FolderTarget(ReplacingTarget[Path]):
             elif self.time_column is not None and not (slice_.low <= low and high <= slice_.high):
                 target = version / f"{start}_{low}_{high}_-{uuid.uuid4().hex}.{self.format}"
                 copy(file, target, self.time_column, slice_, columns)
-
-
-def _escaped(text: str) -> str:
-    """Escape a part of a folder name as Spark does."""
-    return _ESCAPED_IN_PATHS.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def _stem(slice_: Slice) -> str:

@@ -115,10 +115,11 @@ class Target(Protocol):
 
 
 class _RunState:
-    """What the threads of a run share: the lock of the swap, and whether leftovers have been removed."""
+    """What the threads of a run share: the lock of the swap, its token, and whether leftovers are removed."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.token: int | None = None
         self.leftovers_removed = False
 
 
@@ -133,14 +134,25 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
     job: str = "job"
     _state: _RunState = field(default_factory=_RunState, repr=False, compare=False)
 
+    @property
+    def token(self) -> int | None:
+        """The fencing token of the run; None if there is no other run to be fenced off."""
+        return self._state.token
+
+    def fence(self, token: int) -> None:
+        """Set the fencing token of the run, before the first slice is replaced."""
+        self._state.token = token
+
     def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
         """Replace a slice by rows, or by nothing.
 
-        Fit the columns to those of the target, stage the rows, ask for approval, and swap the staged rows in.
-        If another unit changed the columns of the target in the meantime, start again with those columns.
+        Record the fencing token before the first slice. Fit the columns to those of the target, stage the
+        rows, ask for approval, and swap the staged rows in. If another unit changed the columns of the target
+        in the meantime, start again with those columns.
         """
         with self._state.lock:
             if not self._state.leftovers_removed:
+                self.pass_fence()  # first, or a run that was replaced would remove what the newer one stages
                 self.remove_leftovers()
                 self._state.leftovers_removed = True
         shaped = None if rows is None else self.shape(rows, slice_)
@@ -167,6 +179,10 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         return staged, columns, fitting.difference
 
     # ---- the steps
+
+    @abstractmethod
+    def pass_fence(self) -> None:
+        """Record the token of the run in the target; raise `RunReplaced` if a newer run of the job did so."""
 
     @abstractmethod
     def remove_leftovers(self) -> None:
@@ -196,6 +212,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
     def swap(self, area: StagingArea, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
         """Replace the slice by the staged rows; False if they no longer fit the columns of the target.
 
+        The same step passes the fence, so that a run that was replaced in the meantime changes nothing.
         Without staged rows ``columns`` is empty, and the slice is emptied.
         """
 

@@ -42,4 +42,9 @@ def remove_staging_folders(parent: Path, job: str) -> None:
 
 
 def _folder_of(parent: Path, job: str) -> Path:
-    return parent / quote(job, safe="")
+    """The folder of a job, which is always inside the parent: no name of a job becomes ``..``.
+
+    >>> _folder_of(Path("target/_aside"), "..").as_posix()
+    'target/_aside/%2E%2E'
+    """
+    return parent / quote(job, safe="").replace(".", "%2E")

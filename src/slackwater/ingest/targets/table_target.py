@@ -26,6 +26,7 @@ from sqlalchemy.types import UserDefinedType
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
+from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import posix_zone, time_value
 from slackwater.ingest.sources.spark_columns import Columns, column
@@ -34,6 +35,7 @@ from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, Staged
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.sql.adbc import create_loaded_table
 from slackwater.sql.database import temporary_engine
+from slackwater.sql.fences import pass_fence
 from slackwater.sql.identifiers import quote_table, split_table_name
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
 from slackwater.sql.staging_table import (
@@ -84,6 +86,12 @@ class TableTarget(ReplacingTarget[str]):
         split_table_name("ms.target.table", self.table)
 
     # ---- the steps of a replacement
+
+    def pass_fence(self) -> None:
+        """Record the token of the run in the database."""
+        if self.token is not None:
+            with temporary_engine(self.url) as engine, engine.begin() as connection:
+                self._pass_fence(connection)
 
     def remove_leftovers(self) -> None:
         """Drop the staging tables of a killed run."""
@@ -148,6 +156,7 @@ class TableTarget(ReplacingTarget[str]):
         """Replace the slice by the staged rows in one transaction."""
         with temporary_engine(self.url) as engine, engine.begin() as connection:
             lock_table(connection, self.table)
+            self._pass_fence(connection)
             if not is_embedded(self.url):  # times without a zone are in the timezone of the job
                 local = sql.func.set_config("TimeZone", posix_zone(zone(self.zone)), sql.true())
                 connection.execute(sql.select(local))
@@ -170,6 +179,10 @@ class TableTarget(ReplacingTarget[str]):
             for table in tables:
                 table.drop(connection)
             return True
+
+    def _pass_fence(self, connection: Connection) -> None:
+        if self.token is not None and not pass_fence(connection, self.job, self.table, self.token):
+            raise RunReplaced(self.job)
 
     # ---- staging tables
 

@@ -1,4 +1,4 @@
-"""An HTTP client with rate limit, retries with exponential backoff, timeouts and size limits.
+"""An HTTP client with rate limit, retries with exponential backoff, deadlines and size limits.
 
 Temporary errors are retried: too many requests, server errors, timeouts, lost connections and truncated
 responses. The wait doubles each time, or is what the Retry-After header says. Permanent errors fail at once.
@@ -21,6 +21,7 @@ from typing import Final, Self, TypeVar
 import httpx
 
 from slackwater.ingest.redaction import Secrets
+from slackwater.ingest.sources.http.deadlines import Deadline
 from slackwater.ingest.sources.http.http_errors import (
     InvalidPagination,
     InvalidResponse,
@@ -58,6 +59,7 @@ class Policy:
     longest_seconds: float = 300
     statuses: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
     timeout_seconds: float = 30
+    """Most time for a request: from connecting to the last byte of the response."""
     interval_seconds: float = 0
     """Least time between the starts of two requests."""
     largest_megabytes: int = 64
@@ -107,6 +109,7 @@ class Client:
         self._secrets = Secrets() if secrets is None else secrets
         self._clock, self._sleep, self._wall, self._chance = clock, sleep, wall, chance
         self._next_start = clock()
+        self._deadline = Deadline()
         self._http = httpx.Client(timeout=policy.timeout_seconds, headers=_OWN_HEADERS, verify=_trusted())
 
     def __enter__(self) -> Self:
@@ -171,16 +174,19 @@ class Client:
         started = max(now, self._next_start)
         self._next_start = started + self._policy.interval_seconds
         content = None if request.body is None else request.body.encode()
-        with self._http.stream(
-            request.method, request.url, headers=dict(request.headers), content=content
-        ) as response:
+        with (
+            self._deadline.of(self._policy.timeout_seconds) as trace,
+            self._http.stream(
+                request.method, request.url, headers=dict(request.headers), content=content,
+                extensions={"trace": trace},
+            ) as response,
+        ):  # fmt: skip
             return Response(
                 response.status_code, response.headers, self._body(response), response.charset_encoding
             )
 
     def _body(self, response: httpx.Response) -> bytes:
-        """Read the body within the size limit and one timeout for all of it; httpx limits each chunk."""
-        deadline = self._clock() + self._policy.timeout_seconds
+        """Read the body within the size limit."""
         largest = self._policy.largest_megabytes
         unpacked = _Unpacking(response.headers.get("content-encoding", ""))
         body = bytearray()
@@ -191,8 +197,6 @@ class Client:
                     f"the response is larger than {largest} megabytes; request smaller pages, "
                     f"or raise ms.source.http.answer.megabytes"
                 )
-            if self._clock() > deadline:
-                raise httpx.ReadTimeout("the response took too long")
         unpacked.end()
         return bytes(body)
 
@@ -242,7 +246,10 @@ def _trusted() -> ssl.SSLContext:
 
 
 class _Unpacking:
-    """Decompresses a body chunk by chunk up to a limit, and detects a truncated one."""
+    """Decompresses a body chunk by chunk up to a limit, and detects a truncated one.
+
+    A gzip body may have several members, one after the other, and zeros after the last one.
+    """
 
     def __init__(self, encoding: str) -> None:
         if encoding.lower() not in ("", "identity", "gzip", "x-gzip"):
@@ -256,10 +263,19 @@ class _Unpacking:
         self._begun = True
         if self._packed is None:
             return piece
+        unpacked = b""
         try:
-            return self._packed.decompress(piece, most)
+            while piece and len(unpacked) < most:
+                if self._packed.eof:
+                    piece = piece.lstrip(b"\0")
+                    if not piece:
+                        break
+                    self._packed = zlib.decompressobj(_GZIP)
+                unpacked += self._packed.decompress(piece, most - len(unpacked))
+                piece = self._packed.unused_data
         except zlib.error as error:
             raise UnreadableResponse(f"a response that is not gzip: {error}") from None
+        return unpacked
 
     def end(self) -> None:
         if self._begun and self._packed is not None and not self._packed.eof:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import httpx
 
@@ -15,6 +16,7 @@ from slackwater.ingest.sources.http.requests import Request
 from slackwater.ingest.sources.http.responses import Page, at_path, encoded
 
 Send = Callable[[Request], tuple[Response, Page]]
+_LONGEST_CURSOR: Final = 65_536
 
 
 def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Page]:
@@ -32,6 +34,16 @@ def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Pag
     if rule is None:
         yield send(request)[1]
         return
+    for number, page in enumerate(_all_pages(send, request, rule), 1):
+        if number > rule.limit:
+            raise InvalidPagination(
+                f"{request.shown} has more than {rule.limit} pages; if that is right, raise 'limit' in "
+                f"ms.source.http.pagination"
+            )
+        yield page
+
+
+def _all_pages(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
     if rule.size_parameter is not None and rule.size is not None:
         request = request.with_parameters(rule.place, {rule.size_parameter: rule.size})
     if rule.type == "cursor":
@@ -45,7 +57,7 @@ def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Pag
 def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
     default = 1 if rule.type == "page" else 0
     position = rule.first if rule.first is not None else default
-    before = b""
+    cycles = _Cycles()
     counts: list[int] = []
     while True:
         try:
@@ -61,14 +73,13 @@ def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]
                 f"{request.shown}: the first page has {counts[0]} records, fewer than 'size' = {rule.size}, "
                 f"but another page follows; set 'size' in ms.source.http.pagination to the real page size"
             )
-        content = _digest(page)
-        if content == before:
+        if length := cycles.add(_digest(page)):
+            same = "the same page" if length == 1 else f"the same {length} pages"
             raise InvalidPagination(
-                f"{request.shown} returned the same page for {rule.name} = {position} as before; "
+                f"{request.shown} returned {same} for {rule.name} = {position} as before; "
                 f"check 'parameter' in ms.source.http.pagination"
             )
         yield page
-        before = content
         counts.append(len(page.records))
         if rule.end == "short" and len(counts) > 1 and counts[-1] < (rule.size or 0):
             return
@@ -121,7 +132,13 @@ def _next(page: Page, rule: Pagination) -> str | int | None:
     if isinstance(value, (dict, list)):
         fix = "set 'cursor' in ms.source.http.pagination to the path of a text or a number"
         raise InvalidPagination(f"the response has a nested value at {rule.cursor!r}, not a cursor; {fix}")
-    return value if isinstance(value, (str, int)) else str(value)
+    text = str(value)
+    if len(text) > _LONGEST_CURSOR:
+        raise InvalidPagination(
+            f"the response has {len(text)} characters at {rule.cursor!r}, but a cursor has at most "
+            f"{_LONGEST_CURSOR}; check 'cursor' in ms.source.http.pagination"
+        )
+    return value if isinstance(value, int) else text
 
 
 def _in_header(response: Response) -> str | None:
@@ -142,12 +159,35 @@ class _Seen:
     """The cursors or links so far; a repeated one would repeat the pages endlessly."""
 
     request: Request
-    values: set[str] = field(default_factory=set)
+    values: set[bytes] = field(default_factory=set)
 
     def add(self, value: str, what: str) -> None:
-        if value in self.values:
+        digest = hashlib.sha256(value.encode(errors="surrogatepass")).digest()
+        if digest in self.values:
             raise InvalidPagination(
                 f"{self.request.shown} returned the same {what} twice, so its pages would never end; "
                 f"check ms.source.http.pagination, or report it to the owner of the API"
             )
-        self.values.add(value)
+        self.values.add(digest)
+
+
+@dataclass
+class _Cycles:
+    """The pages so far; pages that repeat in the same order would repeat endlessly."""
+
+    digests: list[bytes] = field(default_factory=list)
+    last: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, digest: bytes) -> int:
+        """Add a page; return the number of pages that have just been repeated, 0 if there are none.
+
+        >>> cycles = _Cycles()
+        >>> [cycles.add(page) for page in (b"a", b"b", b"a", b"c", b"a", b"c")]
+        [0, 0, 0, 0, 0, 2]
+        """
+        self.digests.append(digest)
+        here = len(self.digests)
+        length = here - 1 - self.last.get(digest, here - 1)
+        self.last[digest] = here - 1
+        repeated = self.digests[here - length :] == self.digests[here - 2 * length : here - length]
+        return length if length and 2 * length <= here and repeated else 0
