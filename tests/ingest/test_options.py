@@ -16,7 +16,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from slackwater.ingest import WorkUnit
+from slackwater.ingest import WorkUnit, parse_job
 from slackwater.ingest.ledger.existing_stores import look_up_history
 from slackwater.ingest.runner import Watcher
 from slackwater.time import DAY, HOUR, format_instant
