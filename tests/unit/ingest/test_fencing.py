@@ -49,7 +49,7 @@ def written(kind: str, folder: Path) -> list[int]:
 
 
 class Writing:
-    """A run that has staged a row, and swaps it in when it is told to."""
+    """A run that has staged a row; `swap` writes it."""
 
     def __init__(self, target: ReplacingTarget[Any], number: int) -> None:
         self.target = target
