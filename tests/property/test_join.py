@@ -102,7 +102,9 @@ def check(case: JoinCase) -> None:
         left_lateness=case.lateness[0],
         right_lateness=case.lateness[1],
     )
-    operator = JoinOperator(join, left=SCHEMA, right=SCHEMA, chunk_rows=case.chunk_rows)
+    operator = JoinOperator(
+        join, left=SCHEMA, right=SCHEMA, chunk_rows=case.chunk_rows, piece_rows=case.chunk_rows
+    )
     blobs: dict[str, bytes] = {}
     state = operator.initial_state(blobs)
     marks: dict[Side, int] = {"left": -12, "right": -12}
@@ -172,10 +174,11 @@ def named_by_index(state: JoinState, join: JoinSpec) -> set[str]:
     st.lists(st.tuples(st.integers(0, 2), times | st.sampled_from((-FAR, FAR))), max_size=12),
     st.integers(0, 5) | st.just(FAR),
     st.integers(0, 5) | st.just(FAR),
+    st.integers(1, 5),
 )
 @settings(max_examples=2 * settings().max_examples)
 def test_matching_rows_equals_comparing_every_two_rows(
-    left: list[tuple[int, int]], right: list[tuple[int, int]], before: int, after: int
+    left: list[tuple[int, int]], right: list[tuple[int, int]], before: int, after: int, rows: int
 ) -> None:
     schema = {"k": pl.Int64, "ts": pl.Int64}
     found = matching_rows(
@@ -187,7 +190,10 @@ def test_matching_rows_equals_comparing_every_two_rows(
         before=before,
         after=after,
     )
-    assert sorted(zip(*found, strict=True)) == [
+    pieces = [list(zip(*piece, strict=True)) for piece in found.pieces(rows)]
+    assert all(len(piece) == rows for piece in pieces[:-1])
+    assert all(1 <= len(piece) <= rows for piece in pieces[-1:])
+    assert sorted(pair for piece in pieces for pair in piece) == [
         (i, j)
         for i, (left_key, left_time) in enumerate(left)
         for j, (right_key, right_time) in enumerate(right)
@@ -252,7 +258,13 @@ def test_retractions_fold_to_the_join_of_the_rows_that_remain(
         side: {name: kind for name, kind in SIGNED.items() if name != "back" or takes}
         for side, takes in zip(SIDES, retracting, strict=True)
     }
-    operator = JoinOperator(spec, left=schemas["left"], right=schemas["right"], chunk_rows=chunk_rows)
+    operator = JoinOperator(
+        spec,
+        left=schemas["left"],
+        right=schemas["right"],
+        chunk_rows=chunk_rows,
+        piece_rows=chunk_rows,
+    )
     blobs: dict[str, bytes] = {}
     state = operator.initial_state(blobs)
     marks: dict[Side, int] = {"left": 0, "right": 0}

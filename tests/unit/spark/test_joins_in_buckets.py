@@ -8,7 +8,9 @@ from random import Random
 from typing import Any, Literal
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from slackwater import windows
 from slackwater.progress.watermark_policies import Lag
@@ -17,9 +19,11 @@ from slackwater.spark.runtime.hosts import CogroupHost, ForwardedKeys, JoinHost
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.operator_inputs import EITHER, UpstreamProgress, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.buffers import write_header
+from slackwater.spark.wire.buffers import NO_HEADER, pack, write_header
 from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, time_column
+from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.time import END_OF_TIME
+from slackwater.windows.engine.pieces import PIECE_ROWS, Pieces
 from tests.model.join import INFINITY, JoinModel
 from tests.model.windows import Row
 from tests.support.sampling import sampled
@@ -294,3 +298,30 @@ def test_pairs_of_retracting_panes_fold_to_the_result_of_one_batch(how: How, see
     assert +folded == +once
     assert not -folded, "nothing is retracted that was not emitted"
     assert sum(folded.values()) > 0
+
+
+def test_the_pairs_of_a_frequent_key_leave_a_bucket_in_pieces_with_one_header() -> None:
+    times = {"key": pl.String(), TIME: pl.Int64()}
+    spec = windows.JoinSpec(on=("key",), before=0, after=0, left_time=TIME, right_time=TIME)
+    keys = (ForwardedKeys("left"), ForwardedKeys("right"))
+    plan = OperatorPlan(
+        (SourceRules(Lag(0)), SourceRules(Lag(0))), JoinHost(spec, left=times, right=times, keys=keys),
+        sides=(0, 1),
+    )  # fmt: skip
+    rows = pl.DataFrame({"key": ["hot"] * 400, TIME: [5] * 400}, schema=times)
+    sent = [buffer for side in (0, 1) for buffer in [*shipped(rows, side), *ticks(1)]]
+    bucket = next(target for target, _, payload in sent if payload is not None)
+    mine = [(write_header(header), payload) for target, header, payload in sent if target == bucket]
+    emitted = Pieces(plan.pieces(bucket, None, {}, mine))
+    pieces = list(emitted)
+    assert emitted.result.rows is not None
+    heights = [piece.height for piece in [*pieces, emitted.result.rows]]
+    assert heights == [PIECE_ROWS, 400 * 400 - PIECE_ROWS]
+
+    schema = StructType([StructField("key", StringType()), StructField(CONTROL, BinaryType())])
+    headers = [NO_HEADER] * len(pieces) + [write_header(emitted.result.header)]
+    payloads = [pack(piece.select("key")) for piece in [*pieces, emitted.result.rows]]
+    batch = pa.record_batch({"header": headers, "payload": payloads})
+    read = pa.Table.from_batches(PayloadReader(schema, header_column=CONTROL)([batch]))
+    assert read.num_rows == 400 * 400 + 1
+    assert read[CONTROL].drop_null().to_pylist() == [write_header(emitted.result.header)]

@@ -430,7 +430,7 @@ def test_several_differences_are_all_named() -> None:
 
 
 def test_a_cogroup_with_other_columns_is_refused() -> None:
-    sides = {"window": Fixed(10), "key": ("key",), "left_time": "ts", "right_time": "ts"}
+    sides: dict[str, Any] = {"window": Fixed(10), "key": ("key",), "left_time": "ts", "right_time": "ts"}
     saved = MergeOperator(left=("value",), right=(), **sides)
     index = saved.save(saved.initial_state())
     with pytest.raises(IncompatibleState, match="cogroup key=\\('key',\\) left=\\('value',\\) right=\\(\\)"):

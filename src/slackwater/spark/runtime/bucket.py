@@ -6,8 +6,9 @@ and the clock, return what to emit, and save the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -35,6 +36,7 @@ from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.pieces import Pieces, bounded_pieces
 from slackwater.windows.spec.operator_spec import OperatorSpec
 
 
@@ -82,6 +84,7 @@ class BucketOutput(msgspec.Struct):
     """What a bucket emits in one batch, and its new small state."""
 
     rows: pl.DataFrame | None
+    """The output rows, or the last piece of them."""
     header: Result
     report: BucketReport
     state: bytes
@@ -110,6 +113,28 @@ class OperatorPlan:
         buffers: Iterable[tuple[bytes, bytes | None]],
     ) -> BucketOutput:
         """Process the buffers of a batch, given the small state and the blobs that the last batch left."""
+        emitted = Pieces(self.pieces(bucket, saved, store, buffers))
+        rows = list(emitted)
+        output = emitted.result
+        if rows and output.rows is not None:
+            output.rows = pl.concat([*rows, output.rows], how="diagonal_relaxed")
+        return output
+
+    def pieces(
+        self,
+        bucket: int,
+        saved: bytes | None,
+        store: BlobStore,
+        buffers: Iterable[tuple[bytes, bytes | None]],
+    ) -> Generator[pl.DataFrame, None, BucketOutput]:
+        """Do the same as `step`, but yield the output rows in pieces, of which one is in memory at a time.
+
+        Yields:
+            All pieces but the last.
+
+        Returns:
+            The output with the last piece.
+        """
         batch = _Batch.of(buffers, len(self.inputs))
         before = None if saved is None else FORM.decode(saved)
         now, run = self._clock(before, batch)
@@ -140,10 +165,16 @@ class OperatorPlan:
             for side in inputs.side_keys
         ]
         step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, now)
-        state, output = self.host.step(state, step)
+        emitted = Pieces(self.host.step(state, step))
+        rejects = (self.host.invalid(rejected) for rejected in data.rejects)
+        rows: pl.DataFrame | None = None
+        for piece in bounded_pieces(chain(emitted, rejects)):
+            if rows is not None:
+                yield rows
+            rows = piece
+        state, output = emitted.result
         totals.add(output.counts)
         totals.dropped_duplicate += output.duplicates
-        rows = output.rows + [self.host.invalid(rejects) for rejects in data.rejects]
         operator = self.host.save(state)
         blobs.evict()
         used = watermark if output.watermark is None else output.watermark
@@ -166,7 +197,7 @@ class OperatorPlan:
             waiting=output.waiting,
         )
         return BucketOutput(
-            rows=pl.concat(rows, how="diagonal_relaxed") if rows else None,
+            rows=rows,
             header=Result(bucket, now, run, ended, is_idle, dict(output.watermarks)),
             report=report,
             state=FORM.encode(

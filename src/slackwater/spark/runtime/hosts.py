@@ -7,8 +7,8 @@ hosts have the same interface, so that a bucket does not depend on the kind of o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -32,6 +32,7 @@ from slackwater.windows import (
 )
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.join_buffers import BufferSize
+from slackwater.windows.engine.pieces import Pieces
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec.cogroup_spec import CogroupSpec
 from slackwater.windows.spec.join_spec import JoinSpec
@@ -95,12 +96,19 @@ class StepCounts(Saved):
     dropped_late: int = 0
     dropped_closed: int = 0
 
+    def add_panes(self, panes: pl.DataFrame) -> None:
+        """Count panes by their timing."""
+        timing = panes.filter(~pl.col("retraction"))["timing"]
+        self.early += int((timing == "EARLY").sum())
+        self.on_time += int((timing == "ON_TIME").sum())
+        self.late += int((timing == "LATE").sum())
+        self.retractions += panes.height - timing.len()
+
 
 @dataclass(frozen=True)
 class HostOutput:
-    """The result of one step."""
+    """The result of one step, apart from the output rows."""
 
-    rows: list[pl.DataFrame]
     counts: StepCounts
     watermarks: Mapping[str, int]
     open_windows: int
@@ -113,6 +121,10 @@ class HostOutput:
     """The size of each buffer of rows, by its name."""
     duplicates: int = 0
     """The number of rows that were dropped because they repeat earlier ones."""
+
+
+Emitting = Generator[pl.DataFrame, None, tuple[Any, HostOutput]]
+"""A step: yields frames of output rows, each with all columns, and returns the new state and the result."""
 
 
 class Operator(Protocol):
@@ -165,8 +177,8 @@ class Host(ABC, Generic[Spec_co]):
         raise NotImplementedError
 
     @abstractmethod
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
-        """Process a batch; return the new state and the output."""
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
+        """Process a batch: yield the output rows, then return the new state and the result."""
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows."""
@@ -192,7 +204,7 @@ class WindowHost(Host[WindowSpec]):
         folded = self.operator.fold(rows, carried)
         return folded if folded.partials.height * _MIN_REDUCTION <= rows.height else None
 
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process the rows of all inputs as one batch; only the coalesced watermark is used."""
         (side,) = batch.sides
         rows, folded = side.rows, list(side.folded)
@@ -203,10 +215,13 @@ class WindowHost(Host[WindowSpec]):
         state, output = self.operator.step(
             state, rows, driving, batch.now, folded=folded, idle=all(batch.idle)
         )
-        emitted = _panes(output)
+        counts = StepCounts()
+        if output.panes.height:
+            counts.add_panes(output.panes)
+            yield _as_panes(output.panes)
         if output.late is not None and output.late.height:
-            emitted.append(self._dropped(output.late, LATE_KIND))
-        return state, _host_output(emitted, output, state)
+            yield self._dropped(output.late, LATE_KIND)
+        return state, _host_output(counts, output, state)
 
     def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows of kind ``invalid``."""
@@ -229,12 +244,14 @@ class WindowHost(Host[WindowSpec]):
 class ApplyHost(WindowHost):
     """The host of a windowed operator whose panes are the rows that a user's function returns."""
 
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process a batch; emit one row for each row that the function returned."""
-        state, output = super().step(state, batch)
-        panes = [frame.filter(pl.col(APPLIED).list.len() > 0) for frame in output.rows]
-        rows = [frame.explode(APPLIED).unnest(APPLIED) for frame in panes if frame.height]
-        return state, replace(output, rows=rows)
+        emitted = Pieces(super().step(state, batch))
+        for frame in emitted:
+            panes = frame.filter(pl.col(APPLIED).list.len() > 0)
+            if panes.height:
+                yield panes.explode(APPLIED).unnest(APPLIED)
+        return emitted.result
 
 
 class CogroupHost(Host[CogroupSpec]):
@@ -245,16 +262,21 @@ class CogroupHost(Host[CogroupSpec]):
         """The cogroup operator."""
         return MergeOperator(self.spec)
 
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process the rows and watermarks of both sides."""
         left, right = (side.rows for side in batch.sides)
-        idle = [side for side, is_idle in zip(SIDES, batch.idle, strict=True) if is_idle]
-        state, output = self.operator.step(state, left, right, _by_side(batch), batch.now, idle=idle)
-        rows = _panes(output)
+        emitted = Pieces(
+            self.operator.pieces(state, left, right, _by_side(batch), batch.now, idle=_idle_sides(batch))
+        )
+        counts = StepCounts()
+        for panes in emitted:
+            if panes.height:
+                counts.add_panes(panes)
+                yield self._with_known_lists(_as_panes(panes))
+        state, output = emitted.result
         if output.late is not None and output.late.height:
-            rows.append(self._late(output.late))
-        rows = [self._with_known_lists(panes) for panes in rows]
-        return state, _host_output(rows, output, state.windows)
+            yield self._with_known_lists(self._late(output.late))
+        return state, _host_output(counts, output, state.windows)
 
     def _late(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert late rows to output rows, in which the other side is empty or null."""
@@ -309,7 +331,7 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
             case AsofSpec():
                 return AsofOperator(self.spec, left=self.left, right=self.right)
 
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process the rows and watermarks of both sides; a join does not use the clock."""
         left, right = (
             None if side.rows is None else side.rows.select(*schema)
@@ -319,12 +341,20 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
             side: {key: batch.keys[index][key] for key, _ in self.spec.keys(side) if key in batch.keys[index]}
             for index, side in enumerate(SIDES)
         }
-        state, output = self.operator.step(
-            state, left, right, _by_side(batch), idle=_idle_sides(batch), key_watermarks=known
-        )
+        watermarks, idle = _by_side(batch), _idle_sides(batch)
+        output: JoinOutput | AsofOutput
+        match self.operator:
+            case JoinOperator() as join:
+                emitted = Pieces(join.pieces(state, left, right, watermarks, idle=idle, key_watermarks=known))
+                yield from map(self._pairs, emitted)
+                state, output = emitted.result
+            case AsofOperator() as asof:
+                state, output = asof.step(state, left, right, watermarks, idle=idle, key_watermarks=known)
+                if output.rows.height:
+                    yield self._pairs(output.rows)
+        yield from self._late_rows(output)
         counts = StepCounts(dropped_late=sum(output.dropped.values()))
         return state, HostOutput(
-            self._rows(output),
             counts,
             self._forwarded(output),
             open_windows=0,
@@ -332,22 +362,26 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
             buffers={str(side): size for side, size in self.operator.buffer_sizes(state).items()},
         )
 
-    def _rows(self, output: JoinOutput | AsofOutput) -> list[pl.DataFrame]:
-        """The pairs, and the late rows if they are emitted."""
-        rows = [_with_retraction(output.rows)] if output.rows.height else []
-        if output.late is None:
+    def _pairs(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Pairs as output rows."""
+        rows = _with_retraction(rows)
+        if self.spec.late != "emit":
             return rows
-        rows = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in rows]
-        for side, late in output.late.items():
+        return rows.with_columns(pl.lit(ROW_KIND).alias(KIND), pl.lit(None, pl.String).alias(SIDE))
+
+    def _late_rows(self, output: JoinOutput | AsofOutput) -> Iterator[pl.DataFrame]:
+        """The late rows as output rows, if they are emitted; the columns of the other side are null."""
+        for side, late in ({} if output.late is None else output.late).items():
             if late.height:
                 described = pl.lit(LATE_KIND).alias(KIND), pl.lit(side).alias(SIDE)
                 dropped = _with_retraction(self.operator.late_rows(side, late))
-                rows.append(dropped.with_columns(*described))
-        return [self._empty_output, *rows] if rows else []
+                yield pl.concat(
+                    [self._empty_output, dropped.with_columns(*described)], how="diagonal_relaxed"
+                )
 
     @property
     def _empty_output(self) -> pl.DataFrame:
-        """An empty frame with all output columns: late rows have only those of their side."""
+        """A frame without rows that has all output columns: late rows have only those of their side."""
         empty = _with_retraction(self.operator.output_schema.to_frame())
         return pl.DataFrame(schema={**empty.schema, KIND: pl.String, SIDE: pl.String})
 
@@ -373,7 +407,7 @@ class DeduplicateHost(Host[DeduplicateSpec]):
         """The deduplication operator."""
         return DeduplicateOperator(self.spec, schema=self.schema)
 
-    def step(self, state: Any, batch: OperatorBatch) -> tuple[Any, HostOutput]:
+    def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process the rows; every watermark is forwarded as it is."""
         (side,) = batch.sides
         rows = None if side.rows is None else side.rows.select(*self.schema)
@@ -381,13 +415,13 @@ class DeduplicateHost(Host[DeduplicateSpec]):
         known = {**batch.keys[0], self.spec.watermark_key: batch.watermark}
         watermarks = {key: at for key in keys if (at := known.get(key)) is not None}
         state, output = self.operator.step(state, rows, watermarks)
-        emitted = [_with_retraction(output.rows)] if output.rows.height else []
-        if output.late is not None:
-            emitted = [frame.with_columns(pl.lit(ROW_KIND).alias(KIND)) for frame in emitted]
-            if output.late.height:
-                emitted.append(_with_retraction(output.late).with_columns(pl.lit(LATE_KIND).alias(KIND)))
+        emits_late = output.late is not None
+        if output.rows.height:
+            rows = _with_retraction(output.rows)
+            yield rows.with_columns(pl.lit(ROW_KIND).alias(KIND)) if emits_late else rows
+        if output.late is not None and output.late.height:
+            yield _with_retraction(output.late).with_columns(pl.lit(LATE_KIND).alias(KIND))
         return state, HostOutput(
-            emitted,
             StepCounts(dropped_late=output.dropped),
             output.watermarks,
             open_windows=0,
@@ -409,10 +443,9 @@ def _by_side(batch: OperatorBatch) -> dict[str, int]:
     return {side: at for side, at in zip(SIDES, batch.watermarks, strict=True) if at is not None}
 
 
-def _host_output(rows: list[pl.DataFrame], output: WindowOutput, state: WindowState) -> HostOutput:
-    return HostOutput(
-        rows, _counts(output), output.watermarks, state.open_windows, output.waiting, state.watermark
-    )
+def _host_output(counts: StepCounts, output: WindowOutput, state: WindowState) -> HostOutput:
+    counts.dropped_late, counts.dropped_closed = output.dropped_late, output.dropped_closed
+    return HostOutput(counts, output.watermarks, state.open_windows, output.waiting, state.watermark)
 
 
 def _of_kind(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -425,17 +458,5 @@ def _of_kind(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     )
 
 
-def _panes(output: WindowOutput) -> list[pl.DataFrame]:
-    return [output.panes.with_columns(pl.lit(PANE_KIND).alias("kind"))] if output.panes.height else []
-
-
-def _counts(output: WindowOutput) -> StepCounts:
-    counts = StepCounts(dropped_late=output.dropped_late, dropped_closed=output.dropped_closed)
-    panes = output.panes
-    if panes.height:
-        timing = panes.filter(~pl.col("retraction"))["timing"]
-        counts.early = int((timing == "EARLY").sum())
-        counts.on_time = int((timing == "ON_TIME").sum())
-        counts.late = int((timing == "LATE").sum())
-        counts.retractions = panes.height - timing.len()
-    return counts
+def _as_panes(panes: pl.DataFrame) -> pl.DataFrame:
+    return panes.with_columns(pl.lit(PANE_KIND).alias("kind"))

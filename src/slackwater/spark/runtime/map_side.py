@@ -42,6 +42,7 @@ FURTHEST: Final = 2**62
 """Event times further from 1970 than this (146,000 years) are invalid."""
 
 _ROWS_AT_ONCE: Final = 1_000_000
+_BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
 
 Fold = Callable[[pl.DataFrame, Sequence[str]], Folded | None]
@@ -156,16 +157,17 @@ def _usable(column: str) -> pl.Expr:
 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
-    """Combine the Arrow batches of a task into frames of about `_ROWS_AT_ONCE` rows."""
+    """Combine the Arrow batches of a task into frames of about `_ROWS_AT_ONCE` rows or `_BYTES_AT_ONCE`."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
-        if rows >= _ROWS_AT_ONCE:
+            size += batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
             yield _frame(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield _frame(waiting)
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.worker_gc import freeze_imports
-from slackwater.spark.wire.buffers import pack, write_header
+from slackwater.spark.wire.buffers import NO_HEADER, pack, write_header
 from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.windows.engine.pieces import Pieces
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -74,24 +76,34 @@ class BucketProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Process one bucket in one micro-batch."""
+        """Process one bucket in one micro-batch; every frame that it yields becomes one Arrow batch."""
         (bucket,) = key
         buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
         # Check before reading, because Spark logs a warning when a missing value is read.
         saved = self._state.getValue(_SMALL_STATE) if self._state.containsKey(_SMALL_STATE) else None
-        output = self._plan.step(
-            int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._state), buffers
+        emitted = Pieces(
+            self._plan.pieces(
+                int(bucket), None if saved is None else bytes(saved[0]), StateBlobs(self._state), buffers
+            )
         )
+        for piece in emitted:
+            yield self._encoded(int(bucket), piece)
+        output = emitted.result
         self._state.updateValue(_SMALL_STATE, (output.state,))
-        report = msgspec.json.encode(output.report).decode()
+        yield self._encoded(int(bucket), output.rows, output)
+
+    def _encoded(
+        self, bucket: int, rows: pl.DataFrame | None, output: BucketOutput | None = None
+    ) -> pd.DataFrame:
+        """A piece of the rows of a bucket; the last one comes with the rest of the output."""
+        report = None if output is None else msgspec.json.encode(output.report).decode()
         if self._codec is not None:
-            yield self._codec.encode(int(bucket), report, output.rows)
-            return
-        yield pd.DataFrame(
+            return self._codec.encode(bucket, report, rows)
+        return pd.DataFrame(
             {
                 "bucket": pd.Series([bucket], dtype="int32"),
-                "header": [write_header(output.header)],
-                "payload": [None if output.rows is None else pack(output.rows)],
+                "header": [NO_HEADER if output is None else write_header(output.header)],
+                "payload": [None if rows is None else pack(rows)],
                 "report": [report],
             }
         )

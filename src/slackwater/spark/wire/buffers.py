@@ -29,6 +29,9 @@ BUFFER: Final = StructType(
 EMITTED: Final = StructType([*BUFFER.fields, StructField("report", StringType())])
 """A buffer that an operator emits, with the progress report of its bucket."""
 
+NO_HEADER: Final = b""
+"""The header of an emitted buffer that contains only rows; one buffer of a bucket has its header."""
+
 _ARROW: Final = pa.schema(
     [
         pa.field("bucket", pa.int32(), nullable=False),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from slackwater.spark.internals import to_arrow_schema
-from slackwater.spark.wire.buffers import unpack
+from slackwater.spark.wire.buffers import NO_HEADER, unpack
 from slackwater.spark.wire.row_codec import Structures
 
 Prepare = Callable[[pl.DataFrame], pl.DataFrame]
@@ -23,7 +23,7 @@ class PayloadReader:
 
     ``prepare`` is applied to each payload, for example to rename columns. ``structures`` are the struct
     columns of the schema that are built from several columns of the payload. If ``header_column`` is given,
-    each buffer also becomes a row that has the header in this column and null in all others.
+    each buffer with a header also becomes a row that has the header in this column and null in all others.
     """
 
     schema: StructType
@@ -43,10 +43,11 @@ class PayloadReader:
                     yield from self._rows(frame if self.prepare is None else self.prepare(frame), target)
 
     def _headers(self, batch: pa.RecordBatch, target: pa.Schema) -> list[pa.RecordBatch]:
+        headers = pa.array(
+            [one for one in batch.column("header").to_pylist() if one != NO_HEADER], pa.binary()
+        )
         columns = [
-            batch.column("header").cast(one.type)
-            if one.name == self.header_column
-            else pa.nulls(batch.num_rows, one.type)
+            headers.cast(one.type) if one.name == self.header_column else pa.nulls(len(headers), one.type)
             for one in target
         ]
         return [pa.RecordBatch.from_arrays(columns, schema=target)]

@@ -139,19 +139,26 @@ class RowCodec:
         ]
         return StructType([*_CONTROL, *sent])
 
-    def encode(self, bucket: int, report: str, rows: pl.DataFrame | None) -> pd.DataFrame:
-        """The rows that a bucket emits and its report, as a frame for Spark's stateful operator."""
+    def encode(self, bucket: int, report: str | None, rows: pl.DataFrame | None) -> pd.DataFrame:
+        """A piece of the rows that a bucket emits, as a frame for Spark's stateful operator.
+
+        Args:
+            bucket: the id of the bucket.
+            report: its report; None unless this is the last piece.
+            rows: the rows; None if there are none.
+        """
         count = 0 if rows is None else rows.height
         encoded = {} if rows is None else self._encoded(rows)
-        # The report comes last, because Spark copies what it has observed so far with every row that follows.
-        last = {BUCKET_OR_FLAGS: pa.array([bucket], pa.int32()), "report": pa.array([report])}
+        last: dict[str, pa.Array] = {}
+        if report is not None:
+            # It comes last, because Spark copies what it has observed so far with every row that follows.
+            last = {BUCKET_OR_FLAGS: pa.array([bucket], pa.int32()), "report": pa.array([report])}
         columns: dict[str, pd.api.extensions.ExtensionArray] = {}
         for sent in to_arrow_schema(self.wire_schema):
             name, kind = sent.name, sent.type
-            parts = [
-                encoded[name] if name in encoded else pa.nulls(count, kind),
-                last[name] if name in last else pa.nulls(1, kind),
-            ]
+            parts = [encoded[name] if name in encoded else pa.nulls(count, kind)]
+            if report is not None:
+                parts.append(last[name] if name in last else pa.nulls(1, kind))
             columns[name] = pd.arrays.ArrowExtensionArray(pa.concat_arrays(parts))
         return pd.DataFrame(columns)
 

@@ -12,7 +12,7 @@ and ``merge:right``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from slackwater.progress.values import NO_WATERMARKS
 from slackwater.windows.accumulations import Collect
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.frames import match
+from slackwater.windows.engine.join_matching import MatchingRows
+from slackwater.windows.engine.pieces import PIECE_ROWS, Pieces, check_piece_rows, rows_per_piece
 from slackwater.windows.engine.side_watermarks import advance_sides
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.engine.windowed_operator import WindowedOperator, WindowOutput
@@ -85,7 +87,8 @@ class _PairWindows(WindowedOperator):
 class MergeOperator:
     """Cogroups or joins two keyed streams in windows; described by a `CogroupSpec`.
 
-    It takes a `CogroupSpec`, or the fields of one as keyword arguments. With ``how="cogroup"`` a pane has two
+    It takes a `CogroupSpec`, or the fields of one as keyword arguments; ``piece_rows`` is the maximum number
+    of pairs that are in memory at a time (see `pieces`). With ``how="cogroup"`` a pane has two
     lists of rows, ``left`` and ``right``; otherwise there is one row per pair, in which a column of the right
     side gets the suffix ``_right`` if its name is used already. A pane without pairs has no rows. In
     discarding mode a pair is emitted once, with the pane in which its second row arrived, and a row without a
@@ -116,7 +119,10 @@ class MergeOperator:
     [(1, 5, 'lamp'), (1, 6, 'lamp')]
     """
 
-    def __init__(self, spec: CogroupSpec | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, spec: CogroupSpec | None = None, /, *, piece_rows: int = PIECE_ROWS, **settings: Any
+    ) -> None:
+        self._piece_rows = check_piece_rows(piece_rows)
         self.spec = CogroupSpec.from_arguments(spec, settings)
         self._keys = {f"merge:key:{number}": name for number, name in enumerate(self.spec.key)}
         self._emits_pairs_once = self.spec.how != "cogroup" and self.spec.mode == "discarding"
@@ -192,6 +198,41 @@ class MergeOperator:
             InvalidArgument: an argument cannot be used; the state is unchanged.
             WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
+        emitted = Pieces(self.pieces(state, left, right, watermarks, now, idle=idle))
+        panes = list(emitted)
+        after, output = emitted.result
+        return after, replace(output, panes=pl.concat(panes) if panes else output.panes)
+
+    def pieces(
+        self,
+        state: MergeState,
+        left: pl.DataFrame | None = None,
+        right: pl.DataFrame | None = None,
+        watermarks: Mapping[str, int] = NO_WATERMARKS,
+        now: int = 0,
+        *,
+        idle: Collection[str] = (),
+    ) -> Generator[pl.DataFrame, None, tuple[MergeState, WindowOutput]]:
+        """Do the same as `step`, but yield the panes in pieces.
+
+        A frequent key can have millions of pairs in one window. Only one piece of them is in memory at a
+        time. The arguments and errors are those of `step`.
+
+        Yields:
+            Frames with the columns of the panes; one may be empty.
+
+        Returns:
+            The new state, and the output without panes.
+
+        >>> from slackwater.windows import Fixed
+        >>> from slackwater.windows.engine.pieces import Pieces
+        >>> sides = {"left": ("a",), "right": ("b",), "left_time": "ts", "right_time": "ts"}
+        >>> merge = MergeOperator(window=Fixed(10), key=(), how="inner", **sides, piece_rows=3)
+        >>> left, right = (pl.DataFrame({"ts": [1, 1], name: [5, 6]}) for name in ("a", "b"))
+        >>> pieces = Pieces(merge.pieces(merge.initial_state(), left, right, {"left": 10, "right": 12}))
+        >>> [piece.height for piece in pieces]
+        [3, 1]
+        """
         known = advance_sides(state.watermarks, watermarks, "merge", self.spec.watermark_key)
         batches: list[pl.DataFrame] = []
         next_number = state.next_number
@@ -206,9 +247,14 @@ class MergeOperator:
             state.windows, batch, driving, now, idle=set(SIDES) <= set(idle)
         )
         state.watermarks, state.next_number = known, next_number
-        panes = self._cogrouped(output.panes) if self.spec.how == "cogroup" else self._joined(output.panes)
+        if self.spec.how == "cogroup":
+            yield self._cogrouped(output.panes)
+        elif output.panes.height:
+            yield from map(self._pair_rows, self._pairs(output.panes))
+        none = output.panes.clear()
+        none = self._cogrouped(none) if self.spec.how == "cogroup" else self._pair_rows(none)
         late = None if output.late is None else self._late_rows(output.late)
-        return state, replace(output, panes=panes, late=late)
+        return state, replace(output, panes=none, late=late)
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
         """The batch of one side under internal names: carried columns in a struct, with a number per row."""
@@ -264,32 +310,61 @@ class MergeOperator:
         carried = pl.struct(_field(row, kind, name).alias(name) for name in self.spec.carried[side])
         return pl.when(row.is_not_null()).then(carried)
 
-    def _joined(self, panes: pl.DataFrame) -> pl.DataFrame:
-        """One row per pair, in the order of the panes; only new pairs if a pair is emitted once."""
-        pairs = panes if panes.is_empty() else self._pairs(panes)
+    def _pair_rows(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """Pairs as output rows."""
         return pairs.select(
             *self._key_columns(), *WINDOW_COLUMNS, *self._carried_columns(pairs), *PANE_FIELDS
         )
 
-    def _pairs(self, panes: pl.DataFrame) -> pl.DataFrame:
+    def _pairs(self, panes: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """The pairs of some panes, in their order; only new pairs if a pair is emitted once."""
         # A block is a pane together with the retractions directly before it.
         block = (~pl.col("retraction")).cast(pl.Int64).cum_sum().shift(1, fill_value=0).alias(_BLOCK)
-        pairs = self._split_null_keys(panes.with_columns(block))
-        for side in SIDES:
-            rows = pl.col(_inner(side))
-            pairs = pairs.with_columns(pl.when(rows.list.len() > 0).then(rows)).explode(_inner(side))
-        pairs = pairs.with_columns(
-            pl.col(_inner(side)).struct.field(_NUMBER).alias(_number(side)) for side in SIDES
+        panes = self._split_null_keys(panes.with_columns(block)).with_row_index(_PANE)
+        left, right = (self._side_rows(panes, side) for side in SIDES)
+        panes = panes.drop(map(_inner, SIDES))
+        if self._emits_pairs_once:  # retracted panes only show which pairs are not new
+            left = left.filter(~panes["retraction"][left[_PANE]])
+        start = right[_PANE].search_sorted(left[_PANE], side="left")
+        stop = right[_PANE].search_sorted(left[_PANE], side="right")
+        numbers = [pl.int_range(side.height, dtype=pl.UInt32, eager=True) for side in (left, right)]
+        matching = MatchingRows(numbers[0], start, stop, numbers[1])
+        pane = left[_PANE]
+        left, right = left.drop(_PANE), right.drop(_PANE)
+        for here, there in matching.pieces(rows_per_piece(panes, left, right, rows=self._piece_rows)):
+            pairs = pl.concat([panes[pane[here]], left[here], right[there]], how="horizontal")
+            yield self._kept(pairs)
+
+    def _side_rows(self, panes: pl.DataFrame, side: Side) -> pl.DataFrame:
+        """The rows of one side of all panes, with the number of the pane; a null for a pane without rows.
+
+        If a pair is emitted once, each row also has the number of the retracted pane that contained it.
+        """
+        rows = pl.col(_inner(side))
+        listed = panes.select(_PANE, pl.when(rows.list.len() > 0).then(rows).alias(_inner(side)))
+        exploded = listed.explode(_inner(side)).with_columns(
+            pl.col(_inner(side)).struct.field(_NUMBER).alias(_number(side))
         )
+        if not self._emits_pairs_once:
+            return exploded
+        identity = [_BLOCK, _number(side)]
+        described = exploded.with_columns(
+            panes["retraction"][exploded[_PANE]], panes[_BLOCK][exploded[_PANE]]
+        )
+        before = described.filter(pl.col("retraction") & pl.col(_number(side)).is_not_null())
+        before = before.select(*identity, pl.col(_PANE).alias(_before(side)))
+        return match(described, before, identity, "left").drop("retraction", _BLOCK)
+
+    def _kept(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """The pairs that the join emits: those of two rows, and padded ones of an outer join."""
         left, right = (pl.col(_number(side)).is_not_null() for side in SIDES)
         kept = {"inner": left & right, "left": left, "right": right, "full": left | right}[self.spec.how]
-        if self._emits_pairs_once:  # a row that was padded too early could not be taken back
-            kept = (left & right) | (kept & pl.col("is_last"))
-        pairs = pairs.filter(kept)
-        if self._emits_pairs_once:
-            before, new = pairs.filter("retraction"), pairs.filter(~pl.col("retraction"))
-            pairs = match(new, before, [_BLOCK, *map(_number, SIDES)], "anti")
-        return pairs
+        if not self._emits_pairs_once:
+            return pairs.filter(kept)
+        before = [pl.col(_before(side)) for side in SIDES]
+        is_new = (before[0] != before[1]).fill_null(value=True)
+        # A row that was padded too early could not be taken back.
+        return pairs.filter((left & right & is_new) | (kept & ~(left & right) & pl.col("is_last")))
 
     def _split_null_keys(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Split the panes of keys with a null in two, one per side, because nulls match nothing."""
@@ -303,7 +378,8 @@ class MergeOperator:
         one_sided = [
             split.with_columns(pl.col(_inner(side)).list.head(0).alias(_inner(side))) for side in SIDES
         ]
-        return pl.concat([numbered.filter(~has_null), *one_sided]).sort(_PANE, maintain_order=True)
+        ordered = pl.concat([numbered.filter(~has_null), *one_sided]).sort(_PANE, maintain_order=True)
+        return ordered.drop(_PANE)
 
     def _late_rows(self, late: pl.DataFrame) -> pl.DataFrame:
         """The dropped rows of both sides, with their carried columns as in panes."""
@@ -343,6 +419,10 @@ def _inner(side: Side) -> str:
 
 def _number(side: Side) -> str:
     return f"merge:number:{side}"
+
+
+def _before(side: Side) -> str:
+    return f"merge:before:{side}"
 
 
 def _field(rows: pl.Expr, kind: object, name: str) -> pl.Expr:

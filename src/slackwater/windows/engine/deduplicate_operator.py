@@ -313,7 +313,7 @@ class DeduplicateOperator:
         codes = rows.select(on).unique().with_row_index(_CODE)
         coded = rows.select(*on, time).join(codes, on=on, nulls_equal=True, maintain_order="left")
         known = known.join(codes, on=on, nulls_equal=True)
-        repeated, _ = matching_rows(
+        repeated = matching_rows(
             coded,
             known,
             on=[_CODE],
@@ -321,8 +321,8 @@ class DeduplicateOperator:
             right_time=time,
             before=within,
             after=within,
-        )
-        new = numbers.filter(~numbers.is_in(repeated.unique().implode()))
+        ).left
+        new = numbers.filter(~numbers.is_in(repeated.implode()))
         return new[first_within(coded[_CODE][new], coded[time][new], within)].sort()
 
     def _known(self, kept: SideState) -> dict[str, int]:

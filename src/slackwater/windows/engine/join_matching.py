@@ -8,13 +8,60 @@ pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 LARGEST_NUMBER: Final = 2**62
 """The number of keys times the width of the time range must stay below this, to fit into 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingRows:
+    """Pairs of matching rows in compact form: for each left row a range of positions of right rows.
+
+    One frequent key can have very many pairs, so they are listed in pieces.
+    """
+
+    left: pl.Series
+    """The numbers of the left rows that match, each once."""
+    start: pl.Series
+    stop: pl.Series
+    """The matches of each left row are the positions from ``start`` to ``stop``, exclusive."""
+    order: pl.Series
+    """The number of the right row at each position."""
+
+    def pieces(self, rows: int) -> Iterator[tuple[pl.Series, pl.Series]]:
+        """The numbers of the left and right rows of all pairs, at most ``rows`` pairs at a time.
+
+        >>> order = pl.Series([7, 8, 9], dtype=pl.UInt32)
+        >>> found = MatchingRows(pl.Series([0, 1]), pl.Series([0, 1]), pl.Series([2, 3]), order)
+        >>> [(left.to_list(), right.to_list()) for left, right in found.pieces(3)]
+        [([0, 0, 1], [7, 8, 8]), ([1], [9])]
+        """
+        counts = self.stop.cast(pl.Int64) - self.start.cast(pl.Int64)
+        total = int(counts.sum())
+        if total <= rows:
+            yield from [self._pairs(self.left, self.start, self.stop)] if total else []
+            return
+        after = counts.cum_sum()
+        for low in range(0, total, rows):
+            high = min(low + rows, total)
+            first, last = after.search_sorted(low, side="right"), after.search_sorted(high, side="left")
+            some = slice(first, last + 1)
+            skipped = (low - after[some] + counts[some]).clip(0)
+            omitted = (after[some] - high).clip(0)
+            yield self._pairs(self.left[some], self.start[some] + skipped, self.stop[some] - omitted)
+
+    def _pairs(self, left: pl.Series, start: pl.Series, stop: pl.Series) -> tuple[pl.Series, pl.Series]:
+        pairs = (
+            pl.DataFrame({"left": left, "start": start, "stop": stop})
+            .select("left", pl.int_ranges("start", "stop", dtype=pl.UInt32).alias("position"))
+            .explode("position")
+        )
+        return pairs["left"], self.order.gather(pairs["position"])
 
 
 def matching_rows(
@@ -26,8 +73,8 @@ def matching_rows(
     right_time: str,
     before: int,
     after: int,
-) -> tuple[pl.Series, pl.Series]:
-    """The row numbers of all pairs with equal keys and ``left − before ≤ right ≤ left + after``.
+) -> MatchingRows:
+    """All pairs of rows with equal keys and ``left − before ≤ right ≤ left + after``.
 
     A null in any key column matches nothing. Without key columns only the times are compared. Times and
     bounds must be within ±2**62.
@@ -35,12 +82,12 @@ def matching_rows(
     >>> left = pl.DataFrame({"k": ["a", "b"], "ts": [10, 10]})
     >>> right = pl.DataFrame({"k": ["a", "a", "b"], "ts": [8, 13, 14]})
     >>> rows = matching_rows(left, right, on=["k"], left_time="ts", right_time="ts", before=2, after=3)
-    >>> [numbers.to_list() for numbers in rows]
-    [[0, 0], [0, 1]]
+    >>> [[numbers.to_list() for numbers in piece] for piece in rows.pieces(100)]
+    [[[0, 0], [0, 1]]]
     """
     nothing = pl.Series(dtype=pl.UInt32)
     if left.is_empty() or right.is_empty():
-        return nothing, nothing
+        return MatchingRows(nothing, nothing, nothing, nothing)
     keys = [f"key{number}" for number in range(len(on))] or ["key"]
     wanted = _keyed(left, on, left_time)
     offered = _keyed(right, on, right_time)
@@ -48,7 +95,7 @@ def matching_rows(
     wanted = wanted.join(codes, on=keys)
     offered = offered.join(codes, on=keys)
     if wanted.is_empty() or offered.is_empty():
-        return nothing, nothing
+        return MatchingRows(nothing, nothing, nothing, nothing)
 
     low, high, times = wanted["time"] - before, wanted["time"] + after, offered["time"]
     first, last = time_range(times)
@@ -67,12 +114,8 @@ def matching_rows(
     start = numbers["number"].search_sorted(base + (low - first).clip(0, width), side="left")
     stop = numbers["number"].search_sorted(base + (high - first + 1).clip(0, width), side="left")
     slices = pl.DataFrame({"left": wanted["row"], "start": start, "stop": stop})
-    pairs = (
-        slices.filter(pl.col("stop") > pl.col("start"))
-        .select("left", pl.int_ranges("start", "stop", dtype=pl.UInt32).alias("position"))
-        .explode("position")
-    )
-    return pairs["left"], numbers["row"].gather(pairs["position"])
+    slices = slices.filter(pl.col("stop") > pl.col("start"))
+    return MatchingRows(slices["left"], slices["start"], slices["stop"], numbers["row"])
 
 
 def time_range(times: pl.Series) -> tuple[int, int]:

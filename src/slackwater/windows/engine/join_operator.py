@@ -7,8 +7,8 @@ the definition of its limit, match any row of the other side that is not late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -33,7 +33,8 @@ from slackwater.windows.engine.join_buffers import (
 )
 from slackwater.windows.engine.join_columns import PairColumns, Schema
 from slackwater.windows.engine.join_limits import OTHER, JoinLimits, SideLevels
-from slackwater.windows.engine.join_matching import matching_rows, time_range
+from slackwater.windows.engine.join_matching import MatchingRows, matching_rows, time_range
+from slackwater.windows.engine.pieces import PIECE_ROWS, Pieces, check_piece_rows, rows_per_piece
 from slackwater.windows.spec.join_spec import JoinSpec
 from slackwater.windows.spec.operator_spec import SIDES, Side
 
@@ -76,6 +77,7 @@ class JoinOperator:
             rows yet. The event time must be ``Int64`` microseconds.
         right: the schema of the right side.
         chunk_rows: the maximum number of rows per blob of the state.
+        piece_rows: the maximum number of pairs that are in memory at a time; see `pieces`.
 
     >>> bids = {"auction": pl.Int64, "ts": pl.Int64, "price": pl.Int64}
     >>> ends = {"auction": pl.Int64, "end": pl.Int64}
@@ -92,11 +94,20 @@ class JoinOperator:
     ([(2, 4, 80, None)], {'left': 5, 'right': 15})
     """
 
-    def __init__(self, spec: JoinSpec, *, left: Schema, right: Schema, chunk_rows: int = CHUNK_ROWS) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        *,
+        left: Schema,
+        right: Schema,
+        chunk_rows: int = CHUNK_ROWS,
+        piece_rows: int = PIECE_ROWS,
+    ) -> None:
         if chunk_rows < 1:
             raise InvalidArgument("chunk_rows", chunk_rows, "must be at least 1", fix="use the default")
         self.spec = spec
         self._chunk_rows = chunk_rows
+        self._piece_rows = check_piece_rows(piece_rows)
         self._columns = PairColumns(spec, left=left, right=right)
         self._times = spec.times
         self.output_schema = self._output_schema()
@@ -169,6 +180,46 @@ class JoinOperator:
             InvalidArgument: an argument cannot be used; the state is unchanged.
             WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
+        emitted = Pieces(
+            self.pieces(state, left, right, watermarks, idle=idle, key_watermarks=key_watermarks)
+        )
+        rows = list(emitted)
+        after, output = emitted.result
+        return after, replace(output, rows=pl.concat([output.rows, *rows]))
+
+    def pieces(
+        self,
+        state: JoinState,
+        left: pl.DataFrame | None = None,
+        right: pl.DataFrame | None = None,
+        watermarks: Mapping[str, int] = NO_WATERMARKS,
+        *,
+        idle: Collection[str] = (),
+        key_watermarks: KeyWatermarks | None = None,
+    ) -> Generator[pl.DataFrame, None, tuple[JoinState, JoinOutput]]:
+        """Do the same as `step`, but yield the output rows in pieces.
+
+        A frequent key can have millions of pairs in one step. Only one piece of them is in memory at a time.
+        The state is written after the last piece. The arguments and errors are those of `step`.
+
+        Yields:
+            Frames with the columns of ``output_schema``.
+
+        Returns:
+            The new state, and the output without rows.
+
+        >>> from slackwater.windows.engine.pieces import Pieces
+        >>> times = {"ts": pl.Int64}
+        >>> spec = JoinSpec(on=(), before=0, after=0)
+        >>> same = JoinOperator(spec, left=times, right=times, piece_rows=3)
+        >>> rows = pl.DataFrame({"ts": [1, 1]})
+        >>> pieces = Pieces(same.pieces(same.initial_state(), rows, rows, {"left": 5, "right": 4}))
+        >>> [piece.height for piece in pieces]
+        [3, 1]
+        >>> state, output = pieces.result
+        >>> output.rows.height, output.watermarks
+        (0, {'left': 4, 'right': 4})
+        """
         batches = {
             "left": self._columns.checked("left", left),
             "right": self._columns.checked("right", right),
@@ -184,7 +235,6 @@ class JoinOperator:
         buffers = self._buffers(state)
         late: dict[Side, pl.DataFrame] = {}
         fresh: dict[Side, SideRows] = {}
-        rows = [self.output_schema.to_frame()]
         for side in SIDES:
             watermark = old.watermark(side)
             below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
@@ -192,27 +242,24 @@ class JoinOperator:
             accepted, column = batches[side].filter(~below), self.spec.retractions(side)
             if column is not None:
                 accepted, retracted = cancelled(accepted, column)
-                unknown, retractions = self._retract(side, retracted, buffers, old)
-                rows += retractions
+                unknown = yield from self._retract(side, retracted, buffers, old)
                 late[side] = self._columns.with_unknown(side, late[side], unknown)
             fresh[side] = self._side_rows(side, accepted)
 
-        pairs = [found for side in SIDES if (found := self._pairs(side, fresh, buffers)) is not None]
-        if not self.spec.selects_left:
-            rows += [self._columns.marked(found) for found in pairs]
-        elif self.spec.how == "semi":
-            rows += self._selected(fresh["left"], buffers["left"])
+        for side in SIDES:
+            yield from self._marked(self._pairs(side, fresh, buffers))
+        if self.spec.how == "semi":
+            yield from self._selected(fresh["left"], buffers["left"])
         for side in SIDES:
             settled = _settle(
                 buffers[side], fresh[side], old.settled(side), new.settled(side), new.freed(side)
             )
-            if not settled.is_empty():
-                rows.append(self._columns.marked(self._padded(side, settled)))
+            yield from self._marked([self._padded(side, settled)])
 
         keys = {side: forwarded_keys(received[side], [(buffers[side], new.freed(side))]) for side in SIDES}
         dropped = {side: late[side].height for side in SIDES}
         output = JoinOutput(
-            rows=pl.concat(rows),
+            rows=self.output_schema.to_frame(),
             watermarks={
                 side: value
                 for side in self.spec.forwarding
@@ -237,7 +284,7 @@ class JoinOperator:
 
     def _pairs(
         self, side: Side, fresh: Mapping[Side, SideRows], buffers: Mapping[Side, SideBuffer]
-    ) -> pl.DataFrame | None:
+    ) -> Iterator[pl.DataFrame]:
         """Join the new rows of one side, and record matches.
 
         They are joined with the buffer of the other side, and those of the left side also with the new rows
@@ -248,13 +295,14 @@ class JoinOperator:
 
     def _joined(
         self, side: Side, rows: SideRows, buffer: SideBuffer, more: list[SideRows], change: int = 1
-    ) -> pl.DataFrame | None:
+    ) -> Iterator[pl.DataFrame]:
         """Pairs of rows of one side with the buffer of the other side and with more of its rows.
 
         The matches are recorded on both sides; with ``change=-1`` those of the other side are taken back.
+        A semi or anti join records them too, but has no pairs in its output.
         """
         if rows.rows.is_empty():
-            return None
+            return
         low, high = time_range(rows.rows[self._times[side]])
         earlier, later = (
             (self.spec.before, self.spec.after) if side == "left" else (self.spec.after, self.spec.before)
@@ -262,33 +310,37 @@ class JoinOperator:
         numbers = buffer.overlapping(low - earlier, high + later)
         others = [*map(buffer.load, numbers), *more]
         if not others:
-            return None
+            return
         candidates = pl.concat([each.rows for each in others])
-        here, there = self._matching(side, rows.rows, candidates)
-        mine, theirs = rows.rows[here], candidates[there]
-        pairs = self._columns.pairs(*((mine, theirs) if side == "left" else (theirs, mine)))
-        if self.spec.predicate is not None:
-            holds = pairs.select(pl.lit(value=True).alias(_HOLDS) & self.spec.predicate).to_series()
-            holds = holds.fill_null(value=False)
-            pairs, here, there = pairs.filter(holds), here.filter(holds), there.filter(holds)
+        starts = pl.Series([0, *(each.rows.height for each in others)]).cum_sum()
+        matching = self._matching(side, rows.rows, candidates)
+        for piece in matching.pieces(rows_per_piece(rows.rows, candidates, rows=self._piece_rows)):
+            here, there = piece if side == "left" else piece[::-1]
+            if not self.spec.selects_left or self.spec.predicate is not None:
+                mine, theirs = rows.rows[here], candidates[there]
+                pairs = self._columns.pairs(*((mine, theirs) if side == "left" else (theirs, mine)))
+                if self.spec.predicate is not None:
+                    holds = pairs.select(pl.lit(value=True).alias(_HOLDS) & self.spec.predicate).to_series()
+                    holds = holds.fill_null(value=False)
+                    pairs, here, there = pairs.filter(holds), here.filter(holds), there.filter(holds)
+                if not self.spec.selects_left:
+                    yield pairs
 
-        if change > 0:
-            rows.mark(here)
-        if buffer.tracks:
-            matched = there.sort()
-            starts = pl.Series([0, *(each.rows.height for each in others)]).cum_sum()
-            ranges = pairwise(matched.search_sorted(starts, side="left").to_list())
-            for position, (start, stop) in enumerate(ranges):
-                marked = matched.slice(start, stop - start) - starts[position]
-                if position < len(numbers):
-                    buffer.mark(numbers[position], marked, change)
-                else:
-                    others[position].mark(marked, change)
-        return pairs
+            if change > 0:
+                rows.mark(here)
+            if buffer.tracks:
+                matched = there.sort()
+                ranges = pairwise(matched.search_sorted(starts, side="left").to_list())
+                for position, (start, stop) in enumerate(ranges):
+                    marked = matched.slice(start, stop - start) - starts[position]
+                    if position < len(numbers):
+                        buffer.mark(numbers[position], marked, change)
+                    else:
+                        others[position].mark(marked, change)
 
-    def _matching(self, side: Side, rows: pl.DataFrame, others: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    def _matching(self, side: Side, rows: pl.DataFrame, others: pl.DataFrame) -> MatchingRows:
         left, right = (rows, others) if side == "left" else (others, rows)
-        left_rows, right_rows = matching_rows(
+        return matching_rows(
             left,
             right,
             on=self.spec.on,
@@ -297,44 +349,46 @@ class JoinOperator:
             before=self.spec.before,
             after=self.spec.after,
         )
-        return (left_rows, right_rows) if side == "left" else (right_rows, left_rows)
 
     def _retract(
         self, side: Side, retracted: pl.DataFrame, buffers: Mapping[Side, SideBuffer], limits: JoinLimits
-    ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    ) -> Generator[pl.DataFrame, None, pl.DataFrame]:
         """Remove retracted rows of one side.
 
+        Yields:
+            The retractions of what the removed rows had emitted: pairs, a padded row, or the row itself.
+
         Returns:
-            The retractions of rows that are not in the buffer, and the retractions of what the removed rows
-            had emitted: pairs, a padded row, or the row itself.
+            The retractions of rows that are not in the buffer.
         """
         if retracted.is_empty():
-            return retracted, []
+            return retracted
         buffer = buffers[side]
         removed, unknown = buffer.remove(retracted)
         pairs = self._joined(side, removed, buffers[OTHER[side]], [], change=-1)
+        yield from self._marked(pairs, retraction=True)
         emitted: list[pl.DataFrame] = []
-        if pairs is not None and not self.spec.selects_left:
-            emitted.append(pairs)
         if self.spec.how == "semi" and side == "left":
             emitted.append(self._left_rows(removed.rows.filter(removed.has_match())))
         settled = limits.settled(side)
         if buffer.settles and settled is not None:
             alone = removed.unmatched().filter(pl.col(buffer.time) < settled)
             emitted.append(self._padded(side, alone))
-        return unknown, [self._columns.marked(rows, retraction=True) for rows in emitted]
+        yield from self._marked(emitted, retraction=True)
+        return unknown
 
-    def _selected(self, fresh: SideRows, buffer: SideBuffer) -> list[pl.DataFrame]:
+    def _selected(self, fresh: SideRows, buffer: SideBuffer) -> Iterator[pl.DataFrame]:
         """The left rows of a semi join that have got their first match, or have lost their last one."""
-        emitted = [self._columns.marked(self._left_rows(fresh.rows.filter(fresh.has_match())))]
+        found = [fresh.rows.filter(fresh.has_match())]
+        lost: list[pl.DataFrame] = []
         for chunk in buffer.changed_matches():
             before, after = chunk.was_matched, chunk.has_match()
             if before is not None:
-                emitted.append(self._columns.marked(self._left_rows(chunk.rows.filter(after & ~before))))
+                found.append(chunk.rows.filter(after & ~before))
                 if self.spec.retracts:
-                    lost = self._left_rows(chunk.rows.filter(before & ~after))
-                    emitted.append(self._columns.marked(lost, retraction=True))
-        return emitted
+                    lost.append(chunk.rows.filter(before & ~after))
+        yield from self._marked(map(self._left_rows, found))
+        yield from self._marked(map(self._left_rows, lost), retraction=True)
 
     @property
     def output_names(self) -> Mapping[Side, Mapping[str, str]]:
@@ -361,6 +415,12 @@ class JoinOperator:
     def _left_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Left rows as output rows of a semi or anti join."""
         return rows.select(name for name in self.output_schema if name != self.spec.output_retractions)
+
+    def _marked(self, frames: Iterable[pl.DataFrame], *, retraction: bool = False) -> Iterator[pl.DataFrame]:
+        """Output rows with the column that marks retractions, if the join retracts; no empty frames."""
+        for rows in frames:
+            if rows.height:
+                yield self._columns.marked(rows, retraction=retraction)
 
     def _side_rows(self, side: Side, rows: pl.DataFrame) -> SideRows:
         if not self.spec.tracks(side):
