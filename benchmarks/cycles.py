@@ -33,7 +33,9 @@ def _note_all(connection: Connection, stream: Stream, writers: int, cycle: int) 
 
 def _measured(folder: Path, writers: int, segments: int) -> list[Timing]:
     now = 0
-    with Streams.open(f"sqlite:///{folder}/{writers}-{segments}.db", clock=lambda: now) as streams:
+    with Streams.open(
+        f"sqlite:///{folder}/{writers}-{segments}.db", create=True, clock=lambda: now
+    ) as streams:
         stream = streams.create("bench/stream", segments=segments)
         runner = CycleRunner(streams.store, lambda: now)
         timings = []

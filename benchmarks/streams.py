@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def _append(report: Report, urls: dict[str, str], folder: str) -> None:
     )
     best = 0.0
     for store, url in urls.items():
-        with Streams.open(url) as streams:
+        with Streams.open(url, create=True) as streams:
             for writers, singly in ((1, False), (4, False), (1, True)):
                 name = f"bench/append-{writers}-{'single' if singly else 'many'}"
                 each = (SINGLE if singly else EVENTS) // writers
@@ -174,10 +175,10 @@ def _latency(report: Report, urls: dict[str, str], folder: str) -> None:
         ("store", "median ms", "95 % ms", "note_time alone, median ms"),
     )
     for store, url in urls.items():
-        settings = StreamSettings(marks=MarkSettings(period=PERIOD))
-        with Streams.open(url) as streams:
+        settings = StreamSettings(marks=MarkSettings(period=timedelta(microseconds=PERIOD)))
+        with Streams.open(url, create=True) as streams:
             stream = streams.create(
-                "bench/latency", segments=SEGMENTS, data=f"{folder}/{store}", settings=settings.save()
+                "bench/latency", segments=SEGMENTS, data=f"{folder}/{store}", settings=settings
             )
             seen, noting = [], []
             with _noting(streams, stream) as writer:

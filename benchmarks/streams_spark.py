@@ -102,7 +102,7 @@ def run(report: Report) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         store = f"sqlite:///{folder}/store.db"
-        with Streams.open(store) as streams:
+        with Streams.open(store, create=True) as streams:
             _fill(streams.create("bench/events", segments=SEGMENTS, columns=columns))
             streams.create("bench/copy", segments=SEGMENTS, columns=columns)
         spark = session(

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
+from slackwater.metadata.store import open_store
 from tests.spark.postgres import Server, running_server
 from tests.stores import new_store
 
@@ -53,4 +54,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store_url(empty_url: str, tmp_path: Path) -> str:
     """The address of an empty metadata store, of each kind."""
-    return new_store(tmp_path) if empty_url.startswith("sqlite:") else empty_url
+    if empty_url.startswith("sqlite:"):
+        return new_store(tmp_path)
+    open_store(empty_url, create=True).close()
+    return empty_url

@@ -19,5 +19,5 @@ def new_store(folder: Path) -> str:
 def _empty_store() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
-        open_store(f"sqlite:///{path}").close()
+        open_store(f"sqlite:///{path}", create=True).close()
         return path.read_bytes()

@@ -242,6 +242,41 @@ class StoreUnavailable(MetadataError):
         )
 
 
+class StoreUnreachable(StoreUnavailable):
+    """The database refuses connections, or the connection was lost, and it did not come back in time."""
+
+
+class UnknownStore(MetadataError):
+    """There is no metadata store at this address.
+
+    >>> print(UnknownStore("sqlite:////data/shop.db"))
+    there is no metadata store at sqlite:////data/shop.db; check the address, or create the store: open it \
+with create=True, or run `slackwater stream create`
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        fix = "create the store: open it with create=True, or run `slackwater stream create`"
+        super().__init__(f"there is no metadata store at {url}; check the address, or {fix}")
+
+
+class StoreReplaced(MetadataError):
+    """The file of a SQLite store was removed or replaced while it was open.
+
+    >>> print(StoreReplaced("sqlite:////data/shop.db", "removed"))
+    the metadata store at sqlite:////data/shop.db was removed while it was open; what this operation wrote \
+is not stored. Restore the file, then open the store again
+    """
+
+    def __init__(self, url: str, what: str) -> None:
+        self.url = url
+        self.what = what
+        super().__init__(
+            f"the metadata store at {url} was {what} while it was open; what this operation wrote is not "
+            f"stored. Restore the file, then open the store again"
+        )
+
+
 class UnknownSchemaVersion(MetadataError):
     """The metadata store was created by a newer release."""
 
@@ -312,7 +347,7 @@ class WriteFailed(StreamError):
 
 
 class TransactionEnded(StreamError):
-    """The transaction was committed or aborted, or has expired."""
+    """The transaction was committed or aborted, has expired, or its writer was closed."""
 
     def __init__(self, transaction: str, state: str) -> None:
         self.transaction = transaction

@@ -45,7 +45,7 @@ def ingest(*arguments: str) -> Result:
 
 
 def a_failed_run(state: str) -> str:
-    with open_store(state) as store, JobLease(store, "orders") as lease:
+    with open_store(state, create=True) as store, JobLease(store, "orders") as lease:
         run = Run(store, lease, "system")
         run.record(
             WorkUnit(0, 10, WHOLE, 0), Outcome(0, 0, '{"a": "[/a]"}', 0, 10, "failed", 0, 0, 5, 7, ERROR)
@@ -80,7 +80,7 @@ def test_a_dry_run_of_failed_units_reads_them_from_the_store(tmp_path: Path) -> 
     options = ("--state", state, "--dry-run", "--only-failed", "--now", "2020-01-03")
     assert ingest(file, *options).stdout == "0 units would run\n"
     start = 1_577_836_800_000_000
-    with open_store(state) as store, JobLease(store, "orders") as lease:
+    with open_store(state, create=True) as store, JobLease(store, "orders") as lease:
         work = WorkUnit(start, start + 10, WHOLE, start)
         outcome = Outcome(0, start, "{}", start, start + 10, "failed", 0, 0, 5, 7, "no answer")
         Run(store, lease, "system").record(work, outcome)
@@ -115,7 +115,7 @@ def test_an_id_printed_by_history_is_accepted_by_run(tmp_path: Path, monkeypatch
 def test_history_lists_the_failed_reads_that_will_be_repeated(tmp_path: Path) -> None:
     file, state = job(tmp_path)
     work = WorkUnit(0, 20_000_000, WHOLE, 0)
-    with open_store(state) as store:
+    with open_store(state, create=True) as store:
         store.write(lambda connection: record_success(connection, "orders", "system", work))
         for read in (work._replace(low=5_000_000), WorkUnit(20_000_000, 30_000_000, WHOLE, 20_000_000)):
             store.write(partial(record_failed_read, job="orders", watermark="system", work=read))
@@ -142,7 +142,7 @@ def test_an_unknown_run_is_an_error(tmp_path: Path) -> None:
 
 def test_reset_since_lowers_the_high_watermark_to_that_time(tmp_path: Path) -> None:
     file, state = job(tmp_path)
-    with open_store(state) as store:
+    with open_store(state, create=True) as store:
         work = WorkUnit(0, 20_000_000, WHOLE, 0)
         store.write(lambda connection: record_success(connection, "orders", "system", work))
         result = ingest("reset", file, "--state", state, "--since", "1970-01-01T00:00:05Z")
@@ -164,7 +164,7 @@ def test_a_wrong_option_of_a_reset_is_named(tmp_path: Path, option: str, value: 
 
 def test_history_shows_units_outcomes_and_rows(tmp_path: Path) -> None:
     file, state = job(tmp_path)
-    with open_store(state) as store, JobLease(store, "orders") as lease:
+    with open_store(state, create=True) as store, JobLease(store, "orders") as lease:
         run = Run(store, lease, "system")
         for number, end in enumerate(("succeeded", "succeeded", "failed")):
             rows = 0 if end == "failed" else 7
@@ -178,7 +178,7 @@ def test_history_shows_units_outcomes_and_rows(tmp_path: Path) -> None:
 
 def test_another_job_of_the_same_name_is_refused_until_it_adopts_the_history(tmp_path: Path) -> None:
     file, state = job(tmp_path)
-    with open_store(state) as store:
+    with open_store(state, create=True) as store:
         adopt_history(store, load_job(file))
         work = WorkUnit(0, 20_000_000, WHOLE, 0)
         store.write(lambda connection: record_success(connection, "orders", "system", work))

@@ -73,7 +73,7 @@ def test_an_owed_read_is_shown_with_its_reason(job: Path, tmp_path: Path) -> Non
     state = f"sqlite:///{tmp_path}/store.db"
     start, end, low = (instant(f"2020-{day}T00:00:00Z") for day in ("01-01", "02-01", "01-20"))
     work = WorkUnit(start, end, unit_of({"country": "NO"}), start)
-    with open_store(state) as store:
+    with open_store(state, create=True) as store:
         store.write(lambda connection: record_success(connection, "orders", "system", work))
         failed = work._replace(low=low)
         store.write(lambda connection: record_failed_read(connection, "orders", "system", failed))
@@ -212,7 +212,7 @@ def test_a_plan_without_room_for_new_units_has_a_warning(tmp_path: Path) -> None
         for work in units:
             record_success(connection, "job", "system", work)
 
-    with open_store(state) as store:
+    with open_store(state, create=True) as store:
         store.write(read)
     shown = CliRunner().invoke(app, ["plan", str(job), "--state", state, "--now", "2020-01-04"])
     assert shown.exit_code == 0
@@ -231,7 +231,7 @@ def test_a_plan_reads_the_store_that_a_run_writes_by_default(
     work = WorkUnit(
         instant("2020-01-01T00:00:00Z"), instant("2020-02-01T00:00:00Z"), unit_of({"country": "NO"}), 0
     )
-    with open_store(DEFAULT_STORE) as store:
+    with open_store(DEFAULT_STORE, create=True) as store:
         store.write(lambda connection: record_success(connection, "orders", "system", work))
     assert "overall cut-off: 2020-01-29" in invoke(job, "--now", "2020-02-04").output
     without = invoke(job, "--now", "2020-02-04", "--no-history")

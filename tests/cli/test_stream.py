@@ -76,7 +76,11 @@ def test_writers_and_describe_show_the_noted_times(bids: Command) -> None:
     assert json.loads(bids("stream", "marks", "shop/bids", "--json").stdout) == []
     described = json.loads(bids("stream", "describe", "shop/bids", "--json").stdout)
     assert sum(segment["length"] for segment in described["segments"]) == 6
-    assert described["settings"]["marks"] == {"period": 10_000_000, "timeout": 60_000_000}
+    assert described["settings"]["marks"] == {
+        "period": 10_000_000,
+        "timeout": 60_000_000,
+        "max_ahead": None,
+    }
     assert json.loads(bids("stream", "cut-at", "shop/bids", "2024-01-01T00:00:05Z").stdout) == {
         "0": 0,
         "1": 0,
@@ -120,7 +124,7 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
         (["create", "shop/bids"], None, 1, "stream 'shop/bids' exists already"),
         (["create", "bids"], None, 2, "write scope and name"),
         (["create", "shop/new", "--columns", "at instant"], None, 2, "unknown type 'instant'"),
-        (["create", "shop/new", "--timeout", "0 seconds"], None, 2, "timeout = 0"),
+        (["create", "shop/new", "--timeout", "0 seconds"], None, 2, "timeout = '0 seconds'"),
         (["create", "shop/new", "--segments", "0"], None, 2, "between 1 and 65,536"),
         (["write", "shop/bids"], '{"cost": 1}\n', 2, "line 1"),
         (["write", "shop/bids"], EVENTS + "{\n", 2, "line 7"),
@@ -203,8 +207,8 @@ def process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
     """A controller and a tail run in parallel with a writer and stop on SIGTERM and on --limit."""
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
-        quick = {"marks": {"period": 1, "timeout": 60_000_000}}
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+        quick = {"marks": {"period": "1 microsecond"}}
         stream = streams.create("shop/bids", columns=None, settings=quick)
         controller = process(tmp_path, "controller", "--poll", "50 milliseconds")
         tail = process(tmp_path, "stream", "tail", "shop/bids", "--from", "head", "--limit", "2")

@@ -73,5 +73,5 @@ def run(
     """One run of a job whose history is in the folder."""
     times = {} if time_column is None else {"ms.time.column": time_column}
     job = parse_job({"ms.watermark": [AXIS], **times, **keys})
-    with open_store(f"sqlite:///{folder}/state.db") as store:
+    with open_store(f"sqlite:///{folder}/state.db", create=True) as store:
         return run_job(job, store, Extraction(job, spark), now=instant(now), **options)

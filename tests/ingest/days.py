@@ -72,7 +72,7 @@ class ReportedExtraction:
 def run(spark: SparkSession, folder: Path, now: str, name: str, url: str) -> bool:
     steps = Steps(folder, name)
     job = load_job(folder / f"{name}.yaml")
-    with open_store(url) as store:
+    with open_store(url, create=True) as store:
         extraction = ReportedExtraction(Extraction(job, spark), steps)
         report = run_job(job, store, extraction, now=instant(now), watcher=steps)
     steps.report("over")

@@ -56,8 +56,8 @@ def main(folder: Path, source: str, postgres: str, point: str, now: str) -> None
     if point == "swapping":
         _stop_in_the_middle(all_here.wait)
 
-    store = open_store(f"sqlite:///{folder}/state.db")
-    Streams.open(f"sqlite:///{folder}/streams.db").close()
+    store = open_store(f"sqlite:///{folder}/state.db", create=True)
+    Streams.open(f"sqlite:///{folder}/streams.db", create=True).close()
 
     def run(target: str) -> None:
         job = parse_job(job_of(target, folder, source, postgres))

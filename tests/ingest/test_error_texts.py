@@ -60,7 +60,7 @@ def test_the_innermost_cause_is_recorded(
     def extract(*_: object) -> Any:
         failing(spark)
 
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         (outcome,) = run_job(parse_job({}), store, extract).outcomes
     assert str(outcome.error).startswith(said)
 

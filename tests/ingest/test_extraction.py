@@ -208,7 +208,7 @@ def test_files_are_chosen_by_the_date_in_their_path(spark: SparkSession, tmp_pat
         "ms.target.path": f"{tmp_path}/copied", "ms.work.unit.partition": "daily",
     }  # fmt: skip
     job = parse_job({"ms.watermark": [AXIS], **keys})
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         for now, read in (("2020-01-03T01:00:00Z", [1, 1]), ("2020-01-05T01:00:00Z", [1, 0])):
             report = run_job(job, store, Extraction(job, spark), now=instant(now))
             assert [outcome.rows for outcome in report.outcomes] == read

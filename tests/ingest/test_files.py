@@ -54,7 +54,7 @@ def run(spark: SparkSession, folder: Path, now: str, **more: Any) -> Report:
         }
         | {f"ms.{name.replace('_', '.')}": value for name, value in more.items()}
     )  # fmt: skip
-    with open_store(f"sqlite:///{folder}/store.db") as store:
+    with open_store(f"sqlite:///{folder}/store.db", create=True) as store:
         return run_job(job, store, Extraction(job, spark), now=instant(now))
 
 
@@ -110,7 +110,7 @@ def test_rows_without_a_time_are_counted(spark: SparkSession, tmp_path: Path) ->
     report = run(spark, tmp_path, "2020-01-02T01:00:00Z", **keys)
     assert [(outcome.rows, outcome.without_time) for outcome in report.outcomes] == [(1, 2)]
     assert numbers(spark, tmp_path) == [1]
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         assert [outcome.without_time for outcome in outcomes_of(store, report.run)] == [2]
 
 

@@ -46,7 +46,7 @@ def keys(api: Api, folder: Path, path: str, **more: Any) -> dict[str, Any]:
 
 def run(spark: SparkSession, folder: Path, now: str, given: dict[str, Any]) -> Report:
     job = parse_job(given)
-    with open_store(f"sqlite:///{folder}/store.db") as store:
+    with open_store(f"sqlite:///{folder}/store.db", create=True) as store:
         return run_job(job, store, Extraction(job, spark), now=instant(now))
 
 

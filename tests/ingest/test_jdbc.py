@@ -61,7 +61,7 @@ def run(spark: SparkSession, folder: Path, keys: dict[str, Any]) -> Report:
             "ms.target.table": "copied", **keys,
         }
     )  # fmt: skip
-    with open_store(f"sqlite:///{folder}/store.db") as store:
+    with open_store(f"sqlite:///{folder}/store.db", create=True) as store:
         return run_job(job, store, Extraction(job, spark), now=instant("2020-03-20T00:00:00Z"))
 
 

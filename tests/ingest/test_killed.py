@@ -32,7 +32,7 @@ STAGED = "SELECT relname FROM pg_class WHERE relname LIKE 'slackwater_ingest_%'"
 
 def copied(spark: SparkSession, target: str, folder: Path, postgres: str) -> list[int]:
     if target == "stream":
-        with Streams.open(f"sqlite:///{folder}/streams.db") as streams:
+        with Streams.open(f"sqlite:///{folder}/streams.db", create=True) as streams:
             stream = streams.get("shop/orders")
             batches = list(scan(stream, stream.head()))
         return sorted(number for batch in batches for number in batch.events.column("id").to_pylist())
@@ -70,7 +70,7 @@ def test_the_next_run_completes_a_killed_run(spark: SparkSession, tmp_path: Path
         # a day later: what the killed run had read is now part of a longer history
         for target in TARGETS:
             job = parse_job(job_of(target, folder, source, postgres))
-            with open_store(f"sqlite:///{folder}/state.db") as store:
+            with open_store(f"sqlite:///{folder}/state.db", create=True) as store:
                 report = run_job(job, store, Extraction(job, spark), now=instant("2020-01-04T01:00:00Z"))
             assert report.succeeded, (target, point, report.outcomes)
             assert copied(spark, target, folder, postgres) == [row[0] for row in ROWS], (target, point)

@@ -90,7 +90,7 @@ def test_running_units_are_cancelled_and_recorded_and_no_new_unit_starts(tmp_pat
     ]
     assert "interrupted: 2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z: " in output
     assert output.endswith("1 of 3 units succeeded, 1 row; 1 not started\n")
-    with open_store(f"sqlite:///{tmp_path}/slackwater.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/slackwater.db", create=True) as store:
         assert states(store) == [("interrupted", ["succeeded", "interrupted"])]
 
 

@@ -85,7 +85,7 @@ def test_windows_fire_when_all_units_are_complete(spark: SparkSession, tmp_path:
         work_unit_min_records=1, run_concurrency=3,
     )  # fmt: skip
     del keys["ms.source.table"]
-    with Streams.open(store) as streams:
+    with Streams.open(store, create=True) as streams:
         marking = Marking(streams)
         report = run(spark, tmp_path, "2020-01-04T01:00:00Z", keys, watcher=marking)
         assert Counter(outcome.state for outcome in report.outcomes) == {"succeeded": 5, "failed": 1}
@@ -165,7 +165,7 @@ def test_a_range_that_is_read_again_is_appended_again_with_its_time_of_reading(
         assert (100,) in events(stream)
 
         # who wants it read again gets it again
-        with open_store(f"sqlite:///{tmp_path}/state.db") as store:
+        with open_store(f"sqlite:///{tmp_path}/state.db", create=True) as store:
             reset_history(store, "job", "system", since=instant("2020-01-03T00:00:00Z"))
         before = len(events(stream))
         plain = {**ignoring, "ms.grace.period.days": 0}

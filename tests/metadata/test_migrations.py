@@ -49,7 +49,7 @@ def test_every_version_is_upgraded_with_its_records(empty_url: str, version: str
     with engine.begin() as connection:
         connection.execute(schema.leases.insert().values(LEASE))
     engine.dispose()
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         assert store.read(schema_version) == schema.NEWEST
         assert store.read(lambda c: [dict(row._mapping) for row in c.execute(sql.select(schema.leases))]) == [
             LEASE
@@ -81,7 +81,7 @@ def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(em
                 )
             )  # fmt: skip
     engine.dispose()
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         history = store.read(lambda connection: read_history(connection, "orders", "system"))
     assert sorted(history.failed_reads()) == [
         (0, "failed later", 2),
@@ -91,23 +91,23 @@ def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(em
 
 
 def test_the_migrations_create_the_tables_of_the_schema(empty_url: str) -> None:
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         assert store.read(differences) == []
 
 
 def test_a_difference_is_found(empty_url: str) -> None:
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         store.write(lambda c: c.exec_driver_sql("ALTER TABLE slackwater_leases ADD COLUMN more INTEGER"))
         assert len(store.read(differences)) == 1
 
 
 def test_a_store_of_a_newer_release_is_rejected_and_unchanged(empty_url: str) -> None:
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         store.write(lambda c: c.exec_driver_sql("UPDATE slackwater_version SET version_num = '9999'"))
     with pytest.raises(
         UnknownSchemaVersion, match="schema version 9999, but this release supports 0001"
     ) as caught:
-        open_store(empty_url)
+        open_store(empty_url, create=True)
     assert "p4ss" not in str(caught.value)
     engine = create_engine(database_url(empty_url))
     with engine.begin() as connection:
@@ -120,7 +120,7 @@ def test_processes_that_open_a_new_store_at_the_same_time_take_turns(empty_url: 
 
     def opened() -> None:
         try:
-            open_store(empty_url).close()
+            open_store(empty_url, create=True).close()
         except BaseException as error:
             failed.append(error)
 
@@ -130,13 +130,13 @@ def test_processes_that_open_a_new_store_at_the_same_time_take_turns(empty_url: 
     for thread in threads:
         thread.join()
     assert failed == []
-    with open_store(empty_url) as store:
+    with open_store(empty_url, create=True) as store:
         assert store.read(differences) == []
 
 
 def test_one_process_can_open_several_new_stores_at_the_same_time(tmp_path: Path) -> None:
     def opened(number: int) -> list[object]:
-        with open_store(f"sqlite:///{tmp_path}/{number}.db") as store:
+        with open_store(f"sqlite:///{tmp_path}/{number}.db", create=True) as store:
             return store.read(differences)
 
     with ThreadPoolExecutor(8) as pool:

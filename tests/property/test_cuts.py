@@ -67,7 +67,7 @@ def test_successors_and_predecessors_are_inverse(epochs: Epochs) -> None:
 def test_marks_of_any_notes_and_cycles_ascend_and_cover_the_key_space(data: st.DataObject) -> None:
     """Lower bounds strictly increase; each cut is at or after the previous one and all positions in it."""
     epochs = data.draw(histories())
-    settings = MarkSettings(period=10 * SECOND, timeout=25 * SECOND)
+    settings = MarkSettings(period="10 seconds", timeout="25 seconds")
     records: dict[str, WriterMark] = {}
     marks: list[Mark] = []
     first_noted = None

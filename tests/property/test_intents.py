@@ -79,7 +79,7 @@ def highs(store: MetadataStore) -> dict[int, int]:
 )
 def test_every_range_is_appended_once(runs: list[tuple[int, list[str]]]) -> None:
     log, now = Log(), START + DAY
-    with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
         for hours, fates in [*runs, (0, [])]:
             now += hours * DAY // 24
             try:

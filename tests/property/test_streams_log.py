@@ -28,14 +28,14 @@ from slackwater.streams.segments.cut_traversal import spans_between
 from slackwater.streams.segments.cuts import Standing, check_cut, compare
 from slackwater.streams.time.marks import Mark, NoteResult
 from slackwater.streams.time.notes import writer_marks
-from slackwater.time import HOUR, MINUTE, SECOND
+from slackwater.time import MINUTE, SECOND
 from tests.stores import new_store
 from tests.streams.logs import merge, split
 
 WRITERS = ("a", "b")
 READERS = ("x", "y", "z")
 KEYS = 6
-PATIENT = Batching(interval=HOUR)
+PATIENT = Batching(interval="1 hour")
 
 names = st.sampled_from(WRITERS)
 readers = st.sampled_from(READERS)

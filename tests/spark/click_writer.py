@@ -22,7 +22,7 @@ STALLED_AT = 10
 def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
     draw = random.Random(name)
     with (
-        Streams.open(f"sqlite:///{folder}/store.db") as streams,
+        Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
         Writer(streams.get("shop/clicks"), name) as writer,
     ):
         for step in range(STEPS):

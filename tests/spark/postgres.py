@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -21,13 +22,23 @@ _FOLDERS: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 _ENCODED: Final = PASSWORD.replace(" ", "%20")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Server:
     """A running server, in which every test creates its own database."""
 
     folder: Path
     port: int
     process: subprocess.Popen[bytes] = field(repr=False)
+
+    def stop(self) -> None:
+        """Stop the server as an administrator does; its clients lose their connections."""
+        self.process.send_signal(signal.SIGINT)  # a fast shutdown
+        self.process.wait(timeout=60)
+
+    def start(self) -> None:
+        """Start the server again on the same port, and return once it accepts connections."""
+        self.process = _start(self.folder, self.port)
+        _wait_until_ready(self)
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://tester:{_ENCODED}@127.0.0.1:{self.port}/{database}"
@@ -90,25 +101,28 @@ def running_server() -> Iterator[Server]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        settings = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-p", str(port), "-F", *settings],
-                user=user, cwd=folder, stdout=log, stderr=log,
-            )  # fmt: skip
-        server = Server(folder, port, process)
+        server = Server(folder, port, _start(folder, port))
         try:
             _wait_until_ready(server)
             yield server
         finally:
-            process.terminate()
+            server.process.terminate()
             try:
-                process.wait(timeout=20)
+                server.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                server.process.kill()
+                server.process.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    settings = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            [programs() / "postgres", "-D", folder / "data", "-p", str(port), "-F", *settings],
+            user=account(), cwd=folder, stdout=log, stderr=log,
+        )  # fmt: skip
 
 
 def _wait_until_ready(server: Server) -> None:

@@ -34,9 +34,9 @@ class Shop:
         self.folder = folder
         self.store = f"sqlite:///{folder}/store.db"
         self.now = 1_000 * SECOND
-        self.streams = Streams.open(self.store, clock=lambda: self.now)
+        self.streams = Streams.open(self.store, create=True, clock=lambda: self.now)
         self.stream = self.streams.create("shop/bids", segments=2, columns=COLUMNS)
-        self.cycles = CycleRunner(self.streams.store, lambda: self.now)
+        self.cycles = CycleRunner(self.streams.store)
 
     def write(self, first: int, last: int, noted: int | None = None, writer: str = "w") -> None:
         events = [{"user": f"u{n % 7}", "number": n, "at": n * SECOND} for n in range(first, last)]

@@ -22,7 +22,7 @@ from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.stream_event_time import read_stream
-from slackwater.time import HOUR, MILLISECOND, SECOND, frame_floor
+from slackwater.time import SECOND, frame_floor
 from tests.spark.click_writer import FINAL, STALLED_AT, START
 
 pytestmark = pytest.mark.spark
@@ -76,9 +76,9 @@ def test_windows_fire_by_the_writers_watermarks_when_their_data_is_complete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path}/store.db"
-    settings = StreamSettings(marks=MarkSettings(period=300 * MILLISECOND, timeout=HOUR))
-    with Streams.open(store) as streams:
-        clicks = streams.create("shop/clicks", segments=2, columns=COLUMNS, settings=settings.save())
+    settings = StreamSettings(marks=MarkSettings(period="300 milliseconds", timeout="1 hour"))
+    with Streams.open(store, create=True) as streams:
+        clicks = streams.create("shop/clicks", segments=2, columns=COLUMNS, settings=settings)
         with writers(tmp_path) as running, Controller(streams, poll="100 milliseconds").running():
             panes = (
                 read_stream(spark, "shop/clicks", store=store, event_time="at", clock="500 milliseconds")

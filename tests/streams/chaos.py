@@ -22,7 +22,6 @@ from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.controller import Controller
-from slackwater.time import MILLISECOND
 
 STREAM: Final = "chaos/events"
 GROUP: Final = "readers"
@@ -67,7 +66,7 @@ def event(writer: str, number: int) -> tuple[bytes, str]:
 def write(shared: SharedFolder, name: str) -> None:
     """Write numbered events and note each number as the time, until there is a stop file."""
     with Streams.open(shared.url) as streams:
-        batching = Batching(interval=5 * MILLISECOND)
+        batching = Batching(interval="5 milliseconds")
         with Writer(streams.get(STREAM), name, batching=batching) as writer:
             assert writer.last_event_number >= shared.acknowledged(name)
             number = writer.last_event_number

@@ -37,14 +37,20 @@ from tests.streams.logs import content, merge, split, values
 def test_a_stream_is_found_again_by_its_name(streams: Streams, bids: Stream) -> None:
     columns = pa.schema([pa.field("user", pa.string()), pa.field("at", pa.timestamp("us", "UTC"))])
     data = str(bids.record.data)
-    streams.create("shop/orders", segments=3, columns=columns, data=data, settings={"marks": {"period": 5}})
+    streams.create(
+        "shop/orders",
+        segments=3,
+        columns=columns,
+        data=data,
+        settings={"marks": {"period": "5 microseconds"}},
+    )
     again = streams.get("shop/orders")
     assert again.columns == columns
     assert StreamSettings.load(again.record.settings).marks.period == 5
     assert [state.segment.id for state in again.segments()] == [0, 1, 2]
     assert [record.name for record in streams.list()] == ["shop/bids", "shop/orders"]
     assert streams.list("other") == []
-    changed = StreamSettings(marks=MarkSettings(period=6))
+    changed = StreamSettings(marks=MarkSettings(period="6 seconds"))
     again.configure(changed)
     assert StreamSettings.load(again.refreshed().settings) == changed
 
@@ -172,8 +178,10 @@ def test_an_invalid_stream_name_is_rejected(streams: Streams, name: str) -> None
             "has the unsupported type dictionary",
         ),
         ({"settings": {"period": 5}}, r"settings = \['period'\]: unknown setting"),
-        ({"settings": {"marks": {"period": 0}}}, "must be greater than zero"),
-        ({"settings": {"scaling": {"rate": "fast"}}}, "Expected `int`"),
+        ({"settings": {"marks": {"period": "0 seconds"}}}, "must be greater than zero"),
+        ({"settings": {"marks": {"period": 5}}}, "a bare number has no unit"),
+        ({"settings": {"marks": None}}, "marks must be MarkSettings"),
+        ({"settings": {"scaling": {"rate": "fast"}}}, "rate = 'fast': is a str"),
         ({"data": "gopher://user:s3cret@x"}, "data = 'gopher://…': cannot be opened"),
     ],
 )

@@ -21,7 +21,6 @@ from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import WriterMark
 from slackwater.streams.time.notes import writer_marks
-from slackwater.time import MILLISECOND, MINUTE
 from tests.streams.chaos import GROUP, STREAM, Crew, SharedFolder
 from tests.streams.logs import merge, split
 
@@ -130,11 +129,9 @@ def wait_for(what: str, condition: Callable[[], object], crew: Crew, seconds: fl
 
 def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
     chance = random.Random(5)
-    with Streams.open(crew.shared.url) as streams:
-        settings = StreamSettings(marks=MarkSettings(period=100 * MILLISECOND, timeout=10 * MINUTE))
-        stream = streams.create(
-            STREAM, segments=2, data=str(crew.shared.folder / "data"), settings=settings.save()
-        )
+    with Streams.open(crew.shared.url, create=True) as streams:
+        settings = StreamSettings(marks=MarkSettings(period="100 milliseconds", timeout="10 minutes"))
+        stream = streams.create(STREAM, segments=2, data=str(crew.shared.folder / "data"), settings=settings)
         output = Output(crew.shared.folder)
         for name in (*WRITERS, *READERS):
             crew.start(name)

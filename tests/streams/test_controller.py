@@ -77,8 +77,8 @@ def test_a_stream_without_noted_times_is_not_scheduled(streams: Streams, bids: S
 
 
 def test_the_period_of_a_stream_is_its_own(streams: Streams, tmp_path: Path, clock: Clock) -> None:
-    settings = StreamSettings(marks=MarkSettings(period=2 * SECOND))
-    quick = streams.create("shop/quick", settings=settings.save(), data=str(tmp_path))
+    settings = StreamSettings(marks=MarkSettings(period="2 seconds"))
+    quick = streams.create("shop/quick", settings=settings, data=str(tmp_path))
     note(quick, "a", 1)
     clock.now += 2 * SECOND
     assert Controller(streams).step().cycles[quick.id].mark == Mark(1, 1, Position.of({0: 0}))
@@ -116,7 +116,7 @@ def test_a_writer_record_that_changed_since_it_was_read_is_not_deleted(bids: Str
 def test_concurrent_controllers_append_each_lower_bound_once(bids: Stream, clock: Clock) -> None:
     note(bids, "a", 0)
     clock.now += 10 * SECOND
-    runners = [CycleRunner(bids.store, clock) for _ in range(4)]
+    runners = [CycleRunner(bids.store) for _ in range(4)]
     for time in range(1, 6):
         note(bids, "a", time)
         together = threading.Barrier(len(runners))
@@ -208,7 +208,7 @@ def fill(stream: Stream, events: int, key: str | None = None) -> None:
 
 
 def test_a_hot_segment_is_split_and_cold_ones_are_merged(bids: Stream, clock: Clock) -> None:
-    policy = ScalingPolicy(rate=1, window=MINUTE)
+    policy = ScalingPolicy(rate=1, window="1 minute")
     fill(bids, 400)
     assert scale_by_rate(bids, policy) == [], "too young to be judged"
     clock.now += MINUTE - 1
@@ -242,12 +242,14 @@ def test_retention_by_age_works_across_scaling(bids: Stream, clock: Clock) -> No
     fill(bids, 10)
     before = bids.tail()
     clock.now += MINUTE
-    assert apply_retention(bids, Retention(age=3 * MINUTE)) == Position.of({0: 0, 1: 0})
-    head = apply_retention(bids, Retention(age=90 * SECOND))
+    assert apply_retention(bids, Retention(age="3 minutes")) == Position.of({0: 0, 1: 0})
+    head = apply_retention(bids, Retention(age="90 seconds"))
     assert 0 not in dict(head.items()), "its successors have replaced it"
     clock.now += MINUTE
-    assert apply_retention(bids, Retention(age=MINUTE)) == before
-    assert sum(state.bytes for state in bids.segments()) == 0
+    fill(bids, 1, key="0")
+    assert apply_retention(bids, Retention(age="1 minute")) == before
+    clock.now += 2 * MINUTE
+    assert apply_retention(bids, Retention(age="1 minute")) == before, "the newest append is kept"
 
 
 def test_retention_by_size_keeps_at_most_that_many_bytes(bids: Stream, clock: Clock) -> None:
@@ -264,14 +266,18 @@ def test_retention_by_size_keeps_at_most_that_many_bytes(bids: Stream, clock: Cl
 def test_the_controller_applies_the_scaling_and_retention_settings(
     streams: Streams, tmp_path: Path, clock: Clock
 ) -> None:
-    settings = StreamSettings(retention=Retention(age=MINUTE), scaling=ScalingPolicy(rate=1, window=MINUTE))
-    stream = streams.create("shop/set", settings=settings.save(), data=str(tmp_path))
+    settings = StreamSettings(
+        retention=Retention(age="1 minute"), scaling=ScalingPolicy(rate=1, window="1 minute")
+    )
+    stream = streams.create("shop/set", settings=settings, data=str(tmp_path))
     clock.now += MINUTE
     fill(stream, 300)
     controller = Controller(streams, housekeeping="30 seconds")
     controller.step()
     assert len(stream.epochs().active) == 5
+    clock.now += 1
+    fill(stream, 1)
     clock.now += 2 * MINUTE
     controller.step()
-    assert sum(state.bytes for state in stream.segments()) == 0
-    assert dict(stream.head().items()).keys() == {segment.id for segment in stream.epochs().active}
+    assert sum(state.length - state.start for state in stream.segments()) == 1, "the newest append is kept"
+    assert 0 not in dict(stream.head().items()), "the events of the first segment were removed"

@@ -179,7 +179,7 @@ def test_the_time_window_follows_the_whole_group(bids: Stream, clock: Clock) -> 
     first, second = group.reader("a", lease="1 hour"), group.reader("b", lease="1 hour")
     first.checkpoint()
     second.checkpoint()
-    cycles = CycleRunner(bids.store, clock)
+    cycles = CycleRunner(bids.store)
     assert first.current_time_window() == TimeWindow(None, None)
     with Writer(bids, "w") as writer:
         for time in (10, 20):
@@ -200,6 +200,50 @@ def test_the_time_window_follows_the_whole_group(bids: Stream, clock: Clock) -> 
         assert group.current_time_window() == TimeWindow(20, None)
         group.reset(bids.head())
         assert group.current_time_window() == TimeWindow(None, 10)
+
+
+def test_the_upper_bound_of_a_reader_covers_what_it_read_since_its_checkpoint(
+    bids: Stream, clock: Clock
+) -> None:
+    group = ReaderGroup(bids, "g")
+    reader = group.reader("a", lease="1 hour")
+    cycles = CycleRunner(bids.store)
+    with Writer(bids, "w") as writer:
+        for time in (10, 20, 30):
+            writer.write_many([b"x"] * len(KEYS), keys=KEYS)
+            writer.note_time(time)
+            clock.now += 10 * SECOND
+            cycles.run(bids.id)
+    assert reader.current_time_window() == TimeWindow(None, 10)
+    for upper in (10, 20, 20, 30, 30, None):  # each mark has a batch in both segments
+        assert reader.read() is not None
+        assert reader.current_time_window() == TimeWindow(None, upper)
+        # what is not in a checkpoint is read again after a crash
+        assert group.current_time_window() == TimeWindow(None, 10)
+    reader.checkpoint()
+    assert reader.current_time_window() == TimeWindow(30, None)
+
+
+def test_the_upper_bound_of_a_reader_covers_the_end_of_a_sealed_segment(bids: Stream, clock: Clock) -> None:
+    group = ReaderGroup(bids, "g")
+    reader = group.reader("a", lease="1 hour")
+    cycles = CycleRunner(bids.store)
+    with Writer(bids, "w") as writer:
+        for time in (10, 20):
+            writer.write_many([b"x"] * len(KEYS), keys=KEYS)
+            writer.note_time(time)
+            clock.now += 10 * SECOND
+            cycles.run(bids.id)
+            if time == 10:
+                merge(bids)
+    for upper in (20, 20):
+        assert reader.read() is not None
+        assert reader.current_time_window().upper == upper
+    assert reader.read() is None, "the successor is read after a checkpoint"
+    reader.checkpoint()
+    assert reader.current_time_window() == TimeWindow(10, 20)
+    assert reader.read() is not None
+    assert reader.current_time_window() == TimeWindow(10, None)
 
 
 @pytest.mark.parametrize("lease", ["0 seconds", "-1 second"])

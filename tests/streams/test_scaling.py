@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_a_young_segment_is_not_scaled() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"rate": 0}, {"rate": 5, "minimum": 0}, {"rate": 5, "minimum": 3, "maximum": 2}]
 )
-def test_an_invalid_policy_is_rejected(wrong: dict[str, int]) -> None:
+def test_an_invalid_policy_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         ScalingPolicy(**wrong)
 

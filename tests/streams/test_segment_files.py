@@ -75,11 +75,11 @@ def test_a_relative_data_folder_is_found_from_another_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Streams.open("sqlite:///store.db") as streams:
+    with Streams.open("sqlite:///store.db", create=True) as streams:
         streams.create("a/b", data="elsewhere")
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         with Writer(streams.get("a/b")) as writer:
             writer.write(b"a")
         assert values(streams.get("a/b")) == [b"a"]
@@ -87,7 +87,7 @@ def test_a_relative_data_folder_is_found_from_another_working_directory(
 
 
 def test_data_files_can_be_stored_below_a_uri(tmp_path: Path) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         stream = streams.create("a/b", data=f"file://{tmp_path}/elsewhere")
         with Writer(stream) as writer:
             writer.write(b"a")

@@ -19,6 +19,7 @@ from slackwater.streams.log.scan import scan
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.epochs import KEY_SPACE, split_range
+from slackwater.streams.spark import stream_columns
 from slackwater.streams.spark.data_source import SlackwaterFormat
 from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
@@ -38,7 +39,7 @@ class Shop:
         self.now = 1_000 * SECOND
         self.streams = Streams.open(store, clock=lambda: self.now)
         self.stream = self.streams.create("shop/bids", segments=2, columns=COLUMNS, data=str(data))
-        self.cycles = CycleRunner(self.streams.store, lambda: self.now)
+        self.cycles = CycleRunner(self.streams.store)
 
     def write(self, first: int, last: int, noted: int | None = None) -> None:
         events = [{"user": f"u{n % 7}", "number": n, "at": n * 1000} for n in range(first, last)]
@@ -198,6 +199,21 @@ def test_a_batch_reads_between_two_cuts(shop: Shop) -> None:
     for to, count in (("tail", 20), (middle, 10)):
         found = rows(StreamRange(shop.options(to=to), spark_schema(COLUMNS, headers=False)))
         assert sorted(row["number"] for row in found) == list(range(count))
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_a_batch_of_a_stream_without_events_is_empty(shop: Shop, headers: bool) -> None:
+    """Spark replaces an empty list of partitions by a partition of its own."""
+    source = StreamRange(shop.options(headers=headers), spark_schema(COLUMNS, headers=headers))
+    assert len(source.partitions()) == 1
+    assert [row[EMPTY] for row in rows(source)] == ([True] if headers else [])
+
+
+def test_large_events_are_not_combined_into_a_batch_beyond_2_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = pa.record_batch({"value": ["x" * 1_000] * 10})
+    monkeypatch.setattr(stream_columns, "_BYTES", 25_000)
+    combined = list(stream_columns.rows([batch] * 5, batch.schema, None))
+    assert [one.num_rows for one in combined] == [20, 20, 10]
 
 
 def written(stream: Stream) -> Counter[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from slackwater.errors import (
     StoreUnavailable,
     StreamError,
     TransactionEnded,
+    WriterClosed,
     WriterReplaced,
 )
 from slackwater.streams.log.catalog import Stream
@@ -226,6 +228,63 @@ def test_a_replaced_writer_cannot_commit(bids: Stream) -> None:
     with pytest.raises(WriterReplaced):
         transaction.commit()
     assert values(bids) == []
+
+
+def test_closing_the_writer_ends_its_open_transactions(bids: Stream) -> None:
+    writer = TransactionalWriter(bids, "t")
+    flushed, pending = writer.begin(), writer.begin()
+    for transaction in (flushed, pending):
+        transaction.write(b"a")
+    flushed.flush()
+    writer.close()
+    writer.close()
+    for transaction in (flushed, pending):
+        assert transaction.state == "closed"
+        for use in (transaction.commit, transaction.flush, transaction.abort):
+            with pytest.raises(TransactionEnded, match="is closed; begin a new one"):
+                use()
+        with pytest.raises(TransactionEnded):
+            transaction.write(b"b")
+    for attempt in (writer.begin, lambda: writer.commit_staged([], number=7)):
+        with pytest.raises(WriterClosed):
+            attempt()
+    assert values(bids) == []
+    with TransactionalWriter(bids, "t") as again:
+        assert again.last_event_number == 0
+
+
+def wait_for_note(stream: Stream, time: int) -> None:
+    deadline = monotonic() + 20
+    while not (found := marks_of(stream)) or found[0][1] < time:
+        assert monotonic() < deadline, found
+        sleep(0.005)
+
+
+def test_time_is_noted_automatically_up_to_the_begin_of_open_transactions(bids: Stream, clock: Clock) -> None:
+    begun = clock.now
+    with TransactionalWriter(bids, "t", automatically_note_time="5 milliseconds") as writer:
+        first = writer.begin()
+        clock.now += SECOND
+        second = writer.begin()
+        first.write_many(EVENTS, keys=KEYS)
+        wait_for_note(bids, begun)
+        sleep(0.05)
+        assert marks_of(bids) == [("t", begun, {}, False)], "events of the first transaction may be that old"
+        assert first.commit() is NoteResult.OK
+        wait_for_note(bids, begun + SECOND)
+        clock.now += SECOND
+        second.abort()
+        wait_for_note(bids, clock.now)
+        assert marks_of(bids)[0][:3] == ("t", clock.now, dict(bids.tail().items()))
+        dropped = writer.begin()
+        clock.now += HOUR  # an expired transaction does not hold the time back
+        wait_for_note(bids, clock.now)
+        assert dropped.state == "expired"
+        with pytest.raises(InvalidArgument, match="notes time automatically"):
+            writer.begin().commit(5)
+        with pytest.raises(InvalidArgument, match="notes time automatically"):
+            writer.commit_staged([], number=9)
+    assert marks_of(bids)[0][3]
 
 
 def test_invalid_arguments_are_rejected(bids: Stream) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,22 +23,26 @@ from slackwater.errors import (
     WriteFailed,
     WriterClosed,
 )
+from slackwater.metadata.store import open_store
 from slackwater.metadata.store_schema import writers
 from slackwater.streams.log import append as appending
 from slackwater.streams.log import writer as writing
 from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.event_columns import as_batches, as_points
 from slackwater.streams.log.segment_reader import read_events
+from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.file_collection import collect_orphans
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import point_of
+from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values
 
-PATIENT = Batching(interval=HOUR)
+PATIENT = Batching(interval="1 hour")
 """Nothing is stored before a flush."""
 
 
@@ -52,11 +57,11 @@ def test_events_are_numbered_and_acknowledged_by_flush(bids: Stream) -> None:
 
 
 def test_a_batch_is_stored_when_it_is_old_or_large_enough(bids: Stream) -> None:
-    with Writer(bids, batching=Batching(interval=20_000)) as writer:
+    with Writer(bids, batching=Batching(interval="20 milliseconds")) as writer:
         writer.write(b"a")
         while writer.acknowledged < 1:
             time.sleep(0.005)
-    with Writer(bids, batching=Batching(bytes=1_000, interval=HOUR)) as writer:
+    with Writer(bids, batching=Batching(bytes=1_000, interval="1 hour")) as writer:
         writer.write_many([b"x" * 600, b"y" * 600])
         while writer.acknowledged < 2:
             time.sleep(0.005)
@@ -206,7 +211,7 @@ def test_an_append_whose_response_was_lost_is_stored_once(
 
 def test_concurrent_writers_lose_no_event(bids: Stream) -> None:
     def write(name: str) -> None:
-        with Writer(bids, name, batching=Batching(interval=1_000)) as writer:
+        with Writer(bids, name, batching=Batching(interval="1 millisecond")) as writer:
             for number in range(200):
                 writer.write(f"{name}/{number}".encode(), key=f"{name}{number % 3}")
                 if number % 40 == 0:
@@ -293,7 +298,7 @@ def test_the_error_about_a_full_disk_names_the_last_stored_event(bids: Stream, t
 
 
 def test_a_full_store_raises_and_works_again_when_there_is_space(tmp_path: Path) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         stream = streams.create("a/b")
         writer = Writer(stream, "w", batching=PATIENT)
         writer.write(b"a")
@@ -334,7 +339,7 @@ def test_backpressure_limits_the_buffered_bytes(bids: Stream, monkeypatch: pytes
         return real(*arguments, **options)
 
     monkeypatch.setattr(writing, "stage_batch", slow)
-    batching = Batching(bytes=1_000, interval=1_000, buffered=5_000)
+    batching = Batching(bytes=1_000, interval="1 millisecond", buffered=5_000)
     written = []
 
     def write() -> None:
@@ -375,7 +380,7 @@ def test_backpressure_limits_the_buffered_bytes(bids: Stream, monkeypatch: pytes
     ],
 )
 def test_an_invalid_event_is_rejected_where_it_is_written(tmp_path: Path, write: Any, says: str) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         stream = streams.create("a/b")
         with Writer(stream) as writer:
             writer.write(b"before")
@@ -386,7 +391,7 @@ def test_an_invalid_event_is_rejected_where_it_is_written(tmp_path: Path, write:
 
 
 def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         stream = streams.create("a/b", columns=pa.schema([("value", pa.string())]))
         with Writer(stream) as writer:
             for value in ("a", "ä", "💧"):
@@ -399,7 +404,7 @@ def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> Non
 
 def test_columns_are_kept_with_their_types(tmp_path: Path) -> None:
     columns = pa.schema([("user", pa.string()), ("price", pa.int64()), ("tags", pa.list_(pa.string()))])
-    with Streams.open(f"sqlite:///{tmp_path}/store.db") as streams:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
         stream = streams.create("a/b", columns=columns)
         with Writer(stream) as writer:
             writer.write({"user": "a", "price": 3, "tags": ["x"]}, key="a")
@@ -428,10 +433,54 @@ def test_a_writer_id_is_checked(bids: Stream, writer: str) -> None:
         Writer(bids, writer)
 
 
-@pytest.mark.parametrize("options", [{"bytes": 0}, {"interval": -1}, {"buffered": 0}])
-def test_batching_is_checked(options: dict[str, int]) -> None:
+@pytest.mark.parametrize("options", [{"bytes": 0}, {"interval": "-1 second"}, {"buffered": 0}])
+def test_batching_is_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="must be greater than zero"):
         Batching(**options)
+
+
+def test_all_chunks_of_a_large_table_are_converted() -> None:
+    """More than 2 GiB of text do not fit into one chunk with 32-bit offsets; here the chunks share memory."""
+    columns = pa.schema([("value", pa.string())])
+    chunk = pa.array(["x" * (1 << 20)] * 16)
+    table = pa.table({"value": pa.chunked_array([chunk] * 140)})
+    assert table.nbytes > 2 << 30
+    batches = as_batches(table, columns)
+    assert sum(batch.num_rows for batch in batches) == 16 * 140
+    points = as_points("value", *batches[:2])
+    assert points.tolist() == [point_of("x" * (1 << 20))] * 32
+
+
+@pytest.mark.parametrize("chunks", [[], [[]], [[b"a"], [b"b", b"c"]], [[b"a", b"b"], [], [b"c"]]])
+def test_tables_are_written_with_all_their_chunks(bids: Stream, chunks: list[list[bytes]]) -> None:
+    table = pa.table({"value": pa.chunked_array(chunks, pa.binary())})
+    keys = [str(number) for number in range(table.num_rows)]
+    with Writer(bids, "w") as writer:
+        assert writer.write_many(table, keys, number=1) == table.num_rows
+        assert writer.write_many(table, keys, number=1) == table.num_rows
+        assert writer.write_many(table) == 2 * table.num_rows
+    with TransactionalWriter(bids) as transactional:
+        transaction = transactional.begin()
+        transaction.write_many(table, keys)
+        transaction.commit()
+    assert sorted(values(bids)) == sorted([value for chunk in chunks for value in chunk] * 3)
+
+
+@pytest.mark.parametrize(
+    "change", [Path.unlink, lambda path: Path(shutil.copy(path, f"{path}.new")).rename(path)]
+)
+def test_events_are_not_acknowledged_by_a_store_that_disappeared(
+    tmp_path: Path, change: Callable[[Path], Any]
+) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+        writer = Writer(streams.create("a/b"), "w", batching=PATIENT)
+        writer.write(b"a")
+        writer.flush()
+        change(tmp_path / "store.db")
+        writer.write(b"b")
+        with pytest.raises(WriteFailed, match=r"after number 1: .* (removed|replaced) while it was open"):
+            writer.flush()
+        assert writer.acknowledged == 1
 
 
 # ---- time
@@ -482,6 +531,47 @@ def test_time_is_noted_automatically(bids: Stream, clock: Clock) -> None:
             time.sleep(0.005)
         with pytest.raises(InvalidArgument, match="notes time automatically"):
             writer.note_time(5)
+
+
+def test_the_clock_is_read_before_the_events_that_are_stored_with_it_are_taken(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an event that is written in between is stored after the note of a later time."""
+    order: list[str] = []
+
+    def clock() -> int:
+        order.append("clock")
+        return 1_000 * SECOND
+
+    class Swapped(writing.PendingEvents):
+        def __init__(self, columns: pa.Schema) -> None:
+            order.append("swap")
+            super().__init__(columns)
+
+    with open_store(store_url, clock=lambda: 0) as store:
+        stream = Streams(store, clock=clock).create("a/b", data=str(tmp_path / "data"))
+        monkeypatch.setattr(writing, "PendingEvents", Swapped)
+        with Writer(stream, "w", automatically_note_time="5 milliseconds"):
+            while order.count("swap") < 4:
+                time.sleep(0.005)
+    assert order[1:7] == ["clock", "swap"] * 3, order
+
+
+def test_a_time_too_far_ahead_of_the_store_is_refused(bids: Stream, clock: Clock) -> None:
+    bids.configure(StreamSettings(marks=MarkSettings(max_ahead="1 hour")))
+    with Writer(bids, "w") as writer, TransactionalWriter(bids, "t") as transactional:
+        assert writer.note_time(clock.now + HOUR + 1) is NoteResult.TOO_FAR_AHEAD
+        assert marks_of(bids) == []
+        assert writer.note_time(clock.now + HOUR) is NoteResult.OK
+        assert writer.note_time(5) is NoteResult.INVALID_TIME
+        transaction = transactional.begin()
+        transaction.write(b"a")
+        assert transaction.commit(clock.now + HOUR + 1) is NoteResult.TOO_FAR_AHEAD
+        assert values(bids) == []
+        assert transaction.commit(clock.now + HOUR) is NoteResult.OK
+    bids.configure(StreamSettings())
+    with Writer(bids, "w") as writer:
+        assert writer.note_time(clock.now + 1_000 * DAY) is NoteResult.OK
 
 
 def test_a_clock_that_goes_back_does_not_stop_the_writer(bids: Stream, clock: Clock) -> None:

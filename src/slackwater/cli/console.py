@@ -163,6 +163,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else noun + 's'}"
 
 
-def open_streams(store: str) -> Streams:
-    """Open the streams of a metadata store."""
-    return Streams.open(store)
+def open_streams(store: str, *, create: bool = False) -> Streams:
+    """Open the streams of a metadata store, which is created only if asked."""
+    return Streams.open(store, create=create)

@@ -113,7 +113,7 @@ def run(
         plan = _plan_without_run(loaded, state, at_time, only_failed=only_failed)
         _print_plan(first_units(plan, max_units), as_json=as_json)
         return
-    with open_store(state) as store, InterruptHandler() as interrupt, ExitStack() as stack:
+    with open_store(state, create=True) as store, InterruptHandler() as interrupt, ExitStack() as stack:
         _silence_spark_loggers()
         config = {"spark.ui.showConsoleProgress": "false", **jar_settings(loaded)}
         spark = session("slackwater ingest", config=config)

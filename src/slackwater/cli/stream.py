@@ -31,7 +31,7 @@ from slackwater.streams.log.writer import Writer
 from slackwater.streams.segments.epochs import even_ranges, split_range
 from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
 from slackwater.streams.time.marks import NoteResult
-from slackwater.time import duration, instant
+from slackwater.time import instant
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Create, inspect, scale, write and read durable streams."
@@ -57,6 +57,10 @@ def create(
     timeout: Annotated[
         str, typer.Option(help="How long a writer that lags behind can hold the watermark back.")
     ] = "60 seconds",
+    max_ahead: Annotated[
+        str | None,
+        typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
+    ] = None,
     keep: Annotated[
         str | None, typer.Option(help='Delete events older than this, for example "7 days".')
     ] = None,
@@ -69,15 +73,15 @@ def create(
     maximum: Annotated[int, typer.Option(help="Scale to at most this many segments.")] = 64,
     json: AsJson = False,
 ) -> None:
-    """Create a stream."""
+    """Create a stream, and the metadata store if there is none."""
     settings = StreamSettings(
-        marks=MarkSettings(period=duration(period, name="period"), timeout=duration(timeout, name="timeout")),
-        retention=Retention(age=None if keep is None else duration(keep, name="keep"), size=keep_bytes),
+        marks=MarkSettings(period=period, timeout=timeout, max_ahead=max_ahead),
+        retention=Retention(age=keep, size=keep_bytes),
         scaling=None if rate is None else ScalingPolicy(rate=rate, minimum=segments, maximum=maximum),
     )
     schema = ndjson.parse_columns(columns)
-    with open_streams(store) as streams:
-        made = streams.create(name, segments=segments, columns=schema, data=data, settings=settings.save())
+    with open_streams(store, create=True) as streams:
+        made = streams.create(name, segments=segments, columns=schema, data=data, settings=settings)
         result = description.summarize_stream(made)
     print_result(f"stream {name} created with {counted(segments, 'segment')}", result, as_json=json)
 
@@ -204,7 +208,9 @@ def write(
     found = {"writer": output.id, "events": stored, "last_event_number": output.acknowledged, "noted": result}
     print_result(f"{counted(stored, 'event')} written by {output.id}", found, as_json=json)
     if result is not None and result is not NoteResult.OK:
-        raise InvalidArgument("note-time", note_time, f"was rejected: {result}", fix="note a later time")
+        ahead = result is NoteResult.TOO_FAR_AHEAD
+        fix = f"note {'an earlier' if ahead else 'a later'} time"
+        raise InvalidArgument("note-time", note_time, f"was rejected: {result}", fix=fix)
 
 
 @app.command()

@@ -179,7 +179,7 @@ def run_job(
     >>> def extract(work, approve):
     ...     approve(Read())
     ...     return Read()
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     report = run_job(parse_job({}), store, extract)
     >>> [(outcome.state, outcome.rows) for outcome in report.outcomes]
     [('succeeded', 3)]

@@ -2,7 +2,7 @@
 
 A lease keeps two processes from doing the same work, but does not guarantee it: a process can pause beyond
 the end of its lease and then continue. Writes that must not happen twice check the version of the lease or of
-the record that they change. The clocks of the hosts must differ by less than the length of a lease.
+the record that they change. Leases end by the clock of the store, so the clocks of the hosts do not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from sqlalchemy.exc import IntegrityError
 from slackwater.errors import InvalidArgument
 from slackwater.metadata.store import MetadataStore
 from slackwater.metadata.store_schema import leases
-from slackwater.time import now as wall_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,11 @@ class Leases:
 
     Args:
         store: The metadata store.
-        clock: Returns the current time in microseconds.
+        clock: Returns the current time in microseconds; by default the clock of the store.
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     at_zero, later = Leases(store, clock=lambda: 0), Leases(store, clock=lambda: 10)
     ...     mine = at_zero.acquire("job", "a", lasting=10)
     ...     print(at_zero.acquire("job", "b", lasting=10), later.acquire("job", "b", lasting=10))
@@ -52,7 +51,7 @@ class Leases:
     None
     """
 
-    def __init__(self, store: MetadataStore, *, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, store: MetadataStore, *, clock: Callable[[], int] | None = None) -> None:
         self._store = store
         self._clock = clock
 
@@ -67,9 +66,11 @@ class Leases:
         Returns:
             The lease, or None if another owner has it.
         """
-        until = self._clock() + _checked(lasting)
+        _checked(lasting)
 
         def work(connection: Connection) -> Lease | None:
+            now = self._now(connection)
+            until = now + lasting
             found = connection.execute(
                 sql.select(leases).where(leases.c.name == name).with_for_update()
             ).one_or_none()
@@ -78,7 +79,7 @@ class Leases:
                     leases.insert().values(name=name, owner=owner, expires_at=until, version=1)
                 )
                 return Lease(name, owner, until, 1)
-            if found.owner != owner and found.expires_at > self._clock():
+            if found.owner != owner and found.expires_at > now:
                 return None
             return _changed(connection, Lease(name, owner, until, found.version))
 
@@ -98,9 +99,13 @@ class Leases:
         Returns:
             The extended lease, or None if it was lost to another owner.
         """
-        until = self._clock() + _checked(lasting)
-        wanted = Lease(lease.name, lease.owner, until, lease.version)
-        return self._store.write(lambda connection: _changed(connection, wanted))
+        _checked(lasting)
+
+        def work(connection: Connection) -> Lease | None:
+            until = self._now(connection) + lasting
+            return _changed(connection, Lease(lease.name, lease.owner, until, lease.version))
+
+        return self._store.write(work)
 
     def release(self, lease: Lease) -> bool:
         """Release a lease before its end; return False if it was already lost."""
@@ -110,11 +115,17 @@ class Leases:
 
     def held(self, prefix: str = "") -> list[Lease]:
         """The leases that have not expired and whose names start with ``prefix``, by name."""
-        query = sql.select(leases).where(
-            leases.c.name.startswith(prefix, autoescape=True), leases.c.expires_at > self._clock()
-        )
-        rows = self._store.read(lambda connection: connection.execute(query.order_by(leases.c.name)).all())
-        return [Lease(row.name, row.owner, row.expires_at, row.version) for row in rows]
+        query = sql.select(leases).where(leases.c.name.startswith(prefix, autoescape=True))
+
+        def work(connection: Connection) -> list[Lease]:
+            alive = query.where(leases.c.expires_at > self._now(connection)).order_by(leases.c.name)
+            rows = connection.execute(alive)
+            return [Lease(row.name, row.owner, row.expires_at, row.version) for row in rows]
+
+        return self._store.read(work)
+
+    def _now(self, connection: Connection) -> int:
+        return self._store.now(connection) if self._clock is None else self._clock()
 
 
 def _changed(connection: Connection, wanted: Lease) -> Lease | None:

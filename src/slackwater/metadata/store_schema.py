@@ -24,12 +24,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0009"
+NEWEST: Final = "0010"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
 
 TABLES: Final = MetaData()
+
+store: Final = Table(
+    "slackwater_store",
+    TABLES,
+    Column("id", Text, primary_key=True),  # random; the table has one row
+)
 
 leases: Final = Table(
     "slackwater_leases",

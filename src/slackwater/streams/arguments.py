@@ -46,11 +46,22 @@ digits, '.' and '-'
 
 
 def event_time(value: int | InstantLike) -> int:
-    """Convert an event time to microseconds; an integer is taken as microseconds.
+    """Convert an event time to microseconds; an integer is microseconds since 1970-01-01T00:00:00Z.
 
     >>> event_time("1970-01-01T00:00:01Z"), event_time(7)
     (1000000, 7)
+    >>> event_time(1714564800.5)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: time = 1714564800.5: is a float; pass a datetime with tzinfo, a \
+string like "2024-01-01T12:00:00Z", or an integer of microseconds since 1970-01-01T00:00:00Z
     """
+    given: object = value
+    if isinstance(given, float):
+        fix = (
+            'pass a datetime with tzinfo, a string like "2024-01-01T12:00:00Z", '
+            "or an integer of microseconds since 1970-01-01T00:00:00Z"
+        )
+        raise InvalidArgument("time", value, "is a float", fix=fix)
     return check_int64(value, "time") if isinstance(value, int) else instant(value, name="time")
 
 

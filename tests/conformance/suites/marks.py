@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,7 +58,7 @@ class RulesSubject:
 
     def __init__(self, epochs: Epochs, timeout: int) -> None:
         self._epochs = epochs
-        self._settings = MarkSettings(timeout=timeout)
+        self._settings = MarkSettings(timeout=timedelta(microseconds=timeout))
         self._records: dict[str, WriterMark] = {}
         self._newest: Mark | None = None
         self._first_noted: int | None = None
@@ -111,11 +112,11 @@ class StoreSubject:
 
     def __init__(self, epochs: Epochs, timeout: int, *, url: str, data: str | None, name: str) -> None:
         self._now = 0
-        settings = StreamSettings(marks=MarkSettings(timeout=timeout))
-        self._streams = Streams.open(url, clock=lambda: self._now)
-        self._stream = self._streams.create(name, settings=settings.save(), data=data)
+        settings = StreamSettings(marks=MarkSettings(timeout=timedelta(microseconds=timeout)))
+        self._streams = Streams.open(url, create=True, clock=lambda: self._now)
+        self._stream = self._streams.create(name, settings=settings, data=data)
         self._streams.store.write(lambda connection: replace_segments(connection, self._stream.id, epochs))
-        self._runner = CycleRunner(self._streams.store, lambda: self._now)
+        self._runner = CycleRunner(self._streams.store)
 
     def note(self, writer: str, time: int, position: Position, now: int) -> str:
         return self._streams.store.write(
@@ -127,7 +128,7 @@ class StoreSubject:
         return "ok" if self._streams.store.write(work) else "unknown_writer"
 
     def restart(self) -> None:
-        self._runner = CycleRunner(self._streams.store, lambda: self._now)
+        self._runner = CycleRunner(self._streams.store)
 
     def cycle(self, now: int) -> Mark | None:
         self._now = now

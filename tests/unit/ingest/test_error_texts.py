@@ -90,7 +90,7 @@ def test_secrets_of_the_job_file_are_neither_reported_nor_recorded(
     def refusing(*_: object) -> Any:
         raise ValueError(f"the server repeats {' and '.join(secrets)} to us")
 
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         report = run_job(job, store, refusing)
         (kept,) = outcomes_of(store, report.run)
     assert report.outcomes == (kept,)

@@ -32,7 +32,7 @@ KEYS = {
 def run(folder: Path, *ends: str, **changed: Any) -> Report:
     """A run of the job with some keys changed, with _ for dots."""
     job = parse_job({**KEYS, **{f"ms.{name.replace('_', '.')}": value for name, value in changed.items()}})
-    with open_store(f"sqlite:///{folder}/store.db") as store:
+    with open_store(f"sqlite:///{folder}/store.db", create=True) as store:
         return run_job(job, store, ScriptedReads(ends), now=NOW)
 
 
@@ -66,7 +66,7 @@ def test_credentials_queries_and_options_may_change(tmp_path: Path) -> None:
     assert run(tmp_path, source_url="postgresql://other:new@db.example/shop?sslmode=require").succeeded
     query = {name: value for name, value in KEYS.items() if name != "ms.source.table"}
     job = parse_job({**query, "ms.source.query": "SELECT 1"})
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         assert run_job(job, store, ScriptedReads(()), now=NOW).succeeded
 
 
@@ -78,7 +78,7 @@ def test_a_job_that_was_never_read_may_be_corrected(tmp_path: Path) -> None:
 def test_a_changed_job_continues_or_starts_again_on_request(tmp_path: Path) -> None:
     assert run(tmp_path).succeeded
     moved = parse_job({**KEYS, "ms.target.path": "moved"})
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         adopt_history(store, moved)
         assert run_job(moved, store, ScriptedReads(()), now=NOW).outcomes == ()
         reset_history(store, "job", "system")

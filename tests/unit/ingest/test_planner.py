@@ -455,7 +455,7 @@ def test_a_run_that_would_write_rows_twice_is_refused(tmp_path: Path) -> None:
     axis = {"name": "system", "type": "datetime", "range": {"from": "P7D", "to": "P0D"}}
     job = parse_job({"ms.watermark": [axis], **keys})
     reads = ScriptedReads(())
-    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
         assert run_job(job, store, reads, now=at("2020-01-08")).succeeded
         with pytest.raises(
             OverlappingPartitions, match="overlaps 2020-01-01T00:00:00Z to 2020-01-08T00:00:00Z"

@@ -22,7 +22,7 @@ def intend(connection: Connection, job: str, watermark: str, work: WorkUnit, num
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     work = WorkUnit(0, 10, WHOLE, 0)
     ...     store.write(lambda connection: intend(connection, "orders", "system", work, 1))
     """
@@ -41,7 +41,7 @@ def settle(connection: Connection, job: str, watermark: str, last: int) -> None:
     >>> from slackwater.ingest.ledger.progress_ledger import read_history
     >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     for number, work in ((1, WorkUnit(0, 10, WHOLE, 0)), (2, WorkUnit(10, 20, WHOLE, 10))):
     ...         store.write(lambda connection: intend(connection, "orders", "system", work, number))
     ...     store.write(lambda connection: settle(connection, "orders", "system", 1))
@@ -60,7 +60,7 @@ def forget(connection: Connection, job: str, watermark: str, unit: str | None, s
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     store.write(lambda connection: forget(connection, "orders", "system", None, None))
     """
     chosen = [intents.c.job == job, intents.c.watermark == watermark]

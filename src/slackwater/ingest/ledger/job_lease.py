@@ -26,7 +26,6 @@ from slackwater.metadata.leases import Lease, Leases
 from slackwater.metadata.store import MetadataStore, insert_of
 from slackwater.metadata.store_schema import jobs, leases
 from slackwater.time import SECOND
-from slackwater.time import now as wall_clock
 
 _LASTING: Final = 30 * SECOND
 _BEAT: Final = 8.0
@@ -42,7 +41,7 @@ class JobLease:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     with JobLease(store, "orders"):
     ...         try:
     ...             JobLease(store, "orders")
@@ -51,7 +50,7 @@ class JobLease:
     orders
     """
 
-    def __init__(self, store: MetadataStore, job: str, *, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, store: MetadataStore, job: str, *, clock: Callable[[], int] | None = None) -> None:
         self.job = job
         self._store = store
         self._clock = clock
@@ -85,7 +84,8 @@ class JobLease:
         self.check(connection)
         known = sql.select(jobs.c.token).where(jobs.c.job == self.job).with_for_update()
         before: int = connection.execute(known).scalar() or 0
-        token = max(before + 1, self._clock())
+        at = self._store.now(connection) if self._clock is None else self._clock()
+        token = max(before + 1, at)
         insert = insert_of(connection)(jobs).values(job=self.job, token=token)
         connection.execute(insert.on_conflict_do_update(index_elements=["job"], set_={"token": token}))
         return token

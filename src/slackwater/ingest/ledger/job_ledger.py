@@ -32,7 +32,7 @@ def check_identity(connection: Connection, job: Job) -> None:
     ...     parse_job({"ms.source.table": name}, name="copy") for name in ("orders", "returns")
     ... )
     >>> work = WorkUnit(0, 10, WHOLE, 0)
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     with JobLease(store, "copy"):
     ...         store.write(lambda connection: record_identity(connection, orders))
     ...         store.write(lambda connection: record_success(connection, "copy", "system", work))
@@ -60,7 +60,7 @@ def record_identity(connection: Connection, job: Job) -> None:
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     store.write(lambda connection: record_identity(connection, parse_job({})))
     """
     parts = {key: asdict(part) for key, part in identity_of(job).items()}
@@ -76,7 +76,7 @@ def adopt_history(store: MetadataStore, job: Job) -> None:
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.jobfile.job import parse_job
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     adopt_history(store, parse_job({}))
     """
     with JobLease(store, job.settings.name):
@@ -88,7 +88,7 @@ def forget_identity(connection: Connection, job: str) -> None:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     store.write(lambda connection: forget_identity(connection, "orders"))
     """
     _set(connection, job, None)

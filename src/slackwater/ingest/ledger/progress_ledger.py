@@ -18,7 +18,7 @@ def read_history(connection: Connection, job: str, watermark: str) -> History:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     list(store.read(lambda connection: read_history(connection, "orders", "system")).rows())
     []
     """
@@ -51,7 +51,7 @@ def record_success(
     >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     for end in (20, 10):
     ...         work = WorkUnit(0, end, WHOLE, 0)
     ...         store.write(lambda connection: record_success(connection, "orders", "system", work))
@@ -82,7 +82,7 @@ def record_failed_read(connection: Connection, job: str, watermark: str, work: W
     >>> from slackwater.ingest.units import WHOLE
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     for low in (5, 3, 7):
     ...         work = WorkUnit(0, 20, WHOLE, low)
     ...         store.write(lambda connection: record_failed_read(connection, "orders", "system", work))

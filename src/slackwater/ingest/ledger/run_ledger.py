@@ -79,7 +79,7 @@ class Run:
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     with JobLease(store, "orders") as lease:
     ...         run = Run(store, lease, "system")
     ...         run.record(WorkUnit(0, 10, WHOLE, 0), Outcome(0, 0, "{}", 0, 10, "succeeded", 3, 120, 5, 7))
@@ -168,7 +168,7 @@ def list_runs(store: MetadataStore, job: str, *, limit: int = 20) -> list[RunRec
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     list_runs(store, "orders")
     []
     """
@@ -182,7 +182,7 @@ def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     find_run(store, "orders", "no such run") is None
     True
     """
@@ -207,7 +207,7 @@ def outcomes_of(store: MetadataStore, run: str) -> list[Outcome]:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     outcomes_of(store, "no such run")
     []
     """
@@ -223,7 +223,7 @@ def prune_runs(store: MetadataStore, job: str, *, before: int) -> int:
 
     >>> from tempfile import TemporaryDirectory
     >>> from slackwater.metadata.store import open_store
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     prune_runs(store, "orders", before=0)
     0
     """
@@ -251,7 +251,7 @@ def reset_history(
     >>> from slackwater.ingest.units import WHOLE
     >>> from slackwater.metadata.store import open_store
     >>> from slackwater.ingest.ledger.progress_ledger import read_history
-    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db") as store:
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
     ...     for work in (WorkUnit(0, 20, WHOLE, 0), WorkUnit(20, 40, WHOLE, 20)):
     ...         store.write(lambda connection: record_success(connection, "orders", "system", work))
     ...     print(reset_history(store, "orders", "system", since=15))

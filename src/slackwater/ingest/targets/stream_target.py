@@ -20,7 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from slackwater.errors import StreamExists, UnknownStream, WriterReplaced
+from slackwater.errors import StreamExists, UnknownStore, UnknownStream, WriterReplaced
 from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
@@ -47,7 +47,8 @@ class StreamTarget:
 
     Args:
         store: the address of the store of streams.
-        stream: the stream, as ``scope/name``; it is created with the columns of the first rows if needed.
+        stream: the stream, as ``scope/name``; it is created with the columns of the first rows
+            if needed, and so is the store.
         job: the name of the job, which identifies its writer.
         key: the column whose values keep their events in order.
         data: the folder for the events of a new stream.
@@ -134,11 +135,11 @@ class StreamTarget:
         """Open the stream, or create it with the columns of the rows; None if there are no rows either."""
         try:
             return self._options.open()
-        except UnknownStream:
+        except (UnknownStream, UnknownStore):
             if rows.frame.isEmpty():  # without rows, the source may not know the types of its columns
                 return None
             columns = pa.schema(list(fit(rows.columns, None, self._drift).all_columns.items()))
-            with Streams.open(self._options.store) as streams, suppress(StreamExists):
+            with Streams.open(self._options.store, create=True) as streams, suppress(StreamExists):
                 streams.create(self._options.stream, columns=columns, data=self._data)
             return self._options.open()
 
@@ -147,7 +148,7 @@ class StreamTarget:
         if self._writer is None:
             try:
                 self._writer = TransactionalWriter(self._options.open(), self._name)
-            except UnknownStream:
+            except (UnknownStream, UnknownStore):
                 return None
         return self._writer
 

@@ -28,7 +28,10 @@ class SegmentsChanged(Exception):
 
 
 class FilesCollected(Exception):
-    """A staged file is so old that it may have been collected; write it again."""
+    """A staged file is so old that it may have been collected; write it again, as created at ``horizon``."""
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
 
 
 def append(
@@ -39,7 +42,6 @@ def append(
     *,
     last_event_number: int,
     epochs: Epochs,
-    at: int,
 ) -> WriterSession:
     """Append staged batches to their segments, all of them or none, and return the session afterwards.
 
@@ -52,7 +54,7 @@ def append(
     ...     bids = streams.create("shop/bids")
     ...     (location,) = bids.folder.write([pa.record_batch([[b"a", b"b"]], schema=VALUE)], at=0)
     ...     session = bids.store.write(lambda connection: open_session(connection, bids, "w", at=0))
-    ...     arguments = {"last_event_number": 2, "epochs": bids.epochs(), "at": 0}
+    ...     arguments = {"last_event_number": 2, "epochs": bids.epochs()}
     ...     for _ in range(2):
     ...         work = lambda connection: append(connection, bids, session, [(0, location)], **arguments)
     ...         print(bids.store.write(work, repeatable=True).position)
@@ -64,7 +66,8 @@ def append(
     if stored.last_event_number >= last_event_number:
         return stored
     if any_created_before((location.file for _, location in staged), row.collected_before):
-        raise FilesCollected
+        raise FilesCollected(row.collected_before)
+    at = stream.store.now(connection)
     ends = extend_segments(connection, stream, staged, at=at) if staged else {}
     position = extend_position(stored.position, ends, epochs)
     save_session(connection, stream, session, last_event_number, position, at=at)

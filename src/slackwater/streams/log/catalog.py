@@ -58,10 +58,14 @@ class Streams:
 
     Args:
         store: The metadata store. Most callers use `Streams.open` instead.
-        clock: Returns the current time in microseconds; tests pass their own.
+        clock: Returns the time of this host in microseconds, which writers note automatically. Everything
+            that processes compare with each other is by the clock of the store.
 
     >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, Streams.open(f"sqlite:///{folder}/store.db") as streams:
+    >>> with (
+    ...     TemporaryDirectory() as folder,
+    ...     Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
+    ... ):
     ...     bids = streams.create("shop/bids", segments=2)
     ...     [record.name for record in streams.list()], bids.tail()
     (['shop/bids'], Position({0: 0, 1: 0}))
@@ -72,27 +76,33 @@ class Streams:
         self.clock = clock
 
     @classmethod
-    def open(cls, url: str, *, clock: Callable[[], int] = wall_clock) -> Streams:
-        """Open the streams of a store; a missing store is created, an older one is upgraded.
+    def open(cls, url: str, *, create: bool = False, clock: Callable[[], int] | None = None) -> Streams:
+        """Open the streams of a store; an older store is upgraded.
 
         Args:
             url: Database URL, such as ``sqlite:///shop.db`` or ``postgresql://user@host/database``.
-            clock: Returns the current time in microseconds.
+            create: Whether to create the store if there is none.
+            clock: Returns the current time in microseconds, in place of the clocks of this host and of the
+                store; tests pass their own.
 
         Returns:
             The streams. Close them, or use them in a ``with`` block.
 
         Raises:
+            UnknownStore: There is no store at this address, and ``create`` is false.
             StoreUnavailable: The database cannot be reached.
             UnknownSchemaVersion: The store was made by a newer release.
         """
-        return cls(open_store(url), clock=clock)
+        return cls(open_store(url, create=create, clock=clock), clock=clock or wall_clock)
 
     @classmethod
     @contextmanager
-    def temporary(cls, *, clock: Callable[[], int] = wall_clock) -> Iterator[Streams]:
+    def temporary(cls, *, clock: Callable[[], int] | None = None) -> Iterator[Streams]:
         """Open streams in a temporary folder that is removed at the end, for tests and examples."""
-        with TemporaryDirectory() as folder, cls.open(f"sqlite:///{folder}/store.db", clock=clock) as streams:
+        with (
+            TemporaryDirectory() as folder,
+            cls.open(f"sqlite:///{folder}/store.db", create=True, clock=clock) as streams,
+        ):
             yield streams
 
     def close(self) -> None:
@@ -140,7 +150,6 @@ class Streams:
         if data is not None and "://" not in data:
             data = str(Path(data).absolute())  # other processes may have another working directory
         made = [Segment(number, 0, *bounds) for number, bounds in enumerate(even_ranges(segments))]
-        at = self.clock()
         # random, so that ids are never reused: a process that has a deleted stream open must not reach a new
         # one
         identity = uuid.uuid4().int >> 76
@@ -153,6 +162,7 @@ class Streams:
             raise InvalidArgument("data", shown, f"cannot be created: {error}", fix=fix) from None
 
         def work(connection: Connection) -> None:
+            at = self.store.now(connection)
             values: dict[str, Any] = {
                 "id": identity, "scope": scope, "name": stream, "data": data,
                 "columns": columns.serialize().to_pybytes(),
@@ -211,9 +221,10 @@ class Streams:
 
         def work(connection: Connection) -> None:
             removal = schema.streams.delete().where(schema.streams.c.id == stream.id)
+            deleted_at = self.store.now(connection)
             if connection.execute(removal).rowcount:
                 values = {"id": record.id, "name": name, "data": record.data, "bucket": record.bucket}
-                connection.execute(schema.deleted_streams.insert().values(deleted_at=self.clock(), **values))
+                connection.execute(schema.deleted_streams.insert().values(deleted_at=deleted_at, **values))
 
         self.store.write(work, repeatable=True)
         try:
@@ -282,7 +293,8 @@ class Stream:
         """The latest cut from which a reader misses no event noted at or after a time.
 
         Args:
-            time: An instant, or microseconds.
+            time: A string or ``datetime`` with a timezone, or an integer of *microseconds* since
+                1970-01-01T00:00:00Z.
 
         Returns:
             The cut of the newest mark whose upper bound is at or before the time, or the head.
@@ -308,10 +320,11 @@ class Stream:
         Raises:
             InvalidArgument: A segment is not active, or the ranges do not cover the same keys.
         """
-        sealed, wanted, at = list(seal), list(ranges), self.clock()
+        sealed, wanted = list(seal), list(ranges)
 
         def work(connection: Connection) -> Epochs:
             lock_stream(connection, self.record, exclusive=True)
+            at = self.store.now(connection)
             before = epochs_of(segment_states(connection, self.id))
             after = before.scale(sealed, wanted)
             epoch = len(after) - 1

@@ -30,21 +30,24 @@ _PLAIN: Final[dict[pa.DataType, type]] = {
 }
 
 
-def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
-    """Convert events to one record batch with the stream's columns.
+def as_batches(events: Events, columns: pa.Schema) -> list[pa.RecordBatch]:
+    """Convert events to record batches with the stream's columns; at least one, which may be empty.
+
+    More than 2 GiB of text do not fit into one batch, so a table keeps its chunks.
 
     >>> columns = pa.schema([("price", pa.int64())])
-    >>> as_batch([3, 4], columns).num_rows, as_batch([{"price": 3}], columns).num_rows
-    (2, 1)
-    >>> as_batch([{"cost": 3}], columns)
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: events = ['cost']: column names do not match the stream; give price
+    >>> table = pa.table({"price": pa.chunked_array([[1, 2], [3]])})
+    >>> [batch.num_rows for batch in as_batches(table, columns)]
+    [2, 1]
     """
-    if isinstance(events, pa.Table):
-        batches = events.combine_chunks().to_batches()
-        events = batches[0] if batches else pa.RecordBatch.from_pylist([], events.schema)
     if isinstance(events, pa.RecordBatch):
-        return _fitted(events, columns)
+        return [_fitted(events, columns)]
+    if isinstance(events, pa.Table):
+        # Arrow omits a batch without rows, but its names and types are checked as well
+        return [
+            _fitted(batch, columns)
+            for batch in events.to_batches() or [pa.RecordBatch.from_pylist([], events.schema)]
+        ]
     rows = list(events)
     if not rows or isinstance(rows[0], Mapping):
         for row in rows:
@@ -55,10 +58,28 @@ def as_batch(events: Events, columns: pa.Schema) -> pa.RecordBatch:
             _check_names({}, columns)
         values = [rows]
     try:
+        # chunked if there are more than 2 GiB of text
         arrays = [pa.array(each, column.type) for each, column in zip(values, columns, strict=True)]
     except _UNFIT as error:
         raise _mismatch(error, columns) from None
-    return _checked(pa.RecordBatch.from_arrays(arrays, schema=columns))
+    made = pa.Table.from_arrays(arrays, schema=columns).to_batches()
+    return [_checked(batch) for batch in made] or [pa.RecordBatch.from_pylist([], columns)]
+
+
+def as_batch(events: pa.RecordBatch | Sequence[Event], columns: pa.Schema) -> pa.RecordBatch:
+    """Convert a few events to one record batch with the stream's columns.
+
+    >>> columns = pa.schema([("price", pa.int64())])
+    >>> as_batch([3, 4], columns).num_rows, as_batch([{"price": 3}], columns).num_rows
+    (2, 1)
+    >>> as_batch([{"cost": 3}], columns)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: events = ['cost']: column names do not match the stream; give price
+    """
+    batches = as_batches(events, columns)
+    if len(batches) > 1:
+        raise InvalidArgument("events", "…", "have more than 2 GiB of text", fix="give fewer at once")
+    return batches[0]
 
 
 class EventParser:
@@ -110,22 +131,23 @@ class EventParser:
             raise InvalidArgument("event", value, f"column {column.name!r} is not nullable", fix=fix)
 
 
-def as_points(keys: Keys, batch: pa.RecordBatch) -> Points:
-    """The point in the key space of each event of a batch.
+def as_points(keys: Keys, *batches: pa.RecordBatch) -> Points:
+    """The point in the key space of each event of the batches.
 
     >>> batch = pa.record_batch({"user": ["a", "b"]})
     >>> as_points("user", batch).tolist() == as_points(["a", "b"], batch).tolist()
     True
     """
+    count = sum(batch.num_rows for batch in batches)
     if keys is None:
-        return np.full(batch.num_rows, any_point(), dtype=np.int64)
+        return np.full(count, any_point(), dtype=np.int64)
     if isinstance(keys, str):
-        if keys not in batch.schema.names:
-            fix = f"available: {', '.join(batch.schema.names)}; or give one key per event"
+        if keys not in batches[0].schema.names:
+            fix = f"available: {', '.join(batches[0].schema.names)}; or give one key per event"
             raise InvalidArgument("keys", keys, "column not found", fix=fix)
-        keys = batch.column(keys)
-    if len(keys) != batch.num_rows:
-        reason = f"is the number of keys, but there are {batch.num_rows} events"
+        keys = pa.chunked_array([batch.column(keys) for batch in batches])
+    if len(keys) != count:
+        reason = f"is the number of keys, but there are {count} events"
         raise InvalidArgument("keys", len(keys), reason, fix="give one key per event")
     return points_of(keys)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -97,11 +98,19 @@ class ReaderGroup:
         Returns:
             The window. Its lower bound is that of the newest mark passed by the group, and never goes back.
         """
+        return self.time_window({})
+
+    def time_window(self, offsets: Mapping[int, int]) -> TimeWindow:
+        """The window of the group while one of its readers has read up to these offsets.
+
+        The lower bound is that of the last checkpoints, because what was read since is read again if the
+        reader dies. The upper bound covers what was read since.
+        """
         stream = self.stream
 
         def work(connection: Connection) -> TimeWindow:
             row = self.lock(connection)
-            _, epochs = self.history(connection)
+            lengths, epochs = self.history(connection)
             after = 0
             if row.lower is not None:
                 known = schema.marks.c
@@ -111,8 +120,12 @@ class ReaderGroup:
                 after = connection.execute(passed).scalar() or 0
             first = read_record(connection, stream.record).first_mark
             newer = list(read_marks(connection, stream.id, after=after, first=first).values())
-            position = group_position(self.entries(connection), epochs)
-            window = TimeWindow(row.lower).advance(position, newer, epochs.segments)
+            entries = self.entries(connection)
+            position = group_position(entries, epochs)
+            read = {s: GroupSegment(max(offsets.get(s, 0), e.offset), e.finished) for s, e in entries.items()}
+            now = group_position(finish_segments(read, lengths, epochs), epochs)
+            reading = now if offsets else None
+            window = TimeWindow(row.lower).advance(position, newer, epochs.segments, reading=reading)
             if window.lower != row.lower:
                 connection.execute(
                     _groups.update().where(*self._is(_groups, "name")).values(lower=window.lower)
@@ -180,7 +193,7 @@ class ReaderGroup:
         values = {
             "stream": self.stream.id,
             "name": self.name,
-            "created_at": self.stream.clock(),
+            "created_at": self.stream.store.now(connection),
             "version": 1,
         }
         connection.execute(_groups.insert().values(values))
@@ -273,8 +286,13 @@ class Reader:
         return self._update(publish=True)
 
     def current_time_window(self) -> TimeWindow:
-        """The event time that the group has reached; see `ReaderGroup.current_time_window`."""
-        return self.group.current_time_window()
+        """The event time that the group has reached, and that this reader has reached since its checkpoint.
+
+        Returns:
+            The window. Its lower bound is that of `ReaderGroup.current_time_window`; its upper bound covers
+            what this reader has read since the last checkpoint.
+        """
+        return self.group.time_window(self._offsets)
 
     def close(self) -> None:
         """Leave the group; other readers go on from the last checkpoint."""
@@ -315,7 +333,7 @@ class Reader:
         connection.execute(
             _readers.insert().values(
                 stream=self._stream.id, group=self.group.name, reader=self.id, session=session,
-                expires_at=self._stream.clock() + self._lease,
+                expires_at=self._stream.store.now(connection) + self._lease,
             )
         )  # fmt: skip
         return session
@@ -348,8 +366,9 @@ class Reader:
         return position
 
     def _updated(self, connection: Connection, *, publish: bool) -> tuple[Position, dict[int, int]]:
-        group, now = self.group, self._stream.clock()
+        group = self.group
         group.lock(connection)
+        now = self._stream.store.now(connection)
         alive = self._alive(connection, now)
         before = group.entries(connection)
         entries = dict(before)

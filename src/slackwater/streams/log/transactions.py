@@ -8,9 +8,13 @@ count its commits.
 
 from __future__ import annotations
 
+import logging
+import threading
 import uuid
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from weakref import WeakSet
 
 import pyarrow as pa
 from sqlalchemy.engine import Connection
@@ -18,14 +22,17 @@ from sqlalchemy.engine import Connection
 from slackwater.errors import (
     CommitUnknown,
     CorruptSegment,
+    InvalidArgument,
+    SlackwaterError,
     StoreUnavailable,
     StreamError,
     TransactionEnded,
+    WriterClosed,
 )
 from slackwater.streams.arguments import event_time, positive_duration
 from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
+from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batches, as_points
 from slackwater.streams.log.segment_files import POINT, DamagedFile, StagedBatch
 from slackwater.streams.log.stream_records import lock_stream
 from slackwater.streams.log.writer import Batching, PendingEvents, stage_batch
@@ -34,7 +41,9 @@ from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.routing import Routing, RoutingKey, check_key
 from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import note
-from slackwater.time import DurationLike, InstantLike, check_int64
+from slackwater.time import SECOND, DurationLike, InstantLike, check_int64
+
+_log = logging.getLogger(__name__)
 
 
 class _InvalidNote(Exception):
@@ -56,9 +65,12 @@ class TransactionalWriter(SessionWriter):
             random one and cannot be resumed.
         expires_after: Time after its begin at which an open transaction expires.
         batching: Size at which events of an open transaction are written to a file.
+        automatically_note_time: Interval at which the wall clock is noted as event time (N3), but no time
+            after the begin of a transaction that is still open. Commits cannot note a time then.
+        timeout: How long the writer waits for a database that cannot be reached, before it fails.
 
     Raises:
-        InvalidArgument: The id or the duration is not valid.
+        InvalidArgument: The id or a duration is not valid.
         UnknownStream: The stream was deleted.
 
     >>> import slackwater as sw
@@ -81,11 +93,28 @@ class TransactionalWriter(SessionWriter):
         *,
         expires_after: DurationLike = "1 hour",
         batching: Batching | None = None,
+        automatically_note_time: DurationLike | None = None,
+        timeout: DurationLike = "1 minute",
     ) -> None:
         self.batching = batching or Batching()
         self.expires_after = positive_duration(expires_after, "expires_after")
-        super().__init__(stream, writer)
+        every = automatically_note_time
+        self._note_every = None if every is None else positive_duration(every, "automatically_note_time")
+        super().__init__(stream, writer, timeout=timeout)
         self._uncertain: Sequence[StagedBatch] | None = None
+        self._begun: WeakSet[Transaction] = WeakSet()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._noting: threading.Thread | None = None
+        if self._note_every is not None:
+            name = f"slackwater writer {self.id}"
+            self._noting = threading.Thread(target=self._note_clock, name=name, daemon=True)
+            self._noting.start()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the writer is closed; its transactions can no longer be committed."""
+        return self._closing.is_set()
 
     @property
     def last_event_number(self) -> int:
@@ -93,8 +122,16 @@ class TransactionalWriter(SessionWriter):
         return self._session.last_event_number
 
     def begin(self) -> Transaction:
-        """Begin a transaction; several may be open at the same time."""
-        return Transaction(self)
+        """Begin a transaction; several may be open at the same time.
+
+        Raises:
+            WriterClosed: The writer is closed.
+        """
+        with self._lock:
+            self._check_open()
+            transaction = Transaction(self)
+            self._begun.add(transaction)
+        return transaction
 
     def commit_staged(
         self,
@@ -119,7 +156,27 @@ class TransactionalWriter(SessionWriter):
                 the same batches again.
             CommitUnknown: An earlier commit is in that state, and must be repeated first.
             StreamError: The files are so old that they may have been collected.
+            WriterClosed: The writer is closed.
+            InvalidArgument: The writer notes time automatically, so it cannot know the times of files that
+                others wrote.
         """
+        if self._note_every is not None:
+            fix = "open the writer without automatically_note_time, and give the time of the commit"
+            raise InvalidArgument("staged", len(staged), "this writer notes time automatically", fix=fix)
+        return self.commit_transaction(staged, time=time, number=number)
+
+    def commit_transaction(
+        self,
+        staged: Sequence[StagedBatch],
+        *,
+        time: int | InstantLike | None = None,
+        number: int | None = None,
+    ) -> NoteResult:
+        """Commit the files of a transaction of this writer; see `Transaction.commit`."""
+        self._check_open()
+        if time is not None and self._note_every is not None:
+            fix = "commit without a time, or open the writer without automatically_note_time"
+            raise InvalidArgument("time", time, "this writer notes time automatically", fix=fix)
         if number is None and self._uncertain is not None and self._uncertain is not staged:
             # the number of that commit must not be used again
             raise CommitUnknown(self.id)
@@ -131,12 +188,7 @@ class TransactionalWriter(SessionWriter):
         epochs = self.stream.epochs()
         while True:
             try:
-                self._session = self.stream.store.write(
-                    lambda connection, routed=routed, epochs=epochs: self._commit(  # type: ignore[misc]  # bound now
-                        connection, routed, epochs, wanted, at
-                    ),
-                    repeatable=True,
-                )
+                self._session = self._while_unreachable(partial(self._stored, routed, epochs, wanted, at))
             except SegmentsChanged:
                 epochs = self.stream.epochs()
                 routed = self._rerouted(routed, epochs)
@@ -173,8 +225,52 @@ class TransactionalWriter(SessionWriter):
         self._exclude_from_marks()
 
     def close(self) -> None:
-        """Exclude the writer from marks (N5); open transactions are never committed."""
+        """Exclude the writer from marks (N5); open transactions can no longer be committed."""
+        with self._lock:
+            if self.is_closed:
+                return
+            self._closing.set()
+        if self._noting is not None:
+            self._noting.join()
         self._leave()
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise WriterClosed(self.id)
+
+    def _note_clock(self) -> None:
+        """Note the wall clock at the interval, until the writer is closed."""
+        assert self._note_every is not None  # noqa: S101 - the thread is started only then
+        while not self._closing.wait(self._note_every / SECOND):
+            try:
+                self._note_open_time()
+            except StoreUnavailable as error:
+                _log.warning("writer %s could not note its clock: %s", self.id, error)
+            except SlackwaterError:
+                _log.exception("writer %s notes no more times", self.id)
+                return
+
+    def _note_open_time(self) -> None:
+        # the clock first: a transaction that begins after that has no earlier event
+        noted = self.stream.clock()
+        with self._lock:
+            begun = [transaction.begun_at for transaction in self._begun if transaction.state == "open"]
+        noted = min([noted, *begun])
+
+        def work(connection: Connection, session: WriterSession) -> NoteResult:
+            at = self.stream.store.now(connection)
+            return note(connection, self.stream.id, self.id, noted, session.position, at)
+
+        result = self._in_session(work)
+        if result is not NoteResult.OK:
+            _log.warning("writer %s could not note its clock: %s", self.id, result)
+
+    def _stored(
+        self, staged: Sequence[StagedBatch], epochs: Epochs, number: int, time: int | None
+    ) -> WriterSession:
+        return self.stream.store.write(
+            lambda connection: self._commit(connection, staged, epochs, number, time), repeatable=True
+        )
 
     def __enter__(self) -> TransactionalWriter:
         return self
@@ -194,11 +290,11 @@ class TransactionalWriter(SessionWriter):
         before = check_session(connection, self.stream, self._session)
         if before.last_event_number >= number:
             return before
-        at = self.stream.clock()
         after = append(
-            connection, self.stream, self._session, staged, last_event_number=number, epochs=epochs, at=at
+            connection, self.stream, self._session, staged, last_event_number=number, epochs=epochs
         )
         if time is not None:
+            at = self.stream.store.now(connection)
             result = note(connection, self.stream.id, self.id, time, after.position, at)
             if result is not NoteResult.OK:
                 raise _InvalidNote(result)
@@ -228,7 +324,7 @@ class Transaction:
     def __init__(self, writer: TransactionalWriter) -> None:
         self._writer = writer
         self._stream = writer.stream
-        self._expires_at = writer.stream.clock() + writer.expires_after
+        self.begun_at = writer.stream.clock()
         self._routing = Routing(self._stream.epochs())
         self._parser = EventParser(self._stream.columns)
         self._pending = PendingEvents(self._stream.columns)
@@ -238,8 +334,10 @@ class Transaction:
 
     @property
     def state(self) -> str:
-        """``open``, ``committed``, ``aborted`` or ``expired``."""
-        if self._state == "open" and self._stream.clock() >= self._expires_at:
+        """``open``, ``committed``, ``aborted``, ``expired``, or ``closed`` with its writer."""
+        if self._state == "open" and self._writer.is_closed:
+            self._state = "closed"
+        if self._state == "open" and self._stream.clock() >= self.begun_at + self._writer.expires_after:
             self._state = "expired"
         return self._state
 
@@ -271,11 +369,15 @@ class Transaction:
             TransactionEnded: The transaction is no longer open.
         """
         self._check_open()
-        batch = as_batch(events, self._stream.columns)
-        if batch.num_rows:
-            self._pending.add_batch(batch, as_points(keys, batch))
-        if self._pending.bytes >= self._writer.batching.bytes:
-            self.flush()
+        batches = as_batches(events, self._stream.columns)
+        points = as_points(keys, *batches)
+        done = 0
+        for batch in batches:
+            if batch.num_rows:
+                self._pending.add_batch(batch, points[done : done + batch.num_rows])
+                done += batch.num_rows
+            if self._pending.bytes >= self._writer.batching.bytes:
+                self.flush()
 
     def flush(self) -> None:
         """Write the pending events to a file; readers do not see them before the commit."""
@@ -289,7 +391,8 @@ class Transaction:
         """Make the events part of the stream, and note a time if one is given (N1).
 
         Args:
-            time: An instant, or microseconds; see `Writer.note_time`.
+            time: A string or ``datetime`` with a timezone, or an integer of *microseconds* since
+                1970-01-01T00:00:00Z; see `Writer.note_time`.
 
         Returns:
             `NoteResult.OK`, or the reason why the time is invalid (N2). Nothing was committed then, and the
@@ -300,7 +403,7 @@ class Transaction:
             StoreUnavailable: The connection was lost; call `commit` again.
         """
         self.flush()
-        result = self._writer.commit_staged(self._staged, time=time)
+        result = self._writer.commit_transaction(self._staged, time=time)
         if result is NoteResult.OK:
             self._state = "committed"
         return result

@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,40 +24,50 @@ from slackwater.errors import InvalidArgument, SlackwaterError, WriteFailed, Wri
 from slackwater.streams.arguments import check_positive, event_time, positive_duration
 from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batch, as_points
+from slackwater.streams.log.event_columns import Event, EventParser, Events, Keys, as_batches, as_points
 from slackwater.streams.log.segment_files import POINT, StagedBatch
 from slackwater.streams.log.writer_session import SessionWriter, WriterSession
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import Points, Routing, RoutingKey, check_key, points_of
 from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import note
-from slackwater.time import MILLISECOND, SECOND, DurationLike, InstantLike, check_int64
+from slackwater.time import BEGINNING_OF_TIME, SECOND, DurationLike, InstantLike, check_int64
 
 _log = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE: Final = 4_096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Batching:
     """When a writer stores a batch.
 
     Args:
         bytes: Size at which a batch is stored at once.
-        interval: Longest time that an event waits, in microseconds.
+        interval: Longest time that an event waits, such as ``"100 milliseconds"``.
         buffered: Most bytes that wait to be stored; `Writer.write` blocks while there are more.
 
-    >>> Batching(interval=20 * MILLISECOND).bytes
-    4194304
+    Raises:
+        InvalidArgument: A value is not above zero, or the interval has no unit.
+
+    >>> Batching(interval="20 milliseconds").interval  # microseconds
+    20000
     """
 
-    bytes: int = 4 << 20
-    interval: int = 100 * MILLISECOND
-    buffered: int = 32 << 20
+    bytes: int
+    interval: int
+    buffered: int
 
-    def __post_init__(self) -> None:
-        for name in ("bytes", "interval", "buffered"):
-            check_positive(getattr(self, name), name, fix="give a number above zero")
+    def __init__(
+        self,
+        bytes: int = 4 << 20,  # noqa: A002 - the name of the setting
+        interval: DurationLike = "100 milliseconds",
+        buffered: int = 32 << 20,
+    ) -> None:
+        fix = "give a number above zero"
+        object.__setattr__(self, "bytes", check_positive(bytes, "bytes", fix=fix))
+        object.__setattr__(self, "interval", positive_duration(interval, "interval"))
+        object.__setattr__(self, "buffered", check_positive(buffered, "buffered", fix=fix))
 
 
 class PendingEvents:
@@ -105,11 +118,18 @@ class PendingEvents:
 
 
 def stage_batch(
-    stream: Stream, routing: Routing, batch: pa.RecordBatch, points: Points, *, transaction: bool = False
+    stream: Stream,
+    routing: Routing,
+    batch: pa.RecordBatch,
+    points: Points,
+    *,
+    transaction: bool = False,
+    not_before: int = BEGINNING_OF_TIME,
 ) -> list[StagedBatch]:
     """Write events to a file, with one record batch for each segment that they are routed to.
 
-    The file of a transaction also stores the points, because its events may have to be routed again.
+    The file of a transaction also stores the points, because its events may have to be routed again. The
+    name of the file has the time of the store, but at least ``not_before``.
 
     >>> from slackwater.streams.log.catalog import VALUE, Streams
     >>> with Streams.temporary() as streams:
@@ -124,7 +144,8 @@ def stage_batch(
     split = routing.split(points)
     whole = len(split) == 1
     batches = [batch if whole else batch.take(pa.array(rows)) for _, rows in split]
-    locations = stream.folder.write(batches, at=stream.clock(), transaction=transaction)
+    at = max(stream.store.now(), not_before)
+    locations = stream.folder.write(batches, at=at, transaction=transaction)
     return [(segment, location) for (segment, _), location in zip(split, locations, strict=True)]
 
 
@@ -139,9 +160,11 @@ class Writer(SessionWriter):
         batching: When batches are stored.
         automatically_note_time: Interval at which the wall clock is noted as event time (N3). `note_time`
             raises then.
+        timeout: How long the writer waits for a database that cannot be reached, before it fails. Meanwhile
+            events are buffered as ``batching`` allows.
 
     Raises:
-        InvalidArgument: The id or the interval is not valid.
+        InvalidArgument: The id, the interval or the timeout is not valid.
         UnknownStream: The stream was deleted.
 
     >>> import slackwater as sw
@@ -160,12 +183,13 @@ class Writer(SessionWriter):
         *,
         batching: Batching | None = None,
         automatically_note_time: DurationLike | None = None,
+        timeout: DurationLike = "1 minute",
     ) -> None:
         self._batching = batching or Batching()
         self._note_every = None
         if automatically_note_time is not None:
             self._note_every = positive_duration(automatically_note_time, "automatically_note_time")
-        super().__init__(stream, writer)
+        super().__init__(stream, writer, timeout=timeout)
         self.last_event_number = self._session.last_event_number
         """Number of the last event that was stored when this writer was opened."""
         self._written = self.last_event_number
@@ -174,6 +198,7 @@ class Writer(SessionWriter):
         self._parser = EventParser(stream.columns)
         self._pending = PendingEvents(stream.columns)
         self._in_flight = 0
+        self._horizon = BEGINNING_OF_TIME  # files created before this may have been collected
         self._oldest: float | None = None
         self._flush_up_to = 0
         self._failure: BaseException | None = None
@@ -241,20 +266,24 @@ class Writer(SessionWriter):
             WriteFailed: An earlier event could not be stored.
             WriterClosed: The writer is closed.
         """
-        batch = as_batch(events, self.stream.columns)
-        points = as_points(keys, batch)
-        rows = max(1, batch.num_rows * self._batching.bytes // max(1, batch.nbytes))
+        batches = as_batches(events, self.stream.columns)
+        points = as_points(keys, *batches)
         last = self._written if number is None else check_int64(number, "number") - 1
-        for start in range(0, batch.num_rows, rows):
-            with self._changed:
-                self._wait_for_space()
-                first = self._written + 1 if number is None else number + start
-                last = first + min(rows, batch.num_rows - start) - 1
-                known = start + max(0, self._written + 1 - first)
-                if last > self._written:
-                    end = start + rows
-                    self._pending.add_batch(batch.slice(known, end - known), points[known:end])
-                    self._queued(last)
+        done = 0
+        for batch in batches:
+            rows = max(1, batch.num_rows * self._batching.bytes // max(1, batch.nbytes))
+            for start in range(0, batch.num_rows, rows):
+                piece = batch.slice(start, rows)
+                with self._changed:
+                    self._wait_for_space()
+                    first = self._written + 1 if number is None else number + done
+                    last = first + piece.num_rows - 1
+                    known = max(0, self._written + 1 - first)
+                    if last > self._written:
+                        routed = points[done + known : done + piece.num_rows]
+                        self._pending.add_batch(piece.slice(known), routed)
+                        self._queued(last)
+                done += piece.num_rows
         return last
 
     def flush(self) -> None:
@@ -279,7 +308,8 @@ class Writer(SessionWriter):
         """Flush, then record that all later events of this writer have this event time or a later one (N1).
 
         Args:
-            at: An instant, or microseconds. It may equal the last noted time, but not be earlier.
+            at: A string or ``datetime`` with a timezone, or an integer of *microseconds* since
+                1970-01-01T00:00:00Z. It may equal the last noted time, but not be earlier.
 
         Returns:
             `NoteResult.OK`, or the reason why nothing was stored (N2).
@@ -305,7 +335,8 @@ class Writer(SessionWriter):
 
         def work(connection: Connection, session: WriterSession) -> NoteResult:
             # repeatable: noting the same time twice has no further effect
-            return note(connection, stream.id, self.id, noted, session.position, stream.clock())
+            at = stream.store.now(connection)
+            return note(connection, stream.id, self.id, noted, session.position, at)
 
         return self._in_session(work)
 
@@ -365,8 +396,8 @@ class Writer(SessionWriter):
         every = None if self._note_every is None else self._note_every / SECOND
         next_note = None if every is None else time.monotonic() + every
         try:
-            while (events := self._next(next_note)) is not None:
-                noted = self.stream.clock()
+            while (found := self._next(next_note)) is not None:
+                events, noted = found
                 if events:
                     self._store(events)
                 with self._changed:
@@ -380,8 +411,12 @@ class Writer(SessionWriter):
                 self._failure, self._has_ended = error, True
                 self._changed.notify_all()
 
-    def _next(self, next_note: float | None) -> PendingEvents | None:
-        """Wait for events to store; empty if only the time must be noted, None when the writer closes."""
+    def _next(self, next_note: float | None) -> tuple[PendingEvents, int] | None:
+        """Wait for events to store; empty if only the time must be noted, None when the writer closes.
+
+        Returns them with the wall clock, which is read before they are taken: an event that is written after
+        that is not among them, and its time is not before the clock that is noted.
+        """
         interval = self._batching.interval / SECOND
         with self._changed:
             while True:
@@ -394,34 +429,42 @@ class Writer(SessionWriter):
                 full = self._pending.bytes >= self._batching.bytes
                 flushed = bool(self._pending) and self._flush_up_to >= self._pending.last_number
                 if full or flushed or (due and min(due) <= now):
+                    noted = self.stream.clock()
                     events, self._pending = self._pending, PendingEvents(self.stream.columns)
                     self._in_flight, self._oldest = events.bytes, None
-                    return events
+                    return events, noted
                 if self._closing:
                     return None
                 self._changed.wait(min(due) - now if due else None)
 
     def _store(self, events: PendingEvents) -> None:
         batch, points = events.content()
-        stream = self.stream
         while True:
-            staged = stage_batch(stream, self._routing, batch, points)
+            staged = self._while_unreachable(
+                lambda: stage_batch(self.stream, self._routing, batch, points, not_before=self._horizon)
+            )
             try:
-                session = stream.store.write(
-                    lambda connection, staged=staged: append(  # type: ignore[misc]  # bound now
-                        connection, stream, self._session, staged,
-                        last_event_number=events.last_number, epochs=self._epochs, at=stream.clock(),
-                    ),
-                    repeatable=True,
-                )  # fmt: skip
+                self._session = self._while_unreachable(partial(self._append, staged, events.last_number))
             except SegmentsChanged:
-                self._epochs = stream.epochs()
+                self._epochs = self._while_unreachable(self.stream.epochs)
                 self._routing = Routing(self._epochs)
-            except FilesCollected:
-                _log.warning("writer %s of stream %s was slow and writes a file again", self.id, stream.name)
+            except FilesCollected as collected:
+                # the file is stamped with the horizon, so the next one is old only if the horizon rises again
+                self._horizon = collected.horizon
+                _log.warning("writer %s of stream %s writes a file again", self.id, self.stream.name)
             else:
-                self._session = session
                 return
+            # nothing names the file, and a writer that must repeat itself must not fill the disk
+            with suppress(OSError):
+                self.stream.folder.remove_files({location.file for _, location in staged})
+
+    def _append(self, staged: Sequence[StagedBatch], last: int) -> WriterSession:
+        def work(connection: Connection) -> WriterSession:
+            return append(
+                connection, self.stream, self._session, staged, last_event_number=last, epochs=self._epochs
+            )
+
+        return self.stream.store.write(work, repeatable=True)
 
     def _note_clock(self, noted: int) -> None:
         result = self._note(noted)

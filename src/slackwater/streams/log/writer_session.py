@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from slackwater.errors import WriterReplaced
+from slackwater.errors import StoreUnreachable, WriterReplaced
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
-from slackwater.streams.arguments import check_id
+from slackwater.streams.arguments import check_id, positive_duration
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.stream_records import lock_stream
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.time.notes import close_writer
+from slackwater.time import SECOND, DurationLike
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+_RECONNECT_SECONDS: Final = 0.2
 
 _writers = schema.writers
 
@@ -127,14 +134,16 @@ class SessionWriter:
     Args:
         stream: The stream.
         writer: Id of the writer; random by default, and then the writer cannot be resumed.
+        timeout: How long the writer waits for a store that cannot be reached.
     """
 
-    def __init__(self, stream: Stream, writer: str | None) -> None:
+    def __init__(self, stream: Stream, writer: str | None, *, timeout: DurationLike) -> None:
+        self._timeout = positive_duration(timeout, "timeout") / SECOND
         self.id = check_id(writer) if writer is not None else uuid.uuid4().hex
         self.stream = stream
         self._has_random_id = writer is None
         self._session = stream.store.write(
-            lambda connection: open_session(connection, stream, self.id, at=stream.clock())
+            lambda connection: open_session(connection, stream, self.id, at=stream.store.now(connection))
         )
 
     def _in_session(self, work: Callable[[Connection, WriterSession], Result]) -> Result:
@@ -143,7 +152,19 @@ class SessionWriter:
         def checked(connection: Connection) -> Result:
             return work(connection, check_session(connection, self.stream, self._session))
 
-        return self.stream.store.write(checked, repeatable=True)
+        return self._while_unreachable(lambda: self.stream.store.write(checked, repeatable=True))
+
+    def _while_unreachable(self, work: Callable[[], Result]) -> Result:
+        """Run work that may be repeated; repeat it while the store cannot be reached, up to the timeout."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return work()
+            except StoreUnreachable as error:
+                if time.monotonic() >= deadline:
+                    raise
+                _log.warning("writer %s waits for its store: %s", self.id, error.reason)
+                time.sleep(_RECONNECT_SECONDS)
 
     def _exclude_from_marks(self) -> None:
         self._in_session(lambda connection, _: close_writer(connection, self.stream.id, self.id))
@@ -152,6 +173,8 @@ class SessionWriter:
         self._exclude_from_marks()
         if self._has_random_id:
             # in its own transaction: a session that is deleted cannot be checked again
-            self.stream.store.write(
-                lambda connection: delete_session(connection, self.stream, self._session), repeatable=True
+            self._while_unreachable(
+                lambda: self.stream.store.write(
+                    lambda connection: delete_session(connection, self.stream, self._session), repeatable=True
+                )
             )

@@ -64,7 +64,7 @@ class Controller:
     >>> import slackwater as sw
     >>> now = 0
     >>> with sw.Streams.temporary(clock=lambda: now) as streams:
-    ...     settings = sw.StreamSettings(marks=sw.MarkSettings(period=10))
+    ...     settings = sw.StreamSettings(marks=sw.MarkSettings(period="10 microseconds"))
     ...     bids = streams.create("shop/bids", settings=settings)
     ...     controller = sw.Controller(streams)
     ...     with sw.Writer(bids, "gateway-1") as writer:
@@ -90,11 +90,11 @@ class Controller:
         self._lasting = positive_duration(lease, "lease")
         self._poll = positive_duration(poll, "poll")
         self._housekeeping = positive_duration(housekeeping, "housekeeping")
-        self._leases = Leases(streams.store, clock=streams.clock)
+        self._leases = Leases(streams.store)
         self._lease: Lease | None = None
-        self._cycles = CycleRunner(streams.store, streams.clock)
-        self._next_cycle: dict[int, int] = {}
-        self._next_housekeeping = 0
+        self._cycles = CycleRunner(streams.store)
+        self._last_cycle: dict[int, int] = {}
+        self._last_housekeeping: int | None = None
         self._stop = threading.Event()
 
     def step(self) -> ControllerStep:
@@ -107,18 +107,18 @@ class Controller:
             StoreUnavailable: The store cannot be reached.
         """
         buckets = self._buckets()
-        at = self._streams.clock()
+        at = self._streams.store.now()
         done: dict[int, CycleDecision] = {}
         noted = self._streams.store.read(lambda connection: notes.noted_streams(connection, buckets))
         for stream, settings in noted.items():
-            if at >= self._next_cycle.get(stream, at) and not self._stop.is_set():
-                self._next_cycle[stream] = at + settings.marks.period
+            if _is_due(self._last_cycle.get(stream), settings.marks.period, at) and not self._stop.is_set():
+                self._last_cycle[stream] = at
                 with self._one_stream(stream):
                     cycle = self._cycles.run(stream)
                     done |= {} if cycle is None else {stream: cycle}
-        self._next_cycle = {stream: due for stream, due in self._next_cycle.items() if stream in noted}
-        if at >= self._next_housekeeping:
-            self._next_housekeeping = at + self._housekeeping
+        self._last_cycle = {stream: last for stream, last in self._last_cycle.items() if stream in noted}
+        if _is_due(self._last_housekeeping, self._housekeeping, at):
+            self._last_housekeeping = at
             self._do_housekeeping(buckets)
         return ControllerStep(tuple(buckets), done)
 
@@ -182,3 +182,8 @@ class Controller:
             yield
         except (SlackwaterError, OSError):
             _logger.exception("controller %s: stream %s failed", self.name, stream)
+
+
+def _is_due(last: int | None, interval: int, at: int) -> bool:
+    """Whether work is due again; also after the clock was set back, which must not stop it for as long."""
+    return last is None or not 0 <= at - last < interval

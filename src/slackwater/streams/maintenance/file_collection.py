@@ -33,12 +33,12 @@ def collect_orphans(stream: Stream, *, older_than: DurationLike = "1 day") -> li
     >>> import pyarrow as pa
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     created_at = bids.clock() - 2_000_000
+    ...     created_at = bids.store.now() - 2_000_000
     ...     locations = bids.folder.write([pa.record_batch([[b"a"]], schema=VALUE)], at=created_at)
     ...     len(collect_orphans(bids)), len(collect_orphans(bids, older_than="1 second"))
     (0, 1)
     """
-    horizon = stream.clock() - duration(older_than, name="older_than")
+    horizon = stream.store.now() - duration(older_than, name="older_than")
 
     def raise_horizon(connection: Connection) -> None:
         row = lock_stream(connection, stream.record, exclusive=True)
@@ -75,7 +75,7 @@ def collect_deleted(
     ([], ['shop/bids'])
     """
     store, deleted = streams.store, schema.deleted_streams
-    horizon = streams.clock() - duration(older_than, name="older_than")
+    horizon = streams.store.now() - duration(older_than, name="older_than")
     query = sql.select(deleted).where(deleted.c.bucket.in_(list(buckets))).order_by(deleted.c.name)
     done = []
     for row in store.read(lambda connection: connection.execute(query).all()):

@@ -16,7 +16,6 @@ from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time import notes
 from slackwater.streams.time.marks import CycleDecision, Mark, WriterMark, decide_cycle
-from slackwater.time import now as wall_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,13 @@ class CycleRunner:
     ...     bids = streams.create("shop/bids")
     ...     note = lambda c: notes.note(c, bids.id, "w", time=7, position=Position.of({0: 0}), at=0)
     ...     _ = streams.store.write(note)
-    ...     CycleRunner(streams.store, clock=lambda: 10_000_000).run(bids.id).mark
+    ...     CycleRunner(streams.store).run(bids.id).mark
     Mark(lower=7, upper=7, cut=Position({0: 0}))
     """
 
     store: MetadataStore
-    clock: Callable[[], int] = wall_clock
+    clock: Callable[[], int] | None = None
+    """Returns the time of a cycle; by default the clock of the store."""
     _epochs: dict[int, tuple[int, Epochs]] = field(default_factory=dict)
 
     def run(self, stream: int) -> CycleDecision | None:
@@ -54,7 +54,7 @@ class CycleRunner:
         Returns:
             What was written; None if the stream was deleted, or another controller wrote a mark first.
         """
-        at = self.clock()
+        at = self.store.now() if self.clock is None else self.clock()
         found = self.store.read(lambda connection: self._read(connection, stream))
         if found is None:
             self._epochs.pop(stream, None)

@@ -1,4 +1,8 @@
-"""Retention: truncates a stream to the age and size that its settings allow."""
+"""Retention: truncates a stream to the age and size that its settings allow.
+
+Ages are measured by the clock of the store. The newest append is never removed, whatever the settings and the
+clock, so that a mistake in either does not empty the stream.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,11 @@ def apply_retention(stream: Stream, retention: Retention) -> Position:
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
-    ...     apply_retention(streams.create("shop/bids"), Retention(age=1))
+    ...     apply_retention(streams.create("shop/bids"), Retention(age="1 second"))
     Position({0: 0})
     """
     states = stream.segments()
-    since = _kept_since(stream, retention)
+    since = stream.store.read(lambda connection: _kept_since(connection, stream, retention))
     if since is None:
         return stream.head()
     query = (
@@ -65,14 +69,18 @@ def retention_cut(
     return enter_successors(epochs, cut, lengths, entered=kept)
 
 
-def _kept_since(stream: Stream, retention: Retention) -> int | None:
+def _kept_since(connection: Connection, stream: Stream, retention: Retention) -> int | None:
     """The time from which appends are kept; None if all are."""
-    bounds = [] if retention.age is None else [stream.clock() - retention.age]
-    size = retention.size
-    if size is not None:
-        since = stream.store.read(lambda connection: _kept_by_size(connection, stream.id, size))
+    newest = connection.execute(
+        sql.select(sql.func.max(_appends.at)).where(_appends.stream == stream.id)
+    ).scalar()
+    if newest is None:
+        return None
+    bounds = [] if retention.age is None else [stream.store.now(connection) - retention.age]
+    if retention.size is not None:
+        since = _kept_by_size(connection, stream.id, retention.size)
         bounds += [] if since is None else [since]
-    return max(bounds, default=None)
+    return min(max(bounds), int(newest)) if bounds else None
 
 
 def _kept_by_size(connection: Connection, stream: int, size: int) -> int | None:

@@ -44,7 +44,7 @@ def scale_by_rate(stream: Stream, policy: ScalingPolicy) -> list[ScalingAction]:
     ...     scale_by_rate(streams.create("shop/bids", segments=2), ScalingPolicy(rate=100))
     []
     """
-    since = stream.clock() - policy.window
+    since = stream.store.now() - policy.window
     states = stream.segments()
     measured = {s.segment.id for s in states if not s.is_sealed and s.created_at <= since}
     query = (

@@ -117,17 +117,17 @@ def _binary(keys: pa.Array | pa.ChunkedArray | Sequence[RoutingKey]) -> pa.Array
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
         reason = "mixes types, or contains a lone surrogate"
         raise InvalidArgument("key", keys, reason, fix="give only strings, or only bytes") from None
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.large_binary())
     known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     if not any(check(kind) for check in known):
         raise InvalidArgument("key", str(kind), "is not a valid type for routing keys", fix=_FIX)
-    return column.cast(pa.large_binary())
+    # 64-bit offsets first: more than 2 GiB of text cannot be combined with 32-bit offsets
+    column = column.cast(pa.large_binary())
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 class Routing:

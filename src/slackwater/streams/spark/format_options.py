@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, StoreReplaced
 from slackwater.streams.log.catalog import Stream, Streams
 
 _READING: Final = ("from", "to", "max_events", "headers")
@@ -71,7 +71,11 @@ max_events, headers, key, writer
         here = (os.getpid(), self.store)
         if here not in _opened:
             _opened[here] = Streams.open(self.store)
-        return _opened[here].get(self.stream)
+        try:
+            return _opened[here].get(self.stream)
+        except StoreReplaced:
+            _opened.pop(here).close()  # a later call opens the store that is there now
+            raise
 
 
 def close_stores() -> None:

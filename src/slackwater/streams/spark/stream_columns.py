@@ -26,6 +26,7 @@ _HEADER: Final = StructType(
     ]
 )
 _ROWS: Final = 65_536
+_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,15 @@ def rows(
     [2]
     """
     gathered: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for batch in batches:
+        # one batch cannot hold more than 2 GiB of text
+        if count and (count >= _ROWS or size + batch.nbytes > _BYTES):
+            yield _combined(gathered, target, header)
+            gathered, count, size = [], 0, 0
         gathered.append(batch)
         count += batch.num_rows
-        if count >= _ROWS:
-            yield _combined(gathered, target, header)
-            gathered, count = [], 0
+        size += batch.nbytes
     if count:
         yield _combined(gathered, target, header)
 
@@ -92,12 +95,11 @@ def header_row(target: pa.Schema, header: BatchHeader) -> pa.RecordBatch:
 
 
 def _combined(batches: list[pa.RecordBatch], target: pa.Schema, header: BatchHeader | None) -> pa.RecordBatch:
-    whole = pa.Table.from_batches(batches).combine_chunks()
-    columns = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in whole.columns]
-    fields = list(target)[: len(columns)]
+    whole = pa.concat_batches(batches)
+    fields = list(target)[: whole.num_columns]
     fitting = [
         column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(columns, fields, strict=True)
+        for column, field in zip(whole.columns, fields, strict=True)
     ]
     added = [] if header is None else _header_columns(header, whole.num_rows, empty=False)
     return pa.RecordBatch.from_arrays([*fitting, *added], schema=target)

@@ -33,7 +33,7 @@ def stream_headers(name: str = "stream") -> Headers:
     >>> register(spark)
     >>> with TemporaryDirectory() as folder:
     ...     store = f"sqlite:///{folder}/store.db"
-    ...     with sw.Streams.open(store) as streams:
+    ...     with sw.Streams.open(store, create=True) as streams:
     ...         columns = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
     ...         made = streams.create("shop/clicks", columns=columns)
     ...     source = spark.readStream.format("slackwater").options(store=store, headers="true")
@@ -80,7 +80,7 @@ def read_stream(
     >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> with TemporaryDirectory() as folder:
     ...     store = f"sqlite:///{folder}/store.db"
-    ...     with sw.Streams.open(store) as streams:
+    ...     with sw.Streams.open(store, create=True) as streams:
     ...         columns = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
     ...         made = streams.create("shop/clicks", columns=columns)
     ...     clicks = sw.read_stream(spark, "shop/clicks", store=store, event_time="at").key_by("user")

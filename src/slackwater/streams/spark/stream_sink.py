@@ -80,7 +80,7 @@ def write_task(options: FormatOptions, batches: Iterator[pa.RecordBatch]) -> Tas
     >>> from slackwater.streams.log.catalog import Streams
     >>> with TemporaryDirectory() as folder:
     ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
-    ...     with Streams.open(options.store) as streams:
+    ...     with Streams.open(options.store, create=True) as streams:
     ...         stream = streams.create("shop/bids")
     ...     output = write_task(options, iter([pa.record_batch({"value": [b"a"]})]))
     ...     [(segment, location.events) for segment, location in output.staged]

@@ -62,7 +62,8 @@ class StreamRange(DataSourceReader):
         extent = Extent.of(stream)
         check_not_before(extent.epochs, end, start, "to")
         header = BatchHeader(1, marks.watermark(extent, end)) if self._options.headers else None
-        return _partitions(extent, start, end, header)
+        # Spark makes a partition of its own if there is none, which `read` could not interpret
+        return _partitions(extent, start, end, header) or [SpanPartition(None, None, is_first=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the events of a partition."""
@@ -161,7 +162,7 @@ def read_partition(
     >>> from slackwater.streams.spark.stream_columns import spark_schema
     >>> with TemporaryDirectory() as folder:
     ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
-    ...     with Streams.open(options.store) as streams:
+    ...     with Streams.open(options.store, create=True) as streams:
     ...         schema = spark_schema(streams.create("shop/bids").columns, headers=False)
     ...     list(read_partition(options, schema, SpanPartition(Span(0, 0, 0), None, False)))
     []

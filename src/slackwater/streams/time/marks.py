@@ -23,6 +23,8 @@ class NoteResult(StrEnum):
     OK = "ok"
     INVALID_TIME = "invalid_time"
     INVALID_POSITION = "invalid_position"
+    TOO_FAR_AHEAD = "too_far_ahead"
+    """Further ahead of the store's clock than `MarkSettings.max_ahead` allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,12 @@ class CycleDecision:
     """Writers that hold the watermark back."""
 
 
-def validate_note(last: WriterMark | None, time: int, position: Position) -> NoteResult:
+def validate_note(
+    last: WriterMark | None, time: int, position: Position, latest: int | None = None
+) -> NoteResult:
     """Decide whether a noted time may replace the writer's last one (N2).
 
-    Equal values are accepted; time is checked first.
+    Equal values are accepted; time is checked first. Times after ``latest`` are too far ahead.
 
     >>> last = WriterMark("w", 10, Position.of({0: 5}))
     >>> validate_note(last, 10, Position.of({0: 5})), validate_note(last, 9, Position.of({0: 4}))
@@ -82,11 +86,11 @@ def validate_note(last: WriterMark | None, time: int, position: Position) -> Not
     >>> validate_note(last, 11, Position.of({0: 4}))
     <NoteResult.INVALID_POSITION: 'invalid_position'>
     """
-    if last is None:
-        return NoteResult.OK
-    if time < last.time:
+    if last is not None and time < last.time:
         return NoteResult.INVALID_TIME
-    if position.goes_back_from(last.position):
+    if latest is not None and time > latest:
+        return NoteResult.TOO_FAR_AHEAD
+    if last is not None and position.goes_back_from(last.position):
         return NoteResult.INVALID_POSITION
     return NoteResult.OK
 
@@ -111,7 +115,7 @@ def decide_cycle(
         settings: Period and timeout of the stream.
 
     >>> from slackwater.streams.segments.epochs import KEY_SPACE, Segment
-    >>> epochs, settings = Epochs([[Segment(0, 0, 0, KEY_SPACE)]]), MarkSettings(period=10)
+    >>> epochs, settings = Epochs([[Segment(0, 0, 0, KEY_SPACE)]]), MarkSettings(period="10 microseconds")
     >>> writers = [WriterMark("a", 7, Position.of({0: 5})), WriterMark("b", 9, Position.of({0: 3}))]
     >>> decide_cycle(writers, None, epochs, now=10, first_noted=0, settings=settings).mark
     Mark(lower=7, upper=9, cut=Position({0: 5}))

@@ -39,7 +39,7 @@ def note(
         writer: Id of the writer.
         time: The noted event time.
         position: Position of the writer's acknowledged events.
-        at: Time of the clock.
+        at: Time of the store's clock.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -52,9 +52,10 @@ def note(
     """
     check_id(writer)
     check_int64(time, "time")
+    latest = _latest(connection, stream, at)
     while True:
         last = _record(connection, stream, writer)
-        result = validate_note(last, time, position)
+        result = validate_note(last, time, position, latest)
         if result is not NoteResult.OK:
             return result
         _check_segments(connection, stream, position, last)
@@ -178,6 +179,14 @@ def apply_cycle(
             cleared = _notes.update().where(*_is(stream, record), sql.not_(is_behind))
             connection.execute(cleared.values(behind_since=None, version=_notes.c.version + 1))
     return True
+
+
+def _latest(connection: Connection, stream: int, at: int) -> int | None:
+    """The latest time that may be noted now; None if there is no limit."""
+    query = sql.select(schema.streams.c.settings).where(schema.streams.c.id == stream)
+    saved = connection.execute(query).scalar()
+    ahead = None if saved is None else StreamSettings.load(msgspec.json.decode(saved)).marks.max_ahead
+    return None if ahead is None else at + ahead
 
 
 def _record(connection: Connection, stream: int, writer: str) -> WriterMark | None:

@@ -27,22 +27,31 @@ class TimeWindow:
     upper: int | None = None
 
     def advance(
-        self, position: Position, marks: Sequence[Mark], segments: Mapping[int, Segment]
+        self,
+        position: Position,
+        marks: Sequence[Mark],
+        segments: Mapping[int, Segment],
+        *,
+        reading: Position | None = None,
     ) -> TimeWindow:
         """The window at a new position of the group; an empty position changes nothing.
 
         The lower bound never goes back, even if the position does. The upper bound is never below it.
 
         Args:
-            position: Position of the group.
+            position: Position of the group at its checkpoints, for the lower bound.
             marks: Marks of the stream, ascending.
             segments: Segments of the stream by id.
+            reading: Position as it is now, with what was read since the checkpoints, for the upper bound; by
+                default the same.
 
         >>> segments = {0: Segment(0, 0, 0, 9)}
         >>> marks = [Mark(10, 19, Position.of({0: 5})), Mark(20, 29, Position.of({0: 8}))]
         >>> window = TimeWindow().advance(Position.of({0: 5}), marks, segments)
         >>> window, window.advance(Position.of({0: 4}), marks, segments)
         (TimeWindow(lower=10, upper=29), TimeWindow(lower=10, upper=29))
+        >>> window.advance(Position.of({0: 5}), marks, segments, reading=Position.of({0: 8}))
+        TimeWindow(lower=10, upper=None)
         """
         if not len(position):
             return self
@@ -56,6 +65,9 @@ class TimeWindow:
                 lower = mark.lower
                 break
             newer.append((mark, standing))
+        if reading is not None:
+            standings = ((mark, compare(reading, mark.cut, segments)) for mark, _ in newer)
+            newer = [(mark, standing) for mark, standing in standings if standing is not Standing.PASSED]
         if not newer:
             return TimeWindow(lower, None)
         ahead = (mark for mark, standing in reversed(newer) if standing is Standing.BEFORE)
