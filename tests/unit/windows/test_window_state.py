@@ -173,6 +173,26 @@ def test_state_written_by_version_1_loads() -> None:
     assert [row for row in rows if row[0] == "b"] == [("b", 3, 7, 0, True), ("b", 4, 12, 1, False)]
 
 
+def test_sessions_written_by_version_1_load() -> None:
+    early = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
+    sessions = operator(Sessions(5), early, "accumulating_and_retracting")
+    blobs = {path.stem: path.read_bytes() for path in (SAVED / "sessions-1").glob("*.blob")}
+    state = sessions.load((SAVED / "sessions-1" / "index").read_bytes(), blobs)
+    assert (state.watermark, state.dropped_late) == (4, 0)
+    state = sessions.load(sessions.save(state), blobs)
+    state, output = sessions.step(state, batch(("b", 7)), {"default": 5}, now=11)
+    assert output.panes.is_empty(), "one new element in the session from 2 to 12 of b, which has fired before"
+    _, output = sessions.step(state, None, {"default": 200}, now=12)
+    columns = "key", "window_start", "window_end", "n", "total", "index", "retraction"
+    assert sorted(output.panes.select(columns).rows()) == [
+        ("a", 1, 6, 1, 10, 0, False),
+        ("b", 2, 8, 2, 50, 0, True),
+        ("b", 2, 12, 3, 57, 0, False),
+        ("b", 12, 17, 1, 40, 0, False),
+        ("c", 4, 9, 1, 1, 0, False),
+    ]
+
+
 def test_collected_lists_survive_a_reload() -> None:
     lists = WindowedOperator(
         window=Fixed(10),
