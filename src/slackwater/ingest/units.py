@@ -50,7 +50,7 @@ def unit_of(values: Mapping[str, Any]) -> Unit:
         The unit.
 
     Raises:
-        InvalidArgument: A value is a list or an object.
+        InvalidArgument: A value is a list or an object, or contains the character U+0000.
 
     >>> unit_of({"id": 1}) == unit_of({"id": "1"})
     True
@@ -71,6 +71,11 @@ def value_text(value: object) -> str | None:
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: unit = [1]: is a list; use text, a number, true, false or null
     """
+    if isinstance(value, str) and "\0" in value:
+        fix = "remove the character, or filter such units out"
+        raise InvalidArgument(
+            "unit", value, "contains the character U+0000, which no path or table has", fix=fix
+        )
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

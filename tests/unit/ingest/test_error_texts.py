@@ -103,3 +103,11 @@ def test_secrets_of_the_job_file_are_neither_reported_nor_recorded(
 def test_no_part_of_a_secret_is_left_where_a_long_text_is_cut() -> None:
     job = parse_job({"ms.source.jdbc.password": "hunter-22"})
     assert "hunt" not in error_text(ValueError("x" * 1980 + " hunter-22"), job)
+
+
+def test_a_secret_among_the_options_of_a_reader_is_not_reported() -> None:
+    job = parse_job({"ms.source.options": {"fs.s3a.secret.key": "hunter-22", "header": "true"}})
+    assert (
+        error_text(RuntimeError("403 for hunter-22, header true"), job)
+        == "RuntimeError: 403 for …, header true"
+    )

@@ -7,7 +7,14 @@ import re
 from typing import Final
 
 from slackwater.ingest.jobfile.job import Job
-from slackwater.ingest.redaction import Secrets, header_secrets, hide, numbered, url_secrets
+from slackwater.ingest.redaction import (
+    Secrets,
+    header_secrets,
+    hide,
+    numbered,
+    resembles_secret,
+    url_secrets,
+)
 
 _FIELD: Final = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 
@@ -43,6 +50,7 @@ def _credentials(job: Job) -> list[str]:
 
     written = authentication.texts if authentication else ()
     texts = [filled(text) for text in (*written, *settings.http_headers.values())]
+    texts += [str(value) for name, value in settings.source_options.items() if resembles_secret(name)]
     if authentication is not None and authentication.method == "basic":
         account = f"{filled(str(authentication.user))}:{filled(str(authentication.password))}"
         texts.append(base64.b64encode(account.encode()).decode())

@@ -177,7 +177,8 @@ def _from_csv(text: str) -> list[Mapping[str, Any]]:
     if len(set(header)) < len(header):
         raise _Unusable("has two columns of the same name", "make column names unique")
     if uneven := [row for row in rows if len(row) != len(header)]:
-        raise _Unusable(f"has a row of {len(uneven[0])} values for {len(header)} columns", "correct that row")
+        values = "1 value" if len(uneven[0]) == 1 else f"{len(uneven[0])} values"
+        raise _Unusable(f"has a row of {values} for {len(header)} columns", "correct that row")
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 

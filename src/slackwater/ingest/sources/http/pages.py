@@ -69,8 +69,9 @@ def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]
         if not page.records:
             return
         if rule.end == "short" and len(counts) == 1 and counts[0] < (rule.size or 0):
+            records = "1 record" if counts[0] == 1 else f"{counts[0]} records"
             raise InvalidPagination(
-                f"{request.shown}: the first page has {counts[0]} records, fewer than 'size' = {rule.size}, "
+                f"{request.shown}: the first page has {records}, fewer than 'size' = {rule.size}, "
                 f"but another page follows; set 'size' in ms.source.http.pagination to the real page size"
             )
         if length := cycles.add(_digest(page)):

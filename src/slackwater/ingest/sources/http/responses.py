@@ -159,9 +159,8 @@ def _from_csv(text: str, delimiter: str) -> list[Mapping[str, Any]]:
     if len(set(header)) < len(header):
         raise InvalidResponse("the response has two columns of the same name; column names must be unique")
     if uneven := [row for row in lines if len(row) != len(header)]:
-        raise UnreadableResponse(
-            f"a response with a row of {len(uneven[0])} values for {len(header)} columns"
-        )
+        values = "1 value" if len(uneven[0]) == 1 else f"{len(uneven[0])} values"
+        raise UnreadableResponse(f"a response with a row of {values} for {len(header)} columns")
     return [{name: value or None for name, value in zip(header, row, strict=True)} for row in lines]
 
 
