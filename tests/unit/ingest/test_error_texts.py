@@ -107,7 +107,6 @@ def test_no_part_of_a_secret_is_left_where_a_long_text_is_cut() -> None:
 
 def test_a_secret_among_the_options_of_a_reader_is_not_reported() -> None:
     job = parse_job({"ms.source.options": {"fs.s3a.secret.key": "hunter-22", "header": "true"}})
-    assert (
-        error_text(RuntimeError("403 for hunter-22, header true"), job)
-        == "RuntimeError: 403 for …, header true"
-    )
+    text = error_text(RuntimeError("403 for hunter-22, header true"), job)
+    assert "hunter-22" not in text
+    assert "header true" in text
