@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    FloatType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from slackwater import windows
 from slackwater.errors import AsyncItemFailed, InvalidArgument, InvalidDuration
@@ -248,6 +258,10 @@ async def _returns_text(row: dict[str, Any]) -> dict[str, Any]:
     return {"value": "many"}
 
 
+async def _returns_a_fraction(row: dict[str, Any]) -> dict[str, Any]:
+    return {"value": 1.9}
+
+
 async def _returns_a_number(row: dict[str, Any]) -> Any:
     return 5
 
@@ -263,7 +277,11 @@ async def _returns_a_number(row: dict[str, Any]) -> Any:
         ),
         (
             _returns_text,
-            r"_returns_text = 'value': was returned with a value that is not of its type in schema=, int64",
+            r"_returns_text\(\) = 'many': the answer to the row at 1970-01-01T00:00:00Z, column 'value'",
+        ),
+        (
+            _returns_a_fraction,
+            r"_returns_a_fraction\(\) = 1.9: the answer to the row .*, column 'value'.*has a fractional part",
         ),
         (_returns_a_number, "_returns_a_number = 'int': is not a valid return type; return a dict"),
     ],
@@ -271,6 +289,28 @@ async def _returns_a_number(row: dict[str, Any]) -> Any:
 def test_a_failed_call_fails_the_batch_with_the_reason(fn: AsyncFunction, message: str) -> None:
     with pytest.raises((AsyncItemFailed, InvalidArgument), match=message):
         in_one_task(fn, VALUE, NUMBERS, timeout="200 milliseconds")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "message"),
+    [
+        (1e300, FloatType(), "is too large"),
+        (datetime(2024, 1, 31), TimestampType(), "has no timezone"),  # noqa: DTZ001
+        (5_000_000, TimestampType(), "is a number, whose unit and origin are unknown"),
+        (5, DateType(), "is not a date"),
+        ([1, 1.9], ArrayType(LongType()), "has a fractional part"),
+    ],
+)
+def test_an_answer_is_never_cut(answer: object, kind: DataType, message: str) -> None:
+    async def returns(row: dict[str, Any]) -> dict[str, Any]:
+        return {"value": answer}
+
+    schema = StructType([StructField("value", kind)])
+    with pytest.raises(InvalidArgument, match=message):
+        in_one_task(returns, schema, NUMBERS)
+    with pytest.raises(InvalidArgument, match=message) as raised:
+        async_call(_fails, schema, fallback={"value": answer})
+    assert raised.value.name == "fallback"
 
 
 def test_a_failure_reaches_the_driver(spark: SparkSession) -> None:

@@ -17,17 +17,18 @@ FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
 _BASE: Final = {"_time_text", "errors", "time"}
-_CORE: Final = _BASE | {"progress", "windows"}
+_CORE: Final = _BASE | {"_strict_rows", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_time_text": set(),
     "_durable_files": set(),
     "_lazy_exports": set(),
+    "_strict_rows": {"errors"},
     "errors": {"_time_text"},
     "time": {"_time_text", "errors"},
     "progress": _BASE,
-    "windows": _BASE | {"_lazy_exports", "progress"},
+    "windows": _BASE | {"_lazy_exports", "_strict_rows", "progress"},
     "sql": _BASE,
     "spark": _CORE | {"sql"},
     "metadata": _BASE | {"sql"},
@@ -100,6 +101,7 @@ COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 
 MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "_lazy_exports": SPARK | COLUMNS,
+    "_strict_rows": SPARK,
     "_time_text": SPARK | COLUMNS,
     "errors": SPARK | COLUMNS,
     "time": SPARK | COLUMNS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -74,7 +75,20 @@ def test_the_function_gets_pandas_on_request() -> None:
         (5, "returned int, not rows"),
         ({"n": 1, "text": "x"}, "returned dict, not rows"),
         ([{"n": 1}], "returned the columns n; return a DataFrame or a list of dictionaries with n, text"),
-        ([{"n": "many", "text": "x"}], "conversion from `str` to `i64` failed"),
+        ([{"n": "many", "text": "x"}], "row 1, column 'n' of type int64"),
+        ([5], "returned a row that is a int; return a DataFrame"),
+        (
+            [{"n": 1, "text": "x"}, {"n": 1.9, "text": "x"}],
+            "a result = 1.9: row 2, column 'n' of type int64: has a fractional part",
+        ),
+        (
+            pl.DataFrame({"n": [1.0, 1.9], "text": ["x", "x"]}),
+            "a result = 1.9: row 2, column 'n' of type int64: has a fractional part",
+        ),
+        (
+            pd.DataFrame({"n": [1.0, 1.9], "text": ["x", "x"]}),
+            "a result = 1.9: row 2, column 'n' of type int64: has a fractional part",
+        ),
     ],
 )
 def test_an_invalid_result_raises_with_the_reason(answer: Any, message: str) -> None:
@@ -83,6 +97,28 @@ def test_an_invalid_result_raises_with_the_reason(answer: Any, message: str) -> 
 
     with pytest.raises(FunctionFailed, match=message):
         made(operator(odd))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (pl.Float32(), 1e300, "is too large"),
+        (pl.Datetime("us", "UTC"), datetime(2024, 1, 31), "has no timezone|cannot be made"),  # noqa: DTZ001
+        (pl.Datetime("us", "UTC"), 5, "is a number|cannot be made"),
+        (pl.Date(), datetime(2024, 1, 31, 5), "is not a date|cannot be made"),  # noqa: DTZ001
+    ],
+)
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_result_is_never_cut(kind: pl.DataType, value: object, message: str, as_frame: bool) -> None:
+    def cut(key: dict[str, Any], window: Range, rows: pl.DataFrame) -> Any:
+        return pl.DataFrame({"made": [value]}) if as_frame else [{"made": value}]
+
+    applied = Applied(cut, ("value",), {"made": kind}, ("key",))
+    cutting = windows.WindowedOperator(
+        accumulations={"made": applied}, event_time="ts", window=windows.Fixed(10), key=("key",)
+    )
+    with pytest.raises(FunctionFailed, match=f"column 'made' of type .*({message})"):
+        made(cutting)
 
 
 def test_an_error_in_the_function_names_it_with_key_and_window() -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
+from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
 from slackwater.spark.wire.columns import WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
@@ -56,7 +58,10 @@ def async_call(
         fallback=fallback,
     )
     if fallback is not None and not callable(fallback):
-        call.rows(fallback, "fallback")  # raises if the value does not match the schema
+        # raises if a value does not match the schema
+        rows_to_table(
+            call.rows(fallback, "fallback"), to_arrow_schema(call.schema, timezone="UTC"), what="fallback"
+        )
     call.stage()  # raises if an argument is invalid
     return call
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, Retry
 from slackwater.progress.values import Watermark
@@ -139,7 +140,13 @@ class AsyncMapper:
         passed = list(target)[: len(target) - 1 - len(self.call.schema)]
         columns = [kept.column(field.name).cast(field.type) for field in passed]
         columns.append(pa.array([row is None for row in values], pa.bool_()))
-        columns += [self._column(target.field(name), values) for name in self.call.schema.names]
+        answered = rows_to_table(
+            [row or {} for row in values],
+            pa.schema([target.field(name) for name in self.call.schema.names]),
+            what=f"{self.call.name}()",
+            row_name=lambda answer: f"the answer to the row {_description(batch, indices[answer])}",
+        )
+        columns += [column.combine_chunks() for column in answered.columns]
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
     def _rows(self, batch: pa.RecordBatch) -> list[Row]:
@@ -152,17 +159,6 @@ class AsyncMapper:
             maps_as_pydicts="strict"
         )
         return rows
-
-    def _column(self, field: pa.Field, values: Sequence[Row | None]) -> pa.Array:
-        try:
-            return pa.array([None if row is None else row.get(field.name) for row in values], field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InvalidArgument(
-                self.call.name,
-                field.name,
-                f"was returned with a value that is not of its type in schema=, {field.type}: {error}",
-                fix="return a value of this type, or change the schema",
-            ) from error
 
 
 def _bypassing(batch: pa.RecordBatch) -> list[bool]:

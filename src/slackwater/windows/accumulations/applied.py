@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import polars as pl
+import pyarrow as pa
 
+from slackwater._strict_rows import rows_to_table, table_to_schema
 from slackwater.errors import FunctionFailed, InvalidArgument
 from slackwater.time import Range
 from slackwater.windows.accumulations.base import (
@@ -130,17 +132,27 @@ class Applied(ColumnarAccumulation):
             raise FunctionFailed(f"{name}() failed on key {key} in window {window}: {cause}") from error
 
     def _checked(self, result: Any) -> pl.DataFrame:
-        """The result as a frame with the declared columns and types."""
+        """The result as a frame with the declared columns and types; raises if a value would be cut."""
         expected = f"return a DataFrame or a list of dictionaries with {', '.join(self.schema)}"
-        if type(result).__module__.partition(".")[0] == "pandas":
-            made: pl.DataFrame = pl.from_pandas(result)
-        elif isinstance(result, pl.DataFrame):
-            made = result
+        rows: list[Any] | None = None
+        if type(result).__module__.partition(".")[0] == "pandas" or isinstance(result, pl.DataFrame):
+            names = set(result.columns)
         elif not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
             raise FunctionFailed(f"it returned {type(result).__name__}, not rows; {expected}")
         else:
             rows = list(result)
-            made = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=self.schema)
-        if set(made.columns) != set(self.schema):
-            raise FunctionFailed(f"it returned the columns {', '.join(made.columns)}; {expected}")
-        return made.select(pl.col(name).cast(kind) for name, kind in self.schema.items())
+            if odd := next((row for row in rows if not isinstance(row, Mapping)), None):
+                raise FunctionFailed(f"it returned a row that is a {type(odd).__name__}; {expected}")
+            names = {name for row in rows for name in row} if rows else set(self.schema)
+        if names != set(self.schema):
+            raise FunctionFailed(f"it returned the columns {', '.join(sorted(map(str, names)))}; {expected}")
+        declared = pl.DataFrame(schema=self.schema).to_arrow().schema
+        if rows is not None:
+            made = rows_to_table(rows, declared, what="a result")
+        elif isinstance(result, pl.DataFrame):
+            made = table_to_schema(result.to_arrow(), declared, what="a result")
+        else:
+            made = table_to_schema(
+                pa.Table.from_pandas(result, preserve_index=False), declared, what="a result"
+            )
+        return pl.DataFrame(made, schema=self.schema)
