@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
-from slackwater.progress.watermark_policies import Lag
-from slackwater.spark.api.upsert import upsert_once, upsert_to
+from slackwater.progress.watermark_policies import Lag, lag
+from slackwater.spark.api.stream import stream
+from slackwater.spark.api.upsert import Mode, upsert_once, upsert_to
 from slackwater.sql.database import database_url, temporary_engine
-from slackwater.sql.pane_table import TableDoesNotFit
+from slackwater.sql.pane_table import Fold, TableDoesNotFit
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server
@@ -169,6 +170,27 @@ def test_invalid_arguments_are_rejected_before_the_query_starts(
         upsert_to(panes, create=True, **given)
     assert "secret" not in str(raised.value)
     assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize("mode", ["accumulating", "discarding"])
+def test_sessions_that_could_stay_beside_the_merged_one_are_rejected(
+    spark: SparkSession, tmp_path: Path, mode: Mode
+) -> None:
+    rows = spark.readStream.format("rate").load().selectExpr("timestamp as at", "value as user")
+    clicks = stream(rows, event_time="at", watermark=lag("5 seconds")).key_by("user")
+    windowed = clicks.window(windows.sessions("5 seconds"))
+    windowed = windowed.discarding() if mode == "discarding" else windowed.accumulating()
+    fold: Fold | None = "sum" if mode == "discarding" else None
+    target: dict[str, Any] = {"url": f"sqlite:///{tmp_path}/a.db", "table": "totals", "create": True}
+    with pytest.raises(InvalidArgument, match=f"mode = '{mode}'.*call .accumulating_and_retracting"):
+        windowed.allowed_lateness("1 minute").agg(n=windows.count()).upsert_to(**target, fold=fold)
+    each = windows.every(count=1)
+    early = windowed.trigger(windows.after_watermark(early=each, late=each))
+    with pytest.raises(InvalidArgument, match=f"mode = '{mode}'.*call .accumulating_and_retracting"):
+        early.agg(n=windows.count()).upsert_to(**target, fold=fold)
+    windowed.agg(n=windows.count()).upsert_to(**target, fold=fold)  # fires once, when nothing can merge
+    retracting = windowed.accumulating_and_retracting().allowed_lateness("1 minute")
+    retracting.agg(n=windows.count()).upsert_to(**target)
 
 
 def test_a_frame_without_pane_columns_is_rejected(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from slackwater.spark.wire.pane_schema import (
 )
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec, Structures, null_if
-from slackwater.windows import Fixed, Global, Sliding, Window
+from slackwater.windows import Fixed, Global, Sessions, Sliding, Window
 from slackwater.windows.spec.cogroup_spec import CogroupSpec
 from slackwater.windows.spec.window_spec import WindowSpec
 
@@ -72,11 +72,24 @@ class PaneDataflow(Dataflow):
                 "produces several rows per key and window, of which a table would keep only the last",
                 fix='use agg or how="cogroup", or write to_df() to another sink',
             )
+        if self.is_streaming and self._leaves_merged_sessions:
+            raise InvalidArgument(
+                "mode",
+                self.spec.mode,
+                "would leave the row of a session in the table when it merges into a longer one",
+                fix="call .accumulating_and_retracting() before agg, so that the old row is deleted",
+            )
         return {
             "key": self.key,
             "windows": not all(isinstance(window, Global) for window in self.windows),
             "mode": self.spec.mode,
         }
+
+    @property
+    def _leaves_merged_sessions(self) -> bool:
+        """Whether a session can merge after it has fired, without a retraction of its panes."""
+        merges = any(isinstance(window, Sessions) for window in self.windows)
+        return merges and not self.spec.retracts and not self.spec.fires_once
 
 
 _ELEMENT: Final = StructType(

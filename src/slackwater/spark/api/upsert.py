@@ -102,8 +102,9 @@ def upsert_to(
         fold: how deltas are combined with the current value: ``"sum"``, ``"min"`` or ``"max"``, for all
             values or by name (``{"bids": "sum", "best": "max"}``; a count is folded by ``"sum"``). Required
             for discarding panes, which are deltas, and not allowed for others. A mean or a list of deltas
-            cannot be folded: use accumulating panes for those. Sessions that merge leave the deltas of their
-            old windows behind: use retracting panes.
+            cannot be folded: use accumulating panes for those. Sessions that merge leave the rows of their
+            old windows behind, in every mode but ``accumulating_and_retracting``: use that mode for sessions
+            that fire before their end or accept late elements. `Panes.upsert_to` checks this.
         create: create the table if it does not exist, with a unique index over key and window.
         identity: the name under which applied batches are recorded; by default the id of the query.
 
