@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from slackwater.errors import SequenceConflict as SequenceConflict
     from slackwater.errors import SlackwaterError as SlackwaterError
     from slackwater.errors import StateError as StateError
+    from slackwater.errors import SumOverflow as SumOverflow
     from slackwater.errors import UnknownSource as UnknownSource
     from slackwater.errors import UnsupportedStateVersion as UnsupportedStateVersion
     from slackwater.errors import WatermarkRegression as WatermarkRegression

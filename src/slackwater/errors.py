@@ -7,7 +7,7 @@ mistake always gives the same message. The rule numbers (C1, S6, …) refer to d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slackwater._time_text import instant_text
@@ -221,6 +221,34 @@ class FunctionFailed(SlackwaterError):
 
     Has no attributes apart from the message: compiled code raises it again from its text.
     """
+
+
+# ---- accumulations
+
+
+class SumOverflow(SlackwaterError, OverflowError):
+    """A sum or a mean does not fit into its type: 64 bits for integers, 38 digits for decimals.
+
+    Args:
+        columns: The column that each of the accumulations sums, by the name of the accumulation.
+        rows: The number of keys and windows for which it does not fit.
+
+    >>> print(SumOverflow({"total": "price"}, 1))
+    the sum total of column 'price' does not fit into its type for 1 key and window: integers have 64 bits, \
+decimals 38 digits; cast the column before the aggregation, to decimal(38, 0) or double for integers, to \
+double for decimals
+    """
+
+    def __init__(self, columns: Mapping[str, str], rows: int) -> None:
+        self.columns = dict(columns)
+        self.rows = rows
+        named = " or ".join(f"{name} of column {column!r}" for name, column in columns.items())
+        counted = "1 key and window" if rows == 1 else f"{rows} keys and windows"
+        super().__init__(
+            f"the sum {named} does not fit into its type for {counted}: integers have 64 bits, decimals 38 "
+            "digits; cast the column before the aggregation, to decimal(38, 0) or double for integers, to "
+            "double for decimals"
+        )
 
 
 # ---- the metadata store

@@ -15,6 +15,7 @@ from slackwater.errors import (
     InvalidDuration,
     SequenceConflict,
     SlackwaterError,
+    SumOverflow,
     UnknownSource,
     UnsupportedStateVersion,
     WatermarkRegression,
@@ -31,6 +32,7 @@ EXAMPLES: list[SlackwaterError] = [
     UnsupportedStateVersion("coalescer", 9, (1,)),
     AsyncItemFailed(4711, 3, "timed out"),
     FunctionFailed("spread() failed"),
+    SumOverflow({"total": "price"}, 3),
 ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 import polars.selectors as cs
@@ -107,6 +108,10 @@ class ColumnarAccumulation(ABC):
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The value of a pane, computed from a partial that may be null (empty)."""
 
+    def overflowed(self, partials: PartialColumns) -> pl.Expr | None:
+        """Whether a value is null because it does not fit into its type; None if that cannot happen."""
+        return None
+
     @property
     def signature(self) -> str:
         """The configuration that its partials depend on; only those of one signature can be merged."""
@@ -156,6 +161,7 @@ def is_number(dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)
 
 
+_HALF: Final = 2**64
 _NARROW = cs.by_dtype(pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
@@ -175,6 +181,60 @@ def widened(column: str) -> list[pl.Expr]:
         (values & single).cast(pl.Float64),
         (values - _NARROW - single).as_expr(),
     ]
+
+
+def exact_sums(column: str, name: str, weight: pl.Expr | None = None) -> list[pl.Expr]:
+    """Sum a column, exactly for integers, durations and decimals; null if the sum does not fit into its type.
+
+    As in `widened`, there is one expression per kind, of which the one that applies is left.
+
+    Args:
+        column: the column to sum.
+        name: the name of the sum.
+        weight: what each value is multiplied by.
+
+    >>> sums = exact_sums("price", "total")
+    >>> pl.DataFrame({"price": [2**63 - 1, 5]}).select(sums).item() is None
+    True
+    >>> pl.DataFrame({"price": [2**63 - 1, 5, -6]}).select(sums).item() == 2**63 - 2
+    True
+    """
+    values = cs.by_name(column)
+    narrow, single, long, unsigned = (
+        values & kind for kind in (_NARROW, *(cs.by_dtype(one) for one in (pl.Float32, pl.Int64, pl.UInt64)))
+    )
+    durations, decimals = values & cs.duration(), values & cs.decimal()
+    others = values - narrow - single - long - unsigned - durations - decimals
+
+    def weighted(each: pl.Expr) -> pl.Expr:
+        return each if weight is None else each * weight
+
+    unsigned_total = pl.UInt64() if weight is None else pl.Int64()
+    wide = weighted(durations.to_physical().cast(pl.Int128)).sum()
+    sums = [
+        weighted(narrow.cast(pl.Int64)).sum(),
+        weighted(single.cast(pl.Float64)).sum(),
+        weighted(long.cast(pl.Int128)).sum().cast(pl.Int64, strict=False),
+        weighted(unsigned.cast(pl.Int128)).sum().cast(unsigned_total, strict=False),
+        pl.when(wide.is_between(-(2**63), 2**63 - 1)).then(weighted(durations.as_expr()).sum()),
+        pl.when(_fits_decimal(weighted(decimals.as_expr()))).then(weighted(decimals.as_expr()).sum()),
+        weighted(others.as_expr()).sum(),
+    ]
+    return [each.alias(name) for each in sums]
+
+
+def _fits_decimal(values: pl.Expr) -> pl.Expr:
+    """Whether the sum of decimals has at most 38 digits; Polars itself does not check that in groups.
+
+    The sum of the unscaled values may exceed 128 bits, so their high and low halves are summed separately.
+    """
+    unscaled = values.to_physical()
+    low = (unscaled % _HALF).sum()
+    high, rest = (unscaled // _HALF).sum() + low // _HALF, low % _HALF
+    (above, above_rest), (below, below_rest) = (divmod(limit, _HALF) for limit in (10**38, -(10**38)))
+    is_below = (high < above) | ((high == above) & (rest < pl.lit(above_rest, pl.Int128())))
+    is_above = (high > below) | ((high == below) & (rest > pl.lit(below_rest, pl.Int128())))
+    return is_below & is_above
 
 
 def check_column(value: object, name: str = "column") -> None:

@@ -151,6 +151,10 @@ class Counted(ColumnarAccumulation):
         """The value of a pane, from a partial that `prepare` returned."""
         return self.plain.output(_plain(partials))
 
+    def overflowed(self, partials: PartialColumns) -> pl.Expr | None:
+        """Whether the value, from a partial that `prepare` returned, does not fit into its type."""
+        return self.plain.overflowed(_plain(partials))
+
     def _stored(self, partials: PartialColumns) -> CountedElements:
         return CountedElements(partials, self.inputs, self.plain.reads_time)
 

@@ -1,7 +1,8 @@
 """Numeric and boolean accumulations: count, sum, mean, variance, standard deviation, any, all.
 
-Sums of integers are exact, and partials can be merged in any order. Nulls are ignored as in SQL, and the
-value without elements is null (a count is 0). All of these can subtract elements.
+Sums of integers and decimals are exact, and partials can be merged in any order. A sum that does not fit into
+its type is null in a partial, and raises when a pane needs it. Nulls are ignored as in SQL, and the value
+without elements is null (a count is 0). All of these can subtract elements.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
+import polars.selectors as cs
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import (
@@ -18,8 +20,8 @@ from slackwater.windows.accumulations.base import (
     OfColumn,
     PartialColumns,
     check_column,
+    exact_sums,
     is_number,
-    widened,
 )
 from slackwater.windows.columns import WEIGHT, input_column
 
@@ -88,7 +90,10 @@ class Count(_Subtractable):
 
 @dataclass(frozen=True, slots=True)
 class Sum(_SubtractableOfColumn):
-    """The sum of a column; null without values. Integers are added exactly, in 64 bits.
+    """The sum of a column; null without values.
+
+    Integers are added exactly in 64 bits, and decimals with 38 digits. A sum that does not fit raises
+    `SumOverflow`, as in Spark's ANSI mode.
 
     >>> Sum("price").name
     'sum'
@@ -100,13 +105,21 @@ class Sum(_SubtractableOfColumn):
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
-        totals = [each * pl.col(WEIGHT) if partials.retractable else each for each in widened(self.column)]
+        weight = pl.col(WEIGHT) if partials.retractable else None
+        sums = exact_sums(input_column(self.column), partials.name("sum"), weight)
         count = _weighted_count(self._value(), partials)
-        return [*(each.sum().alias(partials.name("sum")) for each in totals), count.alias(partials.name("n"))]
+        return [*sums, count.alias(partials.name("n"))]
 
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials to one."""
-        return [partials.column("sum").sum(), partials.column("n").sum()]
+        name = partials.name("sum")
+        is_known = ~(partials.column("sum").is_null() & (partials.column("n") != 0)).any()
+        sums = [pl.when(is_known).then(each).alias(name) for each in exact_sums(name, name)]
+        return [*sums, partials.column("n").sum()]
+
+    def overflowed(self, partials: PartialColumns) -> pl.Expr:
+        """Whether the sum does not fit into its type."""
+        return partials.column("sum").is_null() & (partials.column("n") != 0)
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The sum; null without values."""
@@ -117,15 +130,21 @@ class Sum(_SubtractableOfColumn):
 class Mean(Sum):
     """The mean of a column; merging weights partials by their number of elements.
 
+    The mean of decimals is a decimal with at least 6 digits after the point.
+
     >>> Mean("price").inputs
     ('price',)
     """
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The mean; null without values."""
-        return pl.when(partials.column("n") != 0).then(
-            _quotient(partials.column("sum"), partials.column("n"))
+        total, count = cs.by_name(partials.name("sum")), partials.column("n")
+        decimals = total & cs.decimal()
+        # One of the two is left: the quotient of decimals has the scale of the one with more digits.
+        mean = pl.coalesce(
+            decimals.as_expr() / count.cast(pl.Decimal(38, 6)), _quotient((total - decimals).as_expr(), count)
         )
+        return pl.when(count != 0).then(mean)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+import polars.selectors as cs
 
 from slackwater.windows.accumulations.base import (
     ColumnarAccumulation,
@@ -62,7 +63,7 @@ class _Extreme(_RecomputableOfColumn):
 
 @dataclass(frozen=True, slots=True)
 class Min(_Extreme):
-    """The minimum of a column.
+    """The minimum of a column; NaN only if there is no other number.
 
     >>> Min("price").can_subtract
     False
@@ -74,14 +75,14 @@ class Min(_Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Max(_Extreme):
-    """The maximum of a column.
+    """The maximum of a column. NaN is greater than every other number, as in Spark.
 
     >>> Max("price").inputs
     ('price',)
     """
 
     def _select(self, values: pl.Expr) -> pl.Expr:
-        return values.max()
+        return values.nan_max()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +213,17 @@ class SumDistinct(CollectSet):
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The sum; null without values."""
-        values = partials.column("values")
-        return pl.when(values.list.len() > 0).then(values.list.sum())
+        values = cs.by_name(partials.name("values"))
+        integers = values & cs.by_dtype(pl.List(pl.Int64))
+        exact = pl.element().cast(pl.Int128).sum().cast(pl.Int64, strict=False)
+        total = pl.coalesce(
+            integers.as_expr().list.eval(exact).list.first(), (values - integers).as_expr().list.sum()
+        )
+        return pl.when(partials.column("values").list.len() > 0).then(total)
+
+    def overflowed(self, partials: PartialColumns) -> pl.Expr:
+        """Whether the sum does not fit into its type."""
+        return (partials.column("values").list.len() > 0) & self.output(partials).is_null()
 
 
 @dataclass(frozen=True, slots=True)

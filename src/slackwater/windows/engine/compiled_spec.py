@@ -13,6 +13,7 @@ from functools import cached_property
 
 import polars as pl
 
+from slackwater.errors import SumOverflow
 from slackwater.time import END_OF_TIME
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
 from slackwater.windows.accumulations.counted import Counted, CountedElements
@@ -173,7 +174,32 @@ class CompiledSpec:
             if missed_column(name) in partials.columns:  # null if elements were missed
                 value = pl.when(~pl.col(missed_column(name)).fill_null(value=False)).then(value)
             values.append(value.alias(value_column(name)))
-        return partials.with_columns(values)
+        try:
+            partials = partials.with_columns(values)
+        except pl.exceptions.ComputeError as error:
+            if "overflow in decimal" not in str(error):
+                raise
+            raise SumOverflow(self._summed, partials.height) from error
+        self._check_sums(partials)
+        return partials
+
+    def _check_sums(self, partials: pl.DataFrame) -> None:
+        """Raise if a value is null because it does not fit into its type."""
+        for name, accumulation in self.accumulations.items():
+            lost = accumulation.overflowed(self.partials[name])
+            if lost is not None and partials[value_column(name)].null_count():
+                rows = partials.select(lost.sum()).item()
+                if rows:
+                    raise SumOverflow({name: accumulation.inputs[0]}, rows)
+
+    @property
+    def _summed(self) -> dict[str, str]:
+        """The names of the accumulations that can overflow, with the column of each."""
+        return {
+            name: accumulation.inputs[0]
+            for name, accumulation in self.accumulations.items()
+            if accumulation.overflowed(self.partials[name]) is not None
+        }
 
     # ---- expressions over window rows
 
