@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -223,9 +223,9 @@ def _whole(value: Any) -> Any:
 
 
 def _small(value: Any, *, limit: float) -> Any:
-    if isinstance(value, _NUMBERS) and limit < abs(value) < float("inf"):
+    if isinstance(value, _NUMBERS) and limit < abs(cast("float", value)) < float("inf"):
         raise _Unfit("is too large", _WIDER)
-    return value
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _timestamp(value: Any, *, unit: str, zoned: bool) -> Any:
@@ -299,16 +299,16 @@ def _list(value: Any, *, items: Convert | None) -> Any:
 def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
     """Cast a column; one whose type has to be interpreted is rejected as a whole."""
     if column.type == field.type or pa.types.is_null(column.type):
-        cast = column.cast(field.type)
+        made = column.cast(field.type)
     elif _is_flat(field.type) and _is_flat(column.type):
-        cast = _cast_flat(column, field, what)
+        made = _cast_flat(column, field, what)
     else:
-        cast = to_array(column.to_pylist(maps_as_pydicts="strict"), field, what=what)
-    if cast.null_count and not field.nullable:
+        made = to_array(column.to_pylist(maps_as_pydicts="strict"), field, what=what)
+    if made.null_count and not field.nullable:
         raise InvalidArgument(
             what, None, f"column {field.name!r} has nulls, but is not nullable", fix="fill in a value"
         )
-    return cast
+    return made
 
 
 def _cast_flat(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
@@ -319,9 +319,9 @@ def _cast_flat(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.Chunke
             reason = f"column {field.name!r} of type {field.type}: cannot be made from this type"
             raise InvalidArgument(what, str(column.type), reason, fix=fix)
     try:
-        cast = column.cast(field.type)
-        if not pa.types.is_floating(field.type) or pc.sum(pc.is_inf(cast)).as_py() in (None, 0):
-            return cast
+        made = column.cast(field.type)
+        if not pa.types.is_floating(field.type) or pc.sum(pc.is_inf(made)).as_py() in (None, 0):
+            return made
     except _UNFIT:
         pass
     # The slow way finds the row, and accepts values that Arrow cannot cast as a column.

@@ -158,6 +158,26 @@ def test_a_type_without_an_arrow_equivalent_raises(spark: SparkSession) -> None:
         made(df).window(windows.fixed("10 seconds")).agg(n=windows.count("v"))
 
 
+def test_a_column_with_a_reserved_name_raises_where_it_is_used(spark: SparkSession) -> None:
+    df = spark.sql("select timestamp'2024-01-01 00:00:05Z' as `event:time`, 1L as `Event:Origin`, 2L as gap")
+    made_by_time = stream(df, event_time="event:time", watermark=lag("5 seconds"))
+    message = "'Event:Origin': is a reserved name"
+    with pytest.raises(InvalidArgument, match=message):
+        made_by_time.key_by("Event:Origin")
+    with pytest.raises(InvalidArgument, match=message):
+        made_by_time.window(windows.fixed("10 seconds")).agg(n=windows.sum("Event:Origin"))
+    with pytest.raises(InvalidArgument, match="'header:row': is a reserved name"):
+        made_by_time.window(windows.fixed("10 seconds")).agg(**{"header:row": windows.sum("gap")})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="event_times = 'event:time': is a reserved name"):
+        stream(df, event_times={"event:time": lag("5 seconds")})
+    counted = made_by_time.window(windows.fixed("10 seconds")).agg(n=windows.count())
+    assert [row["n"] for row in counted.to_df().collect()] == [1]
+    with_gap = df.withColumnRenamed("gap", "session:gap").withColumn("user", sql.lit(1))
+    clicks = stream(with_gap, event_time="event:time", watermark=lag("5 seconds")).key_by("user")
+    with pytest.raises(InvalidArgument, match="gap = 'session:gap': is a column of the input"):
+        clicks.window(windows.sessions(sql.lit(5)))
+
+
 def test_a_duration_without_a_unit_raises(bids: DataFrame) -> None:
     with pytest.raises(InvalidDuration, match='has no unit; write it like "10 seconds"'):
         made(bids, clock="10")

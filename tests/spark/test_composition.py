@@ -439,7 +439,7 @@ def test_invalid_expressions_raise_on_their_line(streams: dict[str, Stream]) -> 
         (lambda: one.select("key", sql.explode(sql.array("value"))), "without aggregates or explode"),
         (lambda: one.select("key", sql.col("*")), "it stands for several columns"),
         (one.with_columns, "with_columns = {}: is empty"),
-        (lambda: one.with_columns({"event:time": "value"}), "is empty or reserved"),
+        (lambda: one.with_columns({"event:time": "value"}), "is a reserved name"),
         (lambda: one.with_columns(key=sql.create_map("key", "value")), "which cannot be a key"),
         (lambda: one.with_columns(total="sum(value)"), "without aggregates or explode"),
         (lambda: one.join(5, on="key", before="0 s", after="0 s"), "other = 5: is not a stream"),

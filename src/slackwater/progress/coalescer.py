@@ -131,6 +131,16 @@ class Coalescer:
         """Return the last watermark emitted for a key, None before the first."""
         return self._combined.emitted(key)
 
+    def received(self, ordinal: int, key: str = DEFAULT_KEY) -> int | None:
+        """Return the last watermark that an input sent for a key, None if it has sent none.
+
+        >>> coalescer = Coalescer(2)
+        >>> _ = coalescer.watermark(0, Watermark(10))
+        >>> coalescer.received(0), coalescer.received(1)
+        (10, None)
+        """
+        return self._combined.value(ordinal, key)
+
     @property
     def inputs(self) -> int:
         """Number of inputs."""

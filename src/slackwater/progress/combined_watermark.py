@@ -11,7 +11,7 @@ top. The cost is logarithmic in the number of inputs and does not depend on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -342,6 +342,39 @@ class CombinedWatermark:
             self.check_key(key)
             state = self._keys[key] = _Key(len(self._status), self.active)
         return state
+
+    def without(self, removed: Collection[int], now: int | None) -> tuple[CombinedWatermark, dict[int, int]]:
+        """A minimum without some inputs and without free slots, and the new slot of each old one.
+
+        What was emitted stays emitted, and the highest watermark seen stays so (G6).
+
+        >>> combined = CombinedWatermark(3)
+        >>> for slot, value in enumerate((5, 9, 7)):
+        ...     combined.raise_to(slot, "default", value, None)
+        >>> fewer, slots = combined.without({0}, None)
+        >>> fewer.slots, slots, fewer.current("default")
+        (2, {1: 0, 2: 1}, 7)
+        """
+        for slot in removed:
+            self.remove(slot, now)
+        kept = [slot for slot, status in enumerate(self._status) if status is not Status.REMOVED]
+        saved = self.save()
+        fewer = SavedCombinedWatermark(
+            [saved.status[slot] for slot in kept],
+            [saved.since[slot] for slot in kept],
+            saved.idle_emitted,
+            [
+                _SavedKey(
+                    key.key,
+                    key.top,
+                    key.emitted,
+                    [key.values[slot] for slot in kept],
+                    [key.moved[slot] for slot in kept],
+                )
+                for key in saved.keys
+            ],
+        )
+        return CombinedWatermark.load(fewer, "minimum"), {slot: index for index, slot in enumerate(kept)}
 
     # ---- saved form
 

@@ -78,6 +78,9 @@ class WatermarkGenerator:
         frame_offset: The offset of the frame boundaries.
         max_ahead: An event that is more than this many microseconds ahead of the clock does not advance the
             watermark. It is counted in `ahead`, and its row is processed like any other. None: no limit.
+        forget_after: Remove a partition that has been silent for this many microseconds, so that the state
+            does not grow with every partition that ever existed. One that sends again is a new one. None:
+            partitions are never removed.
         key: The watermark key.
 
     Raises:
@@ -99,6 +102,7 @@ class WatermarkGenerator:
         "_discovers",
         "_discovery",
         "_followed",
+        "_forget_after",
         "_frame",
         "_frame_offset",
         "_has_emitted",
@@ -124,6 +128,7 @@ class WatermarkGenerator:
         frame: int = 1,
         frame_offset: int = 0,
         max_ahead: int | None = None,
+        forget_after: int | None = None,
         key: str = DEFAULT_KEY,
     ) -> None:
         if not isinstance(policy, WatermarkPolicy):
@@ -136,9 +141,17 @@ class WatermarkGenerator:
             raise InvalidDuration(
                 "idle_after", idle_after, "must be greater than zero", fix="omit it for never"
             )
+        if forget_after is not None and check_int64(forget_after, "forget_after") < max(idle_after or 0, 1):
+            raise InvalidDuration(
+                "forget_after",
+                forget_after,
+                "must be greater than zero and not shorter than idle_after",
+                fix="omit it for never",
+            )
         self._policy = policy
         self._discovers = partitions is None
         self._idle_after = None if idle_after is None else int(idle_after)
+        self._forget_after = None if forget_after is None else int(forget_after)
         self._frame = not_negative(frame, "frame")
         self._frame_offset = check_int64(frame_offset, "frame_offset")
         self._max_ahead = None if max_ahead is None else not_negative(max_ahead, "max_ahead")
@@ -210,8 +223,9 @@ class WatermarkGenerator:
         self._hear(slot, now)
 
     def tick(self, *, now: int) -> tuple[Emission, ...]:
-        """Process the passing of time without events: partitions may become idle."""
+        """Process the passing of time without events: partitions may become idle, or be forgotten."""
         self._now = now = check_int64(now, "now")
+        self._forget(now)
         if isinstance(self._policy, LagThenClock):
             self._follow_clock_from_events(now)
         return self._evaluate(now, limit=END_OF_TIME)
@@ -231,9 +245,8 @@ class WatermarkGenerator:
         """Remove a partition and emit what it held back (G6)."""
         slot = self._slot(partition)
         now = check_int64(now, "now")
-        del self._slots[partition], self._names[slot], self._heard[slot]
-        self._anchors.pop(slot, None)
         self._combined.remove(slot, now)
+        self._drop(partition)
         self._now = now
         return self._evaluate(now, limit=END_OF_TIME)
 
@@ -280,6 +293,24 @@ class WatermarkGenerator:
             self._discovery = self._discovery[0], self._discovery[1] + pause
         self._set_deadlines()
         self._now = now
+
+    def set_back(self, by: int) -> None:
+        """Follow a clock that was set back by so many microseconds: what happened before it keeps its age.
+
+        Without this, a clock that was wrong once makes every deadline that was set then wrong for as long.
+
+        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
+        >>> _ = generator.observe("a", 20, now=1000)
+        >>> generator.set_back(990)
+        >>> generator.tick(now=19), generator.tick(now=20)
+        ((), (IDLE,))
+        """
+        self._heard = {slot: heard - by for slot, heard in self._heard.items()}
+        self._anchors = {slot: (value, at - by) for slot, (value, at) in self._anchors.items()}
+        if self._discovery is not None:
+            self._discovery = self._discovery[0] - by, self._discovery[1] - by
+        self._set_deadlines()
+        self._now -= by
 
     # ---- queries
 
@@ -359,6 +390,7 @@ class WatermarkGenerator:
             frame=self._frame,
             frame_offset=self._frame_offset,
             max_ahead=self._max_ahead,
+            forget_after=self._forget_after,
             key=self._key,
         )
         with _FORM.restoring():
@@ -408,7 +440,8 @@ class WatermarkGenerator:
     @property
     def _waits_for_first(self) -> bool:
         """Whether partitions are discovered and none has appeared: the stream is unknown, not idle (G5)."""
-        return self._discovers and self._combined.slots == 0
+        none_known = self._combined.slots == 0 and self._combined.current(self._key) is None
+        return self._discovers and none_known
 
     def _hear(self, slot: int, now: int) -> None:
         before = self._heard.get(slot)
@@ -431,6 +464,30 @@ class WatermarkGenerator:
         active = (item for item in self._heard.items() if self._combined.status(item[0]) is Status.ACTIVE)
         self._deadlines = [(heard, slot) for slot, heard in active]
         heapify(self._deadlines)
+
+    def _drop(self, partition: Origin) -> None:
+        """Remove what is stored about a partition, apart from its slot in the minimum."""
+        slot = self._slots.pop(partition)
+        del self._names[slot], self._heard[slot]
+        self._anchors.pop(slot, None)
+
+    def _forget(self, now: int) -> None:
+        """Remove the partitions that have been silent for ``forget_after`` or longer."""
+        if self._forget_after is None:
+            return
+        oldest = now - self._forget_after
+        forgotten = [name for name, slot in self._slots.items() if self._heard[slot] <= oldest]
+        if not forgotten:
+            return
+        slots = [self._slots[name] for name in forgotten]
+        for name in forgotten:
+            self._drop(name)
+        self._combined, new = self._combined.without(slots, now)
+        self._slots = {name: new[slot] for name, slot in self._slots.items()}
+        self._names = {slot: name for name, slot in self._slots.items()}
+        self._heard = {new[slot]: heard for slot, heard in self._heard.items()}
+        self._anchors = {new[slot]: anchor for slot, anchor in self._anchors.items()}
+        self._set_deadlines()
 
     def _expire(self, now: int) -> None:
         """Mark partitions as idle that have been silent for ``idle_after`` or longer (G3)."""

@@ -231,6 +231,42 @@ class ProgressTracker:
             raise InvalidArgument("origin", origin, "exists already", fix="add every origin once")
         self._learn(origin, check_now(now), Status.ACTIVE)
 
+    def declare(self, origins: Iterable[Origin] | None, *, now: int | None = None) -> tuple[Emission, ...]:
+        """Apply another list of origins: add new ones, and remove those that are not listed.
+
+        An origin that is removed no longer holds the watermark back. Nothing is remembered about it, so that
+        it starts again with sequence 1 if it is listed later.
+
+        Args:
+            origins: The origins that exist from now on. None: learn them as they appear, and keep all.
+            now: The current time.
+
+        Returns:
+            What the removed origins held back.
+
+        >>> tracker = ProgressTracker(["a", "b"])
+        >>> _ = tracker.observe(BufferHeader("a", sequence=1, watermarks={"default": 10}))
+        >>> tracker.declare(["a", "c"])
+        ()
+        >>> tracker.declare(["a"]), tracker.origins
+        ((Watermark(value=10, key='default'),), ('a',))
+        """
+        now = check_now(now)
+        self._declared = origins is not None
+        if origins is None:
+            return ()
+        listed = dict.fromkeys(origins)
+        for origin in listed:
+            if origin not in self._slots:
+                self._learn(origin, now, Status.ACTIVE)
+        removed = {slot for origin, slot in self._slots.items() if origin not in listed}
+        if not removed:
+            return ()
+        self._combined, new = self._combined.without(removed, now)
+        self._sequences = [each for slot, each in enumerate(self._sequences) if slot not in removed]
+        self._slots = {origin: new[slot] for origin, slot in self._slots.items() if slot not in removed}
+        return self._combined.emit_all()
+
     def idle(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
         """Process IDLE of an origin; any new buffer makes it active again (S7)."""
         return self._leave(origin, Status.IDLE, now)

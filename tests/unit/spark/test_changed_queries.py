@@ -9,13 +9,14 @@ import polars as pl
 import pytest
 
 from slackwater import windows
-from slackwater.errors import IncompatibleState
+from slackwater.errors import IncompatibleState, UnknownSource
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesRules
-from slackwater.spark.runtime.numbered_progress import NumberedRules
-from slackwater.spark.runtime.operator_inputs import InputRules
+from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
+from slackwater.spark.runtime.operator_inputs import InputRules, Inputs
 from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.buffers import Chunk
 from slackwater.spark.wire.pane_schema import pane_codec, pane_schema
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import Stage, host, rows_frame, shipped, ticks
@@ -85,6 +86,55 @@ def test_another_number_of_inputs_is_refused() -> None:
         stage.plan = plan(*rules)
         with pytest.raises(IncompatibleState, match=rf"number of inputs was 2 and is now {len(rules)}"):
             stage.step(ticks(1))
+
+
+def test_a_removed_origin_releases_a_union_at_once() -> None:
+    both = SourceRules(Lag(0), origins=("input", "other"))
+    stage = Stage(plan(both, SourceRules(Lag(0))))
+    assert watermark(stage, [*shipped(row(50)), *shipped(row(90), 1), *ticks(0)]) is None
+    stage.plan = plan(SourceRules(Lag(0), origins=("input",)), SourceRules(Lag(0)))
+    assert watermark(stage, ticks(1, run=2)) == 50
+
+
+def test_a_removed_origin_of_numbered_buffers_is_not_waited_for() -> None:
+    first = Chunk("a", 1, 1, True, 50, 0)
+    progress = NumberedProgress(NumberedRules(origins=("a", "b")), now=0)
+    progress.advance([first], now=0)
+    assert progress.watermark is None
+    changed = NumberedProgress(NumberedRules(origins=("a",)), 1, progress.save())
+    assert changed.watermark == 50
+    with pytest.raises(UnknownSource, match="'b'"):
+        changed.advance([Chunk("b", 1, 1, True, 60, 0)], now=2)
+    added = NumberedProgress(NumberedRules(origins=("a", "b")), 3, changed.save())
+    added.advance([Chunk("a", 2, 1, True, 90, 0), Chunk("b", 1, 1, True, 60, 0)], now=4)
+    assert added.watermark == 60
+    assert added.duplicates == 0
+
+
+def test_without_a_list_of_origins_new_ones_are_learned_after_a_restart() -> None:
+    progress = NumberedProgress(NumberedRules(origins=("a",)), now=0)
+    progress.advance([Chunk("a", 1, 1, True, 50, 0)], now=0)
+    changed = NumberedProgress(NumberedRules(), 1, progress.save())
+    changed.advance([Chunk("a", 2, 1, True, 90, 0), Chunk("b", 1, 1, True, 60, 0)], now=2)
+    assert changed.watermark == 60
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [
+        ((0, 1), (0, 0), "the number of sides was 2 and is now 1"),
+        ((0, 0, 1), (0, 1, 1), "the number of inputs on the left side was 2 and is now 1"),
+        ((0, 1, 1), (0, 0, 1), "the number of inputs on the right side was 2 and is now 1"),
+    ],
+)
+def test_inputs_that_moved_to_another_side_are_refused(
+    before: tuple[int, ...], after: tuple[int, ...], difference: str
+) -> None:
+    rules = [SourceRules(Lag(0))] * len(before)
+    saved = Inputs(rules, 0, sides=before).save()
+    assert Inputs(rules, 0, saved, sides=before).watermark is None
+    with pytest.raises(IncompatibleState, match=difference):
+        Inputs(rules, 0, saved, sides=after)
 
 
 def test_another_kind_of_input_is_refused() -> None:

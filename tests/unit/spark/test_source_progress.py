@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slackwater.errors import UnknownSource
+from slackwater.errors import InvalidDuration, UnknownSource
 from slackwater.progress.watermark_policies import Clock, Lag
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Observation, Peak
@@ -141,3 +141,65 @@ def test_the_error_for_an_undeclared_origin_names_the_argument() -> None:
     progress = SourceProgress(SourceRules(Lag(0), origins=("a",)), now=0)
     with pytest.raises(UnknownSource, match=r"unknown origin 'b' \(known: a\); add it to origins="):
         progress.advance([Observation("a", [Peak(1, 1)]), Observation("b", [Peak(1, 1)])], now=0)
+
+
+# ---- forgotten origins
+
+
+def test_an_origin_is_forgotten_after_exactly_forget_after() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), forget_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress.advance(seen(a=20), now=9)
+    assert progress.watermark == 5
+    progress.advance(seen(a=30), now=10)
+    assert progress.watermark == 30
+    assert progress.why().held_by == "partition 'a'"
+
+
+def test_a_forgotten_origin_that_sends_again_is_new_and_no_watermark_goes_back() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), idle_after=4, forget_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    for now in range(2, 14, 2):
+        progress.advance(seen(a=10 * now), now=now)
+    assert progress.watermark == 120
+    progress.advance(seen(a=130, b=6), now=13)
+    assert progress.watermark == 120
+    progress.advance(seen(a=140, b=135), now=14)
+    assert progress.watermark == 135
+
+
+def test_the_state_does_not_grow_with_every_origin_that_ever_existed() -> None:
+    rules = SourceRules(Lag(0), idle_after=4, forget_after=20)
+    progress, sizes = SourceProgress(rules, now=0), []
+    for now in range(200):
+        progress.advance([Observation(f"device {now}", [Peak(now, 1)]), *seen(a=now)], now=now)
+        sizes.append(len(progress.save()))
+        progress = SourceProgress.load(rules, progress.save(), now=now)
+    assert max(sizes[100:]) <= max(sizes[:30]) * 1.5
+    assert progress.watermark is not None
+    assert progress.watermark > 190
+
+
+def test_a_stream_whose_origins_are_all_forgotten_is_idle() -> None:
+    progress = SourceProgress(SourceRules(Lag(0), forget_after=10), now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress.advance([], now=10)
+    assert progress.idle
+    assert progress.watermark == 10, "the top observed, as for origins that are idle"
+    progress.advance(seen(c=40), now=11)
+    assert (progress.idle, progress.watermark) == (False, 40)
+
+
+def test_the_time_of_a_restart_does_not_count_towards_forget_after() -> None:
+    rules = SourceRules(Lag(0), forget_after=10)
+    progress = SourceProgress(rules, now=0)
+    progress.advance(seen(a=10, b=5), now=0)
+    progress = SourceProgress.load(rules, progress.save(), now=0)
+    progress.advance(seen(a=20), now=1_000, restarted=True)
+    assert progress.watermark == 5
+
+
+@pytest.mark.parametrize("forget_after", [0, 9])
+def test_forgetting_needs_a_time_that_is_not_shorter_than_idleness(forget_after: int) -> None:
+    with pytest.raises(InvalidDuration, match=r"forget_after = .*not shorter than idle_after"):
+        SourceRules(Lag(0), idle_after=10, forget_after=forget_after).generator(0)

@@ -422,6 +422,31 @@ def test_a_function_over_rows_keeps_its_columns() -> None:
         query.change(accumulations={"rows": Applied(function, ("ts",), {"n": pl.Int64()})}).load()
 
 
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [({"mode": "accumulating_and_retracting"}, True), ({"only_updated": True}, True), ({}, False)],
+)
+def test_a_function_that_returns_other_columns_is_refused_if_earlier_results_are_kept(
+    settings: dict[str, Any], refused: bool
+) -> None:
+    def function(key: Any, window: Any, rows: Any) -> list[Any]:
+        return [{"n": len(rows)}]
+
+    def renamed(key: Any, window: Any, rows: Any) -> list[Any]:
+        return [{"rows": len(rows)}]
+
+    before = Applied(function, ("value",), {"n": pl.Int64()})
+    query = Query(accumulations={"made": before}, trigger=EARLY, **settings)
+    query.step(("a", 1), ("a", 2), ("a", 3))
+    query.change(accumulations={"made": Applied(renamed, ("value",), {"rows": pl.Int64()})})
+    if refused:
+        message = "the schema of the function was n Int64 and is now rows Int64"
+        with pytest.raises(IncompatibleState, match=message):
+            query.load()
+    else:
+        assert query.panes(("a", 4), watermark=10) == [("a", 0, [{"rows": 4}])]
+
+
 def test_several_differences_are_all_named() -> None:
     query = Query()
     with pytest.raises(IncompatibleState) as raised:

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import check_sides, side_indices
-from slackwater.spark.api.key_columns import parse_schema
+from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import APPLIED, ApplyHost, CogroupHost, WindowHost
@@ -164,6 +164,7 @@ def _check_names(names: Sequence[str]) -> None:
             raise InvalidArgument(
                 "name", name, "is reserved for the panes", fix="rename the column or the accumulation"
             )
+        check_free("name", name)
 
 
 def _distinct(*names: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
 from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS, WITNESS
 
@@ -204,8 +205,9 @@ def _invalid(argument: str, given: Expression, error: Exception) -> InvalidArgum
 
 
 def _new_name(argument: str, name: str) -> str:
-    if not name or name.startswith("event:") or name in WINDOW_BOUNDS:
+    if not name or name in WINDOW_BOUNDS:
         raise InvalidArgument(argument, name, "is empty or reserved", fix="give the column another name")
+    check_free(argument, name)
     return name
 
 

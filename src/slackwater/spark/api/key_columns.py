@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.wire.columns import is_reserved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,23 @@ all but one
             name,
             f"is ambiguous: it matches the columns {', '.join(alike)}",
             fix="rename all but one",
+        )
+
+
+def check_free(argument: str, name: str) -> None:
+    """Raise if a column name is used internally.
+
+    >>> check_free("key_by", "event:time")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key_by = 'event:time': is a reserved name: event:, header: and apply: \
+are prefixes of internal columns; rename the column
+    """
+    if is_reserved(name):
+        raise InvalidArgument(
+            argument,
+            name,
+            "is a reserved name: event:, header: and apply: are prefixes of internal columns",
+            fix="rename the column",
         )
 
 

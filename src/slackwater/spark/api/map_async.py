@@ -11,7 +11,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
-from slackwater.spark.api.key_columns import parse_schema
+from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
 from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
@@ -43,10 +43,11 @@ def async_call(
         )
     parsed = parse_schema(schema)
     for index, name in enumerate(parsed.names):
-        if name.startswith("event:") or name in WINDOW_BOUNDS or name in parsed.names[:index]:
+        if name in WINDOW_BOUNDS or name in parsed.names[:index]:
             raise InvalidArgument(
                 "schema", name, "is reserved or used twice in the schema", fix="rename the column"
             )
+        check_free("schema", name)
     call = AsyncCall(
         function=function,
         # A row without a result has null in all of these columns, so they are nullable.

@@ -39,6 +39,10 @@ def with_gaps(sources: Sequence[Source], gap: object) -> tuple[Source, ...]:
 
 def _with_gap(source: Source, gap: object) -> Source:
     column = gap
+    if SESSION_GAP in source.schema.names:
+        raise InvalidArgument(
+            "gap", SESSION_GAP, "is a column of the input, but also a reserved name", fix="rename the column"
+        )
     if isinstance(gap, str):
         source.field("gap", gap)
         column = quoted(gap)

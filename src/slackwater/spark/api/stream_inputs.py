@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
-from slackwater.spark.api.key_columns import check_named
+from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.map_side import Fold, Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedRules
@@ -136,6 +136,7 @@ class Source(ABC):
     def field(self, argument: str, name: str) -> StructField:
         """The column of this name; raises an error that names ``argument`` if there is none."""
         check_named(self.spark, self.available.names, argument, name)
+        check_free(argument, name)
         return self.available[name]
 
     def buffers(

@@ -19,7 +19,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.progress.watermark_policies import Clock, WatermarkPolicy
-from slackwater.spark.api.key_columns import check_named
+from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.api.stream_inputs import RowSource, quoted
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
@@ -173,6 +173,8 @@ class StreamOptions:
                 "is empty",
                 fix='write {"order": lag("5 seconds"), "shipped": lag("1 minute")}',
             )
+        for key in event_times:
+            check_free("event_times", key)
         columns = {key: self._timestamp("event_times", key) for key in event_times}
         rules = tuple(self._rules(policy, key) for key, policy in event_times.items())
         return RowSource(self.df, columns, self._origin(), TimesRules(rules, rules[0].key), clock)

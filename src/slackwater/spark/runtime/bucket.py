@@ -75,9 +75,25 @@ class SavedBucket(Saved):
     """The blobs of the operator that are in the cache."""
     stored: list[str]
     """The names of its other blobs."""
+    back: int = 0
+    """By how much the clock was set back so far, in all."""
 
 
-FORM: Final = SavedForm("bucket", "B", 1, SavedBucket)
+FORM: Final = SavedForm("bucket", "B", 2, SavedBucket, readable=(1,))
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The time of a batch."""
+
+    now: int
+    run: int
+    back: int = 0
+
+    @property
+    def steady(self) -> int:
+        """The time for durations, which never goes back."""
+        return self.now + self.back
 
 
 class BucketOutput(msgspec.Struct):
@@ -137,7 +153,8 @@ class OperatorPlan:
         """
         batch = _Batch.of(buffers, len(self.inputs))
         before = None if saved is None else FORM.decode(saved)
-        now, run = self._clock(before, batch)
+        clock = self._clock(before, batch)
+        now, run = clock.now, clock.run
         blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
             inputs = Inputs(self.inputs, now, sides=self.sides, names=self.names)
@@ -146,14 +163,16 @@ class OperatorPlan:
             inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides, names=self.names)
             state, totals = self.host.load(before.operator, blobs), before.totals
         restarted = before is not None and run != before.run
-        found = inputs.advance(batch.headers, now, restarted=restarted)
-        data = batch.data(self.inputs, found, now)
+        duplicates = inputs.duplicates
+        set_back = 0 if before is None else clock.back - before.back
+        found = inputs.advance(batch.headers, now, restarted=restarted, set_back=set_back)
+        data = batch.data(self.inputs, found, inputs.arrival_times(now))
         if before is not None and before.ended and data.has_source_rows(self.inputs):
             raise AfterEnd
         totals.ahead += found.ahead
         totals.invalid += data.invalid
         totals.dropped_duplicate += data.dropped
-        totals.duplicates = inputs.duplicates
+        totals.duplicates += inputs.duplicates - duplicates
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
         sides = data.by_side(self.sides)
         watermarks = [END_OF_TIME] * len(sides) if ended else inputs.side_watermarks
@@ -164,7 +183,7 @@ class OperatorPlan:
             else {key: at for key, at in side.items() if at is not None}
             for side in inputs.side_keys
         ]
-        step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, now)
+        step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, clock.steady)
         emitted = Pieces(self.host.step(state, step))
         rejects = (self.host.invalid(rejected) for rejected in data.rejects)
         rows: pl.DataFrame | None = None
@@ -198,7 +217,7 @@ class OperatorPlan:
         )
         return BucketOutput(
             rows=rows,
-            header=Result(bucket, now, run, ended, is_idle, dict(output.watermarks)),
+            header=Result(bucket, now, run, ended, is_idle, dict(output.watermarks), clock.back),
             report=report,
             state=FORM.encode(
                 SavedBucket(
@@ -210,18 +229,21 @@ class OperatorPlan:
                     totals,
                     blobs.cached,
                     sorted(blobs.stored),
+                    clock.back,
                 )
             ),
         )
 
-    def _clock(self, before: SavedBucket | None, batch: _Batch) -> tuple[int, int]:
+    def _clock(self, before: SavedBucket | None, batch: _Batch) -> _Clock:
         known = [*batch.ticks, *([] if before is None else [before])]
         if known:
-            # With several clocks, the latest time and the latest start of a run are used.
-            return max(one.now for one in known), max(one.run for one in known)
+            # With several clocks, the latest time and the latest start of a run are used. A clock that was
+            # set back is later than all of its times before that.
+            latest = max(known, key=lambda one: (one.back, one.now))
+            return _Clock(latest.now, max(one.run for one in known), latest.back)
         if self.now is None:
             raise CorruptState("bucket", "it is missing, although the query has run before")
-        return self.now, 0
+        return _Clock(self.now, 0)
 
 
 def _waiting(inputs: Inputs, output: HostOutput) -> str:
@@ -328,8 +350,11 @@ class _Batch:
                     rejects[header.input].append((header, payload))
         return cls(ticks, shipments, rejects)
 
-    def data(self, inputs: Sequence[InputRules], found: AdvanceResult, now: int) -> _BatchData:
-        """Decode the rows of each input, without those of repeated numbered buffers."""
+    def data(self, inputs: Sequence[InputRules], found: AdvanceResult, arrivals: Sequence[int]) -> _BatchData:
+        """Decode the rows of each input, without those of repeated numbered buffers.
+
+        ``arrivals`` has the event time of rows that have none of their own, for each input.
+        """
         several: list[BatchInput] = []
         rejects: list[pl.DataFrame] = []
         invalid = dropped = 0
@@ -349,7 +374,7 @@ class _Batch:
                 data = _batch_input(self.shipments[index])
                 rejects += [frame for _, frame in unpack_in_order(self.rejects[index])]
             if data.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
-                data = BatchInput(data.rows.with_columns(pl.lit(now, pl.Int64).alias(TIME)))
+                data = BatchInput(data.rows.with_columns(pl.lit(arrivals[index], pl.Int64).alias(TIME)))
             several.append(data)
         return _BatchData(several, rejects, invalid, dropped)
 

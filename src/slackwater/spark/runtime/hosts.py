@@ -82,7 +82,7 @@ class OperatorBatch:
     watermark: int | None
     """The coalesced watermark of all inputs."""
     now: int
-    """The clock."""
+    """The processing time, for durations: it never goes back, even if the clock does."""
 
 
 class StepCounts(Saved):

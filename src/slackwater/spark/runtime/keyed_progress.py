@@ -93,6 +93,11 @@ class TimesProgress:
             ahead += part.advance(mine, now, restarted=restarted)
         return ahead
 
+    def set_back(self, by: int) -> None:
+        """Follow a clock that was set back."""
+        for part in self._parts.values():
+            part.set_back(by)
+
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark of a key back, since when, and why."""
         return self._parts[self._rules.key if key is None else key].why()

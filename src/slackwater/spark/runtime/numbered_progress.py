@@ -99,10 +99,11 @@ class NumberedProgress:
             for origin, sequence, number, rows, times in state.recent:
                 self._recent.setdefault(origin, {})[sequence, number] = rows, times
             self._discovery = state.discovery if waits else None
-            for origin in rules.declared or ():
-                if origin not in self._last_heard:
-                    self._tracker.add(origin, now=now)
-                    self._last_heard[origin] = now
+            self._tracker.declare(rules.declared, now=now)
+            known = self._tracker.origins
+            self._last_heard = {origin: self._last_heard.get(origin, now) for origin in known}
+            self._recent = {origin: each for origin, each in self._recent.items() if origin in known}
+            self._partial = {number: each for number, each in self._partial.items() if each.origin in known}
 
     @property
     def watermark(self) -> int | None:
@@ -162,6 +163,13 @@ class NumberedProgress:
                     self._tracker.idle(origin, now=now)
         self._now = now
         return Repeats(repeated, earlier)
+
+    def set_back(self, by: int) -> None:
+        """Follow a clock that was set back: what happened before it keeps its age."""
+        self._last_heard = {origin: at - by for origin, at in self._last_heard.items()}
+        if self._discovery is not None:
+            self._discovery = self._discovery[0] - by, self._discovery[1] - by
+        self._now -= by
 
     def _check_copy(self, number: Number, content: _Content) -> None:
         """Raise if a chunk of the origin's last batch arrives again with other rows, and not as a copy."""

@@ -8,7 +8,7 @@ belong to two sides, each of which has a watermark of its own: that of its input
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from slackwater.spark.runtime.numbered_progress import NumberedProgress, Numbere
 from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Result
 from slackwater.spark.wire.numbered_chunks import Repeats
+from slackwater.time import BEGINNING_OF_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class Inputs:
         names: Sequence[str | None] = (),
     ) -> None:
         if saved is not None:
-            _check_inputs(rules, saved)
+            _check_inputs(rules, saved, sides)
         parts = [None] * len(rules) if saved is None else saved.parts
         self._parts = [_progress(one, now, part) for one, part in zip(rules, parts, strict=True)]
         self._coalescer: Coalescer | None = None
@@ -271,18 +272,30 @@ class Inputs:
         """Whether all inputs are idle."""
         return all(part.idle for part in self._parts)
 
+    def arrival_times(self, now: int) -> list[int]:
+        """For each input, the event time of rows that arrive now and have none of their own.
+
+        It is the clock, but not below the watermark: rows are not late because the clock was set back.
+        """
+        return [now if part.watermark is None else max(now, part.watermark) for part in self._parts]
+
     @property
     def duplicates(self) -> int:
         """The number of repeated numbered buffers."""
         return sum(part.duplicates for part in self._parts if isinstance(part, NumberedProgress))
 
     def advance(
-        self, headers: Sequence[ProgressHeaders], now: int, *, restarted: bool = False
+        self, headers: Sequence[ProgressHeaders], now: int, *, restarted: bool = False, set_back: int = 0
     ) -> AdvanceResult:
-        """Apply the headers of a batch, one value for each input."""
+        """Apply the headers of a batch, one value for each input.
+
+        ``set_back`` is by how much the clock was set back since the last batch.
+        """
         ahead = 0
         repeats: list[Repeats] = []
-        before = [_watermarks(part) for part in self._parts]
+        for part in self._parts if set_back else ():
+            if not isinstance(part, UpstreamProgress):
+                part.set_back(set_back)
         for part, received in zip(self._parts, headers, strict=True):
             again = Repeats()
             match part:
@@ -293,12 +306,11 @@ class Inputs:
                 case SourceProgress() | TimesProgress():
                     ahead += part.advance(received.observations, now, restarted=restarted)
             repeats.append(again)
-        steps = list(zip(self._parts, before, strict=True))
         if self._coalescer is not None:
-            _coalesce(self._coalescer, steps, now)
+            _coalesce(self._coalescer, self._parts, now)
         for side in self._sides:
             if side.coalescer is not None:
-                _coalesce(side.coalescer, [steps[index] for index in side.members], now)
+                _coalesce(side.coalescer, [self._parts[index] for index in side.members], now)
         return AdvanceResult(ahead, repeats)
 
     def why(self, key: str | None = None) -> Explanation:
@@ -377,37 +389,49 @@ class _Side:
         return None if self.coalescer is None else self.coalescer.save()
 
 
-def _coalesce(
-    coalescer: Coalescer, steps: Sequence[tuple[Progress, Mapping[str, int | None]]], now: int
-) -> None:
-    """Pass on what changed in some inputs: each is given with its watermarks before the change."""
-    for index, (part, _) in enumerate(steps):
+def _coalesce(coalescer: Coalescer, parts: Sequence[Progress], now: int) -> None:
+    """Pass on what the coalescer does not know yet of some inputs."""
+    for index, part in enumerate(parts):
         if not part.idle:
             coalescer.event(index, now=now)
     advanced = [
         (value, key, index)
-        for index, (part, old) in enumerate(steps)
+        for index, part in enumerate(parts)
         for key, value in _watermarks(part).items()
-        if value is not None and value != old[key]
+        if value is not None and value > _or_lowest(coalescer.received(index, key))
     ]
     for value, key, index in sorted(advanced):
         coalescer.watermark(index, Watermark(value, key), now=now)
-    for index, (part, _) in enumerate(steps):
+    for index, part in enumerate(parts):
         if part.idle:
             coalescer.idle(index, now=now)
+
+
+def _or_lowest(watermark: int | None) -> int:
+    return BEGINNING_OF_TIME - 1 if watermark is None else watermark
 
 
 def _watermarks(part: Progress) -> dict[str, int | None]:
     return {_DRIVING: part.watermark, **part.watermarks}
 
 
-def _check_inputs(rules: Sequence[InputRules], saved: SavedInputs) -> None:
-    """Raise if inputs were added, removed, or replaced by another kind of input."""
+def _check_inputs(rules: Sequence[InputRules], saved: SavedInputs, sides: Sequence[int]) -> None:
+    """Raise if inputs were added, removed, moved to another side, or replaced by another kind of input."""
     if len(rules) != len(saved.parts):
         raise IncompatibleState("inputs", [("the number of inputs", len(saved.parts), len(rules))])
+    new = [sum(of == side for of in sides) for side in range(max(sides) + 1)] if sides else [len(rules)]
+    # The state of a single side, and that of an earlier release, does not contain sides.
+    by_side = [1 if side is None else Coalescer.load(side).inputs for side in saved.sides] or new
+    if len(by_side) != len(new):
+        raise IncompatibleState("inputs", [("the number of sides", len(by_side), len(new))])
     kinds = [(_KINDS.get(chr(part[1])), _kind(one)) for one, part in zip(rules, saved.parts, strict=True)]
-    differences = [
-        (f"input {number}", before, new) for number, (before, new) in enumerate(kinds) if before != new
+    differences: list[tuple[str, object, object]] = [
+        (f"the number of inputs on the {side} side", before, after)
+        for side, before, after in zip(("left", "right"), by_side, new, strict=False)
+        if before != after
+    ]
+    differences += [
+        (f"input {number}", before, after) for number, (before, after) in enumerate(kinds) if before != after
     ]
     if differences:
         raise IncompatibleState("inputs", differences)

@@ -43,6 +43,7 @@ class SourceRules:
     ``origins`` are the declared ones; `Discover` or None discovers them, with or without a wait.
 
     With ``arrival`` rows have no event time of their own; it is the clock of the batch in which they arrive.
+    A discovered origin that is silent for ``forget_after`` is removed from the state.
 
     >>> from slackwater.progress.watermark_policies import lag
     >>> SourceRules(lag("5 seconds")).idle_after is None
@@ -55,6 +56,7 @@ class SourceRules:
     origins: tuple[Origin, ...] | Discover | None = None
     key: str = DEFAULT_KEY
     arrival: bool = False
+    forget_after: int | None = None
 
     @property
     def declared(self) -> tuple[Origin, ...] | None:
@@ -70,6 +72,7 @@ class SourceRules:
             discover=self.origins.wait if isinstance(self.origins, Discover) else None,
             idle_after=self.idle_after,
             max_ahead=self.max_ahead,
+            forget_after=self.forget_after,
             key=self.key,
         )
 
@@ -143,6 +146,11 @@ class SourceProgress:
         self._generator.tick(now=now)
         self._now = now
         return ahead
+
+    def set_back(self, by: int) -> None:
+        """Follow a clock that was set back."""
+        self._generator.set_back(by)
+        self._now -= by
 
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark back, since when, and why."""

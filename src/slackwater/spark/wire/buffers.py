@@ -98,6 +98,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     """The time at which the query was started; it changes with every restart."""
     end: bool
     """Whether the stream ends with this batch."""
+    back: int = 0
+    """By how much the clock was set back so far, in all."""
 
 
 class Result(msgspec.Struct, array_like=True, tag="result"):
@@ -110,6 +112,8 @@ class Result(msgspec.Struct, array_like=True, tag="result"):
     idle: bool
     watermarks: dict[str, int]
     """The watermarks that advanced in this batch."""
+    back: int = 0
+    """As in `Tick`."""
 
 
 class Shipment(msgspec.Struct, array_like=True, tag="shipment"):

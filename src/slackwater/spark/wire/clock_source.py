@@ -6,8 +6,9 @@ whose *offset is the time*. Spark logs the offset before the batch runs, so a ba
 failure gets the time of the first attempt and makes the same decisions.
 
 The offset also contains the time at which the query was started, which distinguishes a restart from a pause
-of the inputs; the end of the stream, if it has one; and the bucket ids, because state that was stored with
-one number of buckets cannot be found with another.
+of the inputs; by how much the system clock was set back so far, so that durations go on while the time is
+corrected; the end of the stream, if it has one; and the bucket ids, because state that was stored with one
+number of buckets cannot be found with another.
 """
 
 from __future__ import annotations
@@ -171,9 +172,8 @@ def is_tick(offset: str | None) -> bool:
         parsed = json.loads(offset or "null")
     except ValueError:
         return False  # offsets of other sources need not be JSON
-    return (
-        isinstance(parsed, dict) and parsed.keys() == _offset((), end=False, now=None, run=0, tick=0).keys()
-    )
+    known = _offset((), end=False, now=None, run=0, tick=0).keys()
+    return isinstance(parsed, dict) and parsed.keys() - {"back"} == known
 
 
 class ClockSource(DataSource):
@@ -223,7 +223,7 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(end)
         if start["tick"] == end["tick"]:
             return []
-        return [_TickPartition(self._buckets, Tick(end["now"], end["run"], end["end"]))]
+        return [_TickPartition(self._buckets, Tick(end["now"], end["run"], end["end"], end.get("back", 0)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         ticking = cast(_TickPartition, partition)
@@ -239,7 +239,10 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset after ``start``, or ``start`` if there is no new one."""
 
     def _next(self, start: dict[str, Any], now: int, *, end: bool) -> dict[str, Any]:
-        return _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1)
+        last, back = start["now"], start.get("back", 0)
+        if last is not None and now < last:  # the system clock was set back
+            back += last - now
+        return _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1, back=back)
 
     def _check(self, offset: dict[str, Any]) -> None:
         """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
@@ -292,9 +295,9 @@ class IntervalReader(_ClockReader):
                 f"a source is limited by {self._end.limit}, and only a run with availableNow has a known end",
                 fix="add trigger(availableNow=True), or remove the limit",
             )
-        if start["run"] == self._run and (self._once or now < last + self._interval):
+        if start["run"] == self._run and (self._once or last <= now < last + self._interval):
             return start
-        return self._next(start, _not_before(last, now), end=self._end is not None)
+        return self._next(start, now, end=self._end is not None)
 
     def _latest_before_end(self, start: dict[str, Any], signals: EndSignals) -> dict[str, Any]:
         """A tick with every batch, and the end after the batch in which no other source had anything new.
@@ -303,11 +306,11 @@ class IntervalReader(_ClockReader):
         """
         if start["run"] != self._run:
             # A stream that has ended before stays ended.
-            return self._next(start, _not_before(start["now"], time.now()), end=start["end"])
+            return self._next(start, time.now(), end=start["end"])
         if start["end"]:
             return start
         quiet = signals.quiet_after(self._run, tick=start["tick"])
-        return self._next(start, _not_before(start["now"], time.now()), end=quiet)
+        return self._next(start, time.now(), end=quiet)
 
 
 class TicksReader(_ClockReader):
@@ -328,11 +331,9 @@ class TicksReader(_ClockReader):
         return self._next(start, self._times[start["tick"]], end=self._end is not None and is_last)
 
 
-def _not_before(last: int | None, now: int) -> int:
-    """The current time; if the system clock was set back, time stands still until it has caught up."""
-    return now if last is None else max(last, now)
-
-
-def _offset(buckets: Sequence[int], *, end: bool, now: int | None, run: int, tick: int) -> dict[str, Any]:
+def _offset(
+    buckets: Sequence[int], *, end: bool, now: int | None, run: int, tick: int, back: int = 0
+) -> dict[str, Any]:
     # Spark compares offsets as strings, so the order of the keys is part of the format.
-    return {"buckets": list(buckets), "end": end, "now": now, "run": run, "tick": tick}
+    offset = {"buckets": list(buckets), "end": end, "now": now, "run": run, "tick": tick}
+    return {**offset, "back": back} if back else offset

@@ -1,6 +1,7 @@
 """Names of the columns that Slackwater adds to the rows of a user.
 
-They contain a colon, so that they do not collide with the names of a user's columns.
+They contain a colon, so that they rarely collide with the names of a user's columns; `is_reserved` finds the
+names that do.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ SIDE: Final = "side"
 """The side of a late row of a join."""
 WINDOW_BOUNDS: Final = ("window_start", "window_end")
 """The window of a row that comes from an upstream operator."""
+
+
+_RESERVED: Final = ("event:", "header:", "apply:")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a user's column must not have this name. Spark ignores case in names.
+
+    >>> is_reserved("Event:Time"), is_reserved("event_time")
+    (True, False)
+    """
+    return name.lower().startswith(_RESERVED)
 
 
 def time_column(key: str) -> str:

@@ -28,6 +28,8 @@ Frame = Literal["polars", "pandas"]
 Function = Callable[[dict[str, Any], Range, Any], Any]
 
 _ROWS: Final = "rows"
+RETURNS: Final = " returns "
+"""What separates the columns that a function reads from those that it returns, in a signature."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,16 @@ class Applied(ColumnarAccumulation):
     def reads_time(self) -> bool:
         """Whether its value depends on the event times of the elements."""
         return True
+
+    @property
+    def signature(self) -> str:
+        """The configuration that its partials depend on, and the type of its results, which panes contain.
+
+        >>> Applied(len, ("price",), {"n": pl.Int64()}).signature
+        'applied(price) returns n Int64'
+        """
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.schema.items())
+        return f"{self.name}({', '.join(self.inputs)}){RETURNS}{columns}"
 
     @property
     def dtype(self) -> pl.DataType:

@@ -58,8 +58,8 @@ class Evolution:
         saved.check_change(new)
         if saved.allowed_lateness == UNRECORDED:
             self._rewrite_partials(state, self.compiled.upgraded)
-        if saved.accumulations != new.accumulations:
-            self._change_accumulations(state, saved.accumulations)
+        if saved.partials != new.partials:
+            self._change_accumulations(state, saved.partials)
         if saved.only_updated and not self.compiled.keeps_panes:
             for entry in state.windows.values():
                 for name in (entry.last_panes, *(blob.name for blob in entry.pane_log)):
@@ -75,7 +75,7 @@ class Evolution:
     # ---- accumulations
 
     def _change_accumulations(self, state: WindowState, saved: dict[str, str]) -> None:
-        new = self.description.accumulations
+        new = self.description.partials
         removed = [name for name in saved if saved[name] != new.get(name)]
         added = [name for name in new if saved.get(name) != new[name]]
         kept_markers = [name for name in state.missed if name not in removed]

@@ -16,6 +16,7 @@ from typing import Final
 from slackwater.errors import CorruptState, IncompatibleState
 from slackwater.progress.saved_form import Saved
 from slackwater.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from slackwater.windows.accumulations.applied import RETURNS
 from slackwater.windows.assigners import Calendar, Fixed, Global, Inherited, Sessions, Sliding, Window
 from slackwater.windows.spec.window_spec import WindowSpec
 from slackwater.windows.triggers import describe
@@ -113,6 +114,17 @@ class OperatorDescription(Saved):
         )
 
     @property
+    def partials(self) -> dict[str, str]:
+        """The part of each accumulation's signature that its partials depend on."""
+        return {name: each.partition(RETURNS)[0] for name, each in self.accumulations.items()}
+
+    @property
+    def _results(self) -> dict[str, str]:
+        """The types of results that panes contain; earlier releases did not record them."""
+        parted = {name: each.partition(RETURNS) for name, each in self.accumulations.items()}
+        return {name: results for name, (_, separator, results) in parted.items() if separator}
+
+    @property
     def has_sessions(self) -> bool:
         """Whether the windows are sessions."""
         return self.window.startswith("sessions(")
@@ -136,11 +148,15 @@ class OperatorDescription(Saved):
         # Sessions that may split keep their elements, with the columns that the accumulations read.
         splits = self.has_sessions and self.retractions and self.mode != "discarding"
         applies = any(signature.startswith("applied(") for signature in self.accumulations.values())
-        if applies and self.accumulations != new.accumulations:  # null would stand for rows that are lost
-            yield "the function over rows", _listed(self.accumulations), _listed(new.accumulations)
-        if splits and self.accumulations != new.accumulations:
+        if applies and self.partials != new.partials:  # null would stand for rows that are lost
+            yield "the function over rows", _listed(self.partials), _listed(new.partials)
+        elif self.mode == "accumulating_and_retracting" or (self.only_updated and new.only_updated):
+            for name, results in self._results.items():  # a retraction has the columns of the earlier pane
+                if new._results.get(name) != results:
+                    yield "the schema of the function", results, new._results.get(name)
+        if splits and self.partials != new.partials:
             name = "the list of accumulations over retracting sessions"
-            yield name, _listed(self.accumulations), _listed(new.accumulations)
+            yield name, _listed(self.partials), _listed(new.partials)
         if self.retractions != new.retractions:
             texts = {False: "without retractions", True: "with retractions"}
             yield "the input", texts[self.retractions], texts[new.retractions]
