@@ -59,6 +59,8 @@ def made(df: DataFrame, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"forget_after": "1 day", "origin": "auction", "origins": ["7"]}, "cannot be combined with a list"),
+        ({"forget_after": "1 second", "idle_after": "1 minute"}, "not shorter than idle_after"),
         (
             {"event_time": "when"},
             "event_time = 'when': column not found; available: at, day, auction",

@@ -31,6 +31,7 @@ def stream(
     origins: Sequence[str] | Discover | None = None,
     idle_after: DurationLike | None = None,
     max_ahead: DurationLike | None = None,
+    forget_after: DurationLike | None = None,
     clock: DurationLike | ClockSpec = "1 second",
     buckets: int | list[int] | tuple[int, ...] | None = None,
     name: str | None = None,
@@ -54,6 +55,10 @@ def stream(
         idle_after: An origin that sends nothing for this long is excluded from the watermark until it sends
             again. Without it, no origin is ever excluded.
         max_ahead: A row further than this in the future of the clock does not advance the watermark.
+        forget_after: A discovered origin that sends nothing for this long is removed from the state, so that
+            the state does not grow with every origin that ever existed. One that sends again is new. It must
+            not be shorter than ``idle_after``. Without it, no origin is forgotten. Numbered origins cannot be
+            forgotten, because their sequence numbers continue; remove them from ``origins`` instead.
         clock: How often a micro-batch runs when no rows arrive.
         buckets: The number of parts that keys are divided into, a multiple of the shuffle partitions; one per
             partition if omitted. It is fixed by the first start of a query. The ids of the parts are only
@@ -90,6 +95,7 @@ def stream(
         origins=origins,
         idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
+        forget_after=None if forget_after is None else duration(forget_after, name="forget_after"),
     )
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')

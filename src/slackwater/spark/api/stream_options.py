@@ -132,6 +132,7 @@ class StreamOptions:
     origins: Sequence[str] | Discover | None
     idle_after: int | None
     max_ahead: int | None
+    forget_after: int | None = None
 
     def source(self, clock: ClockSpec) -> RowSource:
         """The source that the arguments describe; raises if they are missing, invalid or contradictory."""
@@ -194,6 +195,7 @@ class StreamOptions:
             ("event_times", self.event_times, 'write event_time="…": headers contain one watermark'),
             ("origin", self.origin, "write headers(origin=…)"),
             ("max_ahead", self.max_ahead, "omit it: the origins send the watermarks"),
+            ("forget_after", self.forget_after, "omit it: sequence numbers of an origin must be remembered"),
         ):
             self._excluded("headers", name, value, fix)
         if isinstance(self.event_time, IngestionTime) or self.event_time is None:
@@ -242,7 +244,15 @@ class StreamOptions:
             origins=self._origins(has_origin=self.origin is not None),
             key=key,
             arrival=arrival,
+            forget_after=self.forget_after,
         )
+        if self.forget_after is not None and rules.declared is not None:
+            raise InvalidArgument(
+                "forget_after",
+                self.forget_after,
+                "cannot be combined with a list of origins, which are waited for",
+                fix="remove origins from the list instead, or omit origins= to discover them",
+            )
         rules.generator(now=0)  # raises if the rules are invalid
         return rules
 
