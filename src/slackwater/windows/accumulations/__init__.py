@@ -325,12 +325,14 @@ def fold(
     dtype: pl.DataType,
     inverse: Function | None = None,
     ordered: bool = True,
+    accumulator_type: AnyValue = None,
 ) -> Fold:
     """Fold values into an initial one by a Python function. Slow: one call per element.
 
     Args:
         column: the column to fold.
-        initial: the accumulator without any values.
+        initial: the accumulator without any values. It consists of numbers, text, bytes, lists, tuples, sets,
+            dicts, decimals, dates and times, unless ``accumulator_type`` is given.
         function: ``function(accumulator, value)`` returns the accumulator with one more value.
         combine: ``combine(left, right)`` merges two accumulators.
         dtype: the type of the result.
@@ -338,8 +340,13 @@ def fold(
             stored if the input has retractions, and those that remain are folded again for each pane.
         ordered: whether values are folded in the order of their event times, then of arrival. For this all
             values are stored until the window is purged. Use False if the order does not matter.
+        accumulator_type: the type of the accumulators, if it is another one, such as a dataclass or a
+            msgspec.Struct.
+
+    Raises:
+        InvalidArgument: an argument is invalid, or the state cannot store the initial value.
 
     >>> fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
     0
     """
-    return Fold(column, initial, function, combine, dtype, inverse, ordered)
+    return Fold(column, initial, function, combine, dtype, inverse, ordered, accumulator_type)

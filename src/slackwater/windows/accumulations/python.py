@@ -1,7 +1,8 @@
 """Accumulations in plain Python: `Accumulation` to subclass, fold and reduce.
 
 This is the slow path. Every element, merge and output is a Python call per key and window, about a hundred
-times slower than the columnar accumulations. Accumulators are stored pickled.
+times slower than the columnar accumulations. Accumulators are stored as MessagePack: values of a closed set
+of types, or of the type that an accumulation declares (see `stored_values`). Loading them runs no code.
 
 An accumulation that is ``ordered`` adds elements in the order of their event times, and of their arrival if
 the times are equal, so that its value does not depend on how a stream is divided into micro-batches. For this
@@ -11,7 +12,6 @@ default.
 
 from __future__ import annotations
 
-import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -19,16 +19,26 @@ from dataclasses import dataclass
 from functools import reduce as fold_left
 from itertools import repeat
 from typing import Any as AnyValue
+from typing import Final
 
+import msgspec
 import polars as pl
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import CorruptState, IncompatibleState, InvalidArgument
 from slackwater.windows.accumulations.base import (
     ColumnarAccumulation,
     PartialColumns,
     check_column,
 )
+from slackwater.windows.accumulations.stored_values import check_declaration, load_value, store_value
 from slackwater.windows.columns import TIME, WEIGHT, input_column
+
+_STORED: Final = "stored"
+_PICKLED: Final = "accumulator"
+"""The field of partials in which earlier releases stored accumulators, pickled."""
+_ACCUMULATOR: Final = b"\x01"
+_ELEMENTS: Final = b"\x02"
+"""The first byte of a stored value: an accumulator, or the elements of an ordered accumulation."""
 
 
 class Accumulation(ColumnarAccumulation):
@@ -36,9 +46,11 @@ class Accumulation(ColumnarAccumulation):
 
     A subclass defines the ``column`` it reads, the ``dtype`` of its output and four methods; also
     ``subtract`` if elements can be subtracted. Without it, the elements of a window are stored if the input
-    contains retractions, and those that remain are added again for each pane. Accumulators must be picklable.
-    ``add_value`` and ``merge_accumulators`` may modify and return their first argument. The order in which
-    elements are added and accumulators are merged is not defined, unless ``ordered`` is True.
+    contains retractions, and those that remain are added again for each pane. An accumulator consists of
+    numbers, text, bytes, lists, tuples, sets, dicts, decimals, dates and times; for one of another type, such
+    as a dataclass, declare ``accumulator_type``. ``add_value`` and ``merge_accumulators`` may modify and
+    return their first argument. The order in which elements are added and accumulators are merged is not
+    defined, unless ``ordered`` is True.
 
     >>> class Product(Accumulation):
     ...     column = "factor"
@@ -63,6 +75,8 @@ class Accumulation(ColumnarAccumulation):
     dtype: pl.DataType
     ordered: bool = False
     """Whether elements are added in the order of their event times; they are then stored until the purge."""
+    accumulator_type: AnyValue = None
+    """The type of the accumulators, if the state cannot store it without a declaration."""
 
     @abstractmethod
     def empty(self) -> AnyValue:
@@ -107,44 +121,70 @@ class Accumulation(ColumnarAccumulation):
         return (self.column,)
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Aggregate elements to a pickled accumulator."""
+        """Aggregate elements to a stored accumulator."""
         inputs = [pl.col(input_column(self.column)), pl.col(TIME)]
         inputs += [pl.col(WEIGHT)] if partials.retractable else []
         return [
             pl.map_groups(inputs, self._added, return_dtype=pl.Binary(), returns_scalar=True).alias(
-                partials.name("accumulator")
+                partials.name(_STORED)
             )
         ]
 
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Merge pickled accumulators to one."""
-        inputs = [partials.column("accumulator").drop_nulls()]
+        """Merge stored accumulators to one."""
+        inputs = [partials.column(_STORED).drop_nulls()]
         return [pl.map_groups(inputs, self._merged, return_dtype=pl.Binary(), returns_scalar=True)]
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The values of the panes."""
-        return partials.column("accumulator").map_batches(self._values, return_dtype=self.dtype)
+        return partials.column(_STORED).map_batches(self._values, return_dtype=self.dtype)
+
+    def check_saved(self, partials: PartialColumns, saved: Sequence[str]) -> None:
+        """Raise `IncompatibleState` if an earlier release pickled the partials; ``saved`` are their columns.
+
+        Unpickling would run whatever code the state contains.
+        """
+        if partials.name(_PICKLED) in saved:
+            how = "pickled by an earlier release", "stored without code"
+            raise IncompatibleState(f"accumulation {self.name}", [("the form of its accumulators", *how)])
 
     def load(self, saved: bytes) -> AnyValue:
         """Load an accumulator, or the elements of an ordered accumulation, from the state."""
-        return pickle.loads(saved)  # noqa: S301  # our own state, checksummed
+        try:
+            if saved[:1] == _ACCUMULATOR:
+                return load_value(saved[1:], self.accumulator_type)
+            if saved[:1] == _ELEMENTS:
+                base, times, values, weights = load_value(saved[1:])
+                loaded = None if base is None else load_value(base, self.accumulator_type)
+                return Elements(loaded, times, values, weights)
+        except (msgspec.MsgspecError, ValueError) as error:
+            declared = "undeclared" if self.accumulator_type is None else str(self.accumulator_type)
+            changed = ("accumulator_type", f"of another form ({error})", declared)
+            raise IncompatibleState(f"accumulation {self.name}", [changed]) from error
+        raise CorruptState(f"accumulation {self.name}", f"it begins with {saved[:1]!r}")
+
+    def _store(self, value: AnyValue) -> bytes:
+        if not isinstance(value, Elements):
+            return _ACCUMULATOR + store_value(value, self.accumulator_type)
+        base = None if value.base is None else store_value(value.base, self.accumulator_type)
+        return _ELEMENTS + store_value([base, value.times, value.values, value.weights])
 
     def _added(self, series: Sequence[pl.Series]) -> bytes:
         known = series[0].is_not_null()
         values, times, *weights = (one.filter(known).to_list() for one in series)
         elements = Elements(None, times, values, weights[0] if weights else None)
-        return pickle.dumps(elements if self.ordered else self._folded(elements), protocol=5)
+        return self._store(elements if self.ordered else self._folded(elements))
 
     def _merged(self, series: Sequence[pl.Series]) -> bytes:
         several = [self.load(saved) for saved in series[0]]
         if not self.ordered:
             accumulators = [self._folded(one) if isinstance(one, Elements) else one for one in several]
-            return pickle.dumps(fold_left(self.merge_accumulators, accumulators, self.empty()), protocol=5)
+            return self._store(fold_left(self.merge_accumulators, accumulators, self.empty()))
         # Plain accumulators were saved by an accumulation without order; their elements come first.
         bases = [one.base if isinstance(one, Elements) else one for one in several]
         known = [base for base in bases if base is not None]
         base = fold_left(self.merge_accumulators, known, self.empty()) if known else None
-        return pickle.dumps(Elements.merged(base, several), protocol=5)
+        return self._store(Elements.merged(base, several))
 
     def _folded(self, elements: Elements) -> AnyValue:
         """The accumulator of elements, added in their order."""
@@ -228,11 +268,15 @@ class Fold(Accumulation):
     dtype: pl.DataType
     inverse: Function | None = None
     ordered: bool = True
+    accumulator_type: AnyValue = None
 
     def __post_init__(self) -> None:
         check_column(self.column)
         _check_callable(self.function, "function")
         _check_callable(self.combine, "combine")
+        if self.accumulator_type is not None:
+            check_declaration(self.accumulator_type)
+        store_value(self.initial, self.accumulator_type)  # raises if it cannot be stored
 
     @property
     def can_subtract(self) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.accumulations.python import Accumulation
 from slackwater.windows.columns import (
     END,
     FIRST,
@@ -52,6 +53,7 @@ class Evolution:
 
     def apply(self, state: WindowState) -> None:
         """Adapt a state that was loaded; raises `IncompatibleState` if that is not possible."""
+        self._check_partials(state)
         saved, new = state.description, self.description
         if saved == new:
             return
@@ -73,6 +75,15 @@ class Evolution:
         state.description = new
 
     # ---- accumulations
+
+    def _check_partials(self, state: WindowState) -> None:
+        """Reject partials in a form that is not loaded any more."""
+        in_python = {
+            name: each for name, each in self.compiled.accumulations.items() if isinstance(each, Accumulation)
+        }
+        columns = _partial_columns(state) if in_python else []
+        for name, accumulation in in_python.items():
+            accumulation.check_saved(self.compiled.partials[name], columns)
 
     def _change_accumulations(self, state: WindowState, saved: dict[str, str]) -> None:
         new = self.description.partials
@@ -187,6 +198,14 @@ class Evolution:
             self.windows.set_times(state, entry)
             state.note(entry)
             state.flush()
+
+
+def _partial_columns(state: WindowState) -> list[str]:
+    """The columns of saved partials; none if no partials are saved."""
+    if state.empty is not None:
+        return state.empty.columns
+    logs = (state.read(blob.name).columns for entry in state.windows.values() for blob in entry.row_log)
+    return next((columns for columns in logs if NEW in columns), [])
 
 
 def _rewrite(state: WindowState, name: str | None, adapt: Adapt) -> str | None:
