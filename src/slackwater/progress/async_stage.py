@@ -2,15 +2,27 @@
 
 `ordering` decides the order of the output; this module runs the calls. It reads its input no faster than the
 capacity allows, so a slow service slows the source down instead of filling memory.
+
+A call that exceeds its timeout is cancelled. If it ignores its cancellation, it is abandoned after `GRACE`
+seconds: its item fails, and the call goes on without anyone waiting for it, until its event loop is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+)
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from math import inf
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.ordering import OrderedResults, Ticket, UnorderedResults
@@ -19,7 +31,10 @@ from slackwater.time import check_int64
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
+GRACE: Final = 5.0
+"""The seconds that a cancelled call gets to end."""
 _MOST_DOUBLINGS: Final = 30
 
 
@@ -83,7 +98,8 @@ class AsyncStage(Generic[Item, Result]):
         function: Called for every item.
         ordered: Whether results are emitted in the order of their items (A1) or as they complete (A2).
         capacity: The maximum number of items in flight.
-        timeout: The maximum number of seconds for one item, including all attempts and delays.
+        timeout: The maximum number of seconds for one item, including all attempts and delays. The function
+            is then cancelled; if it ignores that for `GRACE` seconds, it is abandoned.
         attempt_timeout: The maximum number of seconds for one attempt, which then fails and is retried.
         retry: How often and when a failed attempt is retried. None: never.
         fallback: Returns the result of an item that failed; None filters the item. None: no fallback.
@@ -182,10 +198,9 @@ class AsyncStage(Generic[Item, Result]):
                         start(item, cast(Ticket, ordering.submit()))
         finally:
             pending: list[asyncio.Task[Any]] = [*running] if incoming is None else [*running, incoming]
-            for unfinished in pending:
-                unfinished.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
-            if isinstance(items, AsyncGenerator):
+            # A call stops its own attempt within the grace period, so a task that needs longer ignores it.
+            await stop_tasks(pending, 2 * GRACE)
+            if isinstance(items, AsyncGenerator) and (incoming is None or incoming.done()):
                 await items.aclose()
 
     def _ordering(self) -> OrderedResults[Result] | UnorderedResults[Result]:
@@ -205,28 +220,51 @@ class AsyncStage(Generic[Item, Result]):
 
     async def _answer(self, item: Item) -> Result | None:
         attempt = 0
+        clock = asyncio.get_running_loop().time
+        deadline = inf if self._timeout is None else clock() + self._timeout
+        while True:
+            attempt += 1
+            problem: BaseException | None = None
+            limit = min(self._attempt_timeout or inf, max(deadline - clock(), 0.0))
+            try:
+                result = await self._attempt(item, limit)
+                if self._retry.when_result is None or not self._retry.when_result(result):
+                    return result
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+                    raise
+                problem = error
+            if isinstance(problem, _Expired) and limit < (self._attempt_timeout or inf):
+                raise self._too_late(item, attempt, problem)
+            if attempt > self._retry.retries:
+                reason = "when_result rejected its last result" if problem is None else _reason(problem)
+                raise self._failed(item, attempt, reason) from problem
+            delay = self._retry.delay(attempt)
+            await asyncio.sleep(min(delay, max(deadline - clock(), 0.0)))
+            if clock() >= deadline:
+                raise self._too_late(item, attempt, problem)
+
+    async def _attempt(self, item: Item, seconds: float) -> Result | None:
+        """One call of the function; raises _Expired if it takes longer than ``seconds``."""
+        if seconds == inf:
+            return await self._function(item)
+        call = asyncio.ensure_future(self._function(item))
         try:
-            async with asyncio.timeout(self._timeout):
-                while True:
-                    attempt += 1
-                    problem: BaseException | None = None
-                    try:
-                        async with asyncio.timeout(self._attempt_timeout):
-                            result = await self._function(item)
-                        if self._retry.when_result is None or not self._retry.when_result(result):
-                            return result
-                    except (Exception, asyncio.CancelledError) as error:
-                        if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
-                            raise
-                        problem = error
-                    if attempt > self._retry.retries:
-                        reason = (
-                            "when_result rejected its last result" if problem is None else _reason(problem)
-                        )
-                        raise self._failed(item, attempt, reason) from problem
-                    await asyncio.sleep(self._retry.delay(attempt))
-        except TimeoutError as error:
-            raise self._failed(item, attempt, f"no result within its timeout of {self._timeout} s") from error
+            done, _ = await asyncio.wait((call,), timeout=seconds)
+        except asyncio.CancelledError:
+            await stop_tasks((call,), GRACE)
+            raise
+        if done:
+            return call.result()
+        raise _Expired(is_abandoned=bool(await stop_tasks((call,), GRACE)))
+
+    def _too_late(self, item: Item, attempts: int, problem: BaseException | None) -> AsyncItemFailed:
+        reason = f"no result within its timeout of {self._timeout} s"
+        if isinstance(problem, _Expired) and problem.is_abandoned:
+            reason += f"; it ignored its cancellation for {GRACE} s and was abandoned"
+        failed = self._failed(item, attempts, reason)
+        failed.__cause__ = problem
+        return failed
 
     def _failed(self, item: Item, attempts: int, reason: str) -> AsyncItemFailed:
         try:
@@ -234,6 +272,76 @@ class AsyncStage(Generic[Item, Result]):
         except Exception as error:
             key = f"(the key function failed: {_reason(error)})"
         return AsyncItemFailed(key, attempts, reason)
+
+
+class _Expired(TimeoutError):
+    """An attempt exceeded its time limit."""
+
+    def __init__(self, *, is_abandoned: bool) -> None:
+        self.is_abandoned = is_abandoned
+        super().__init__(
+            f"timed out; it ignored its cancellation for {GRACE} s and was abandoned" if is_abandoned else ""
+        )
+
+
+async def stop_tasks(
+    tasks: Collection[asyncio.Future[Any]], seconds: float
+) -> Collection[asyncio.Future[Any]]:
+    """Cancel tasks and wait until they have ended, but not longer than ``seconds``.
+
+    Returns:
+        The tasks that ignored their cancellation; their results will not be reported.
+
+    >>> async def main():
+    ...     return await stop_tasks([asyncio.ensure_future(asyncio.sleep(60))], 1.0)
+    >>> asyncio.run(main())
+    set()
+    """
+    if not tasks:
+        return set()
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(_retrieve)
+    _, pending = await asyncio.wait(tasks, timeout=seconds)
+    return pending
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task, which asyncio would log otherwise."""
+    if not task.cancelled():
+        task.exception()
+
+
+class BoundedRunner:
+    """Runs coroutines on an event loop of its own, like `asyncio.Runner`, and ends within bounded time.
+
+    `asyncio.Runner` waits for every task when it is closed, so one that ignores its cancellation would block
+    it without limit.
+
+    >>> with BoundedRunner() as runner:
+    ...     runner.run(asyncio.sleep(0, result=7))
+    7
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.new_event_loop()
+
+    def run(self, main: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """The result of a coroutine."""
+        return self._loop.run_until_complete(main)
+
+    def __enter__(self) -> Self:
+        asyncio.set_event_loop(self._loop)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self._loop.run_until_complete(stop_tasks(asyncio.all_tasks(self._loop), GRACE))
+            generators = self._loop.create_task(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(asyncio.wait((generators,), timeout=GRACE))
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
 
 
 def _is_being_cancelled() -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slackwater.errors import AsyncItemFailed, InvalidArgument
-from slackwater.progress.async_stage import AsyncStage, Retry
+from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
-from tests.support.virtual_time import run
+from tests.support.virtual_time import VirtualTimeLoop, run
 
 
 async def _source(*items: Any) -> AsyncIterator[Any]:
@@ -216,6 +216,68 @@ def test_a_failure_cancels_the_calls_in_flight() -> None:
     with pytest.raises(AsyncItemFailed):
         _run(AsyncStage(call), "slow", "bad")
     assert cancelled == ["slow"]
+
+
+async def _stubborn(item: Any) -> Any:
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            continue
+
+
+def _run_bounded(stage: AsyncStage[Any, Any], *items: Any) -> tuple[list[Any], float]:
+    async def main() -> list[Any]:
+        return [leaving async for leaving in stage.run(_source(*items))]
+
+    loop = VirtualTimeLoop()
+    with BoundedRunner(loop) as runner:
+        return runner.run(main()), loop.time()
+
+
+def test_a_call_that_ignores_its_cancellation_is_abandoned_with_an_error() -> None:
+    stage = AsyncStage(_stubborn, timeout=30)
+    message = r"no result within its timeout of 30 s; it ignored its cancellation for 5.0 s and was abandoned"
+    with pytest.raises(AsyncItemFailed, match=message):
+        _run_bounded(stage, "a")
+
+
+def test_an_abandoned_call_gets_its_fallback_within_bounded_time() -> None:
+    stage = AsyncStage(_stubborn, timeout=30, fallback=lambda item: f"no {item}")
+    output, seconds = _run_bounded(stage, "a", "b")
+    assert output == ["no a", "no b"]
+    assert seconds == pytest.approx(35)
+
+
+def test_an_abandoned_attempt_is_retried() -> None:
+    attempts = 0
+
+    async def stubborn_once(item: str) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return await _stubborn(item) if attempts == 1 else item
+
+    stage = AsyncStage(stubborn_once, attempt_timeout=2, retry=Retry(1, first_delay=1))
+    output, seconds = _run_bounded(stage, "a")
+    assert output == ["a"]
+    assert seconds == pytest.approx(2 + 5 + 1)
+
+
+@pytest.mark.parametrize("timeout", [None, 10_000])
+def test_a_failure_does_not_wait_for_calls_that_ignore_their_cancellation(timeout: float | None) -> None:
+    async def call(item: str) -> Any:
+        if item == "bad":
+            raise ValueError("no")
+        return await _stubborn(item)
+
+    loop = VirtualTimeLoop()
+
+    async def main() -> list[Any]:
+        return [leaving async for leaving in AsyncStage(call, timeout=timeout).run(_source("slow", "bad"))]
+
+    with BoundedRunner(loop) as runner, pytest.raises(AsyncItemFailed, match="ValueError: no"):
+        runner.run(main())
+    assert loop.time() <= 20
 
 
 def test_a_failing_source_fails_the_stage() -> None:

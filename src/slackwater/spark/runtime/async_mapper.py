@@ -7,7 +7,6 @@ ended, so no watermark overtakes a row before it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
-from slackwater.progress.async_stage import AsyncStage, Retry
+from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
 from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME, WITNESS, column_alias
@@ -112,7 +111,7 @@ class AsyncMapper:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results for the rows of the batches, one batch for each."""
         target = to_arrow_schema(self.output, timezone="UTC")
-        with asyncio.Runner() as runner:
+        with BoundedRunner() as runner:
             for batch in batches:
                 if batch.num_rows:
                     yield runner.run(self._mapped(batch, target))
