@@ -89,6 +89,9 @@ if TYPE_CHECKING:
     from slackwater.spark.session import SlowSession as SlowSession
     from slackwater.spark.session import session as session
     from slackwater.spark.wire.clock_source import Ticks as Ticks
+    from slackwater.sql.commit_owner import IdentityInUse as IdentityInUse
+    from slackwater.sql.dead_letters import RowsRejected as RowsRejected
+    from slackwater.sql.dead_letters import dead_letters as dead_letters
     from slackwater.streams.log.catalog import Streams as Streams
     from slackwater.streams.log.reader_group import ReaderGroup as ReaderGroup
     from slackwater.streams.log.transactions import TransactionalWriter as TransactionalWriter

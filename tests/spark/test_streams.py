@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.streams.log.catalog import Stream, Streams
@@ -20,7 +21,10 @@ from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.spark.data_source import register
 from slackwater.streams.spark.format_options import close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
+from slackwater.streams.spark.stream_event_time import read_stream
 from slackwater.time import SECOND
+from slackwater.windows import count, fixed
+from tests.spark.postgres import PASSWORD, Server
 
 pytestmark = pytest.mark.spark
 
@@ -196,6 +200,69 @@ def test_a_query_writes_every_batch_once_also_a_repeated_one(spark: SparkSession
     run()
     assert written(shop, target) == Counter(range(90))
     assert len([1 for _, offset in target.tail().items() if offset]) == 3
+
+
+def test_a_query_with_a_new_checkpoint_does_not_commit_as_the_writer_of_another(
+    spark: SparkSession, shop: Shop
+) -> None:
+    target = shop.streams.create("shop/copy", columns=COLUMNS)
+
+    def run(checkpoint: str, **options: str) -> str:
+        query = (
+            shop.reader(spark)
+            .writeStream.format("slackwater")
+            .options(store=shop.store, stream="shop/copy", writer="copy", **options)
+            .option("checkpointLocation", str(shop.folder / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        return str(query.id)
+
+    shop.write(0, 10)
+    first = run("one")
+    with pytest.raises(StreamingQueryException, match=f"belongs to query {first}"):
+        run("two")
+    assert written(shop, target) == Counter(range(10))
+    run("two", takeover_from=first)
+    assert written(shop, target) == Counter([*range(10), *range(10)])
+
+
+@pytest.mark.proof
+def test_nothing_that_spark_shows_contains_the_password_of_the_store(
+    spark: SparkSession, server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = server.create_database("shown")
+    with Streams.open(store) as streams:
+        stream = streams.create("shop/bids", columns=COLUMNS, data=str(tmp_path / "data"))
+        with Writer(stream, "w") as output:
+            output.write_many([{"user": "a", "number": 1, "at": SECOND}], keys="user")
+            output.note_time(5 * SECOND)
+    rows = read_stream(spark, "shop/bids", store=store, event_time="at")
+    panes = rows.key_by("user").window(fixed("1 second")).agg(n=count()).to_df()
+    panes.explain(True)
+    with pytest.raises(PySparkException) as failed:
+        panes.select("no_such_column")
+    with pytest.raises(PySparkException) as refused:
+        spark.readStream.format("slackwater").options(store=store, stream="shop/bids").load()
+    query = (
+        panes.writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    query.explain(True)
+    captured = capfd.readouterr()
+    shown = [captured.out, captured.err, str(failed.value), str(refused.value), str(query.recentProgress)]
+    shown += [path.read_text(errors="replace") for path in tmp_path.glob("checkpoint/**/*") if path.is_file()]
+    assert "registered:" in captured.out
+    assert "contains a password" in str(refused.value)
+    for text in shown:
+        assert PASSWORD not in text
+        assert quote(PASSWORD) not in text
+    close_stores()
 
 
 def test_a_batch_job_appends_in_one_commit(spark: SparkSession, shop: Shop) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sql
 
+from slackwater.sql.commit_owner import Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import merge_panes, stage_panes
 from slackwater.sql.pane_table import Column, PaneTable
@@ -26,8 +27,7 @@ def made(url: str, **options: Any) -> PaneTable:
     target = PaneTable(
         database_url(url), "totals", options.pop("key", KEY), options.pop("values", TOTAL), **options
     )
-    target.prepare(create=True)
-    return target
+    return target.prepare(create=True)
 
 
 def batch(*panes: Pane) -> pa.RecordBatch:
@@ -45,10 +45,16 @@ def batch(*panes: Pane) -> pa.RecordBatch:
     )
 
 
-def fold(target: PaneTable, number: int | None, *batches: pa.RecordBatch, identity: str = "query") -> bool:
+def fold(
+    target: PaneTable,
+    number: int | None,
+    *batches: pa.RecordBatch,
+    identity: str = "query",
+    committer: Committer | None = None,
+) -> bool:
     with temporary_engine(target.url) as engine, engine.begin() as connection:
         staged = stage_panes(connection, target, batches, identity)
-        return merge_panes(connection, target, [staged], identity, number)
+        return merge_panes(connection, target, [staged], identity, number, committer).fresh
 
 
 def rows(target: PaneTable, statement: str = "SELECT name, total FROM totals") -> list[Row]:
@@ -66,10 +72,10 @@ def run_sql(url: str, statement: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def at_once(*runs: Callable[[], None]) -> None:
+def at_once(*runs: Callable[[], object]) -> None:
     failures: list[BaseException] = []
 
-    def guarded(run: Callable[[], None]) -> None:
+    def guarded(run: Callable[[], object]) -> None:
         try:
             run()
         except BaseException as failure:

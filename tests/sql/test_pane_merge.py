@@ -227,7 +227,7 @@ def test_what_failed_tasks_staged_is_neither_folded_nor_kept(server: Server) -> 
         with engine.begin() as connection:
             good = stage_panes(connection, target, [batch(("a", 0, 1, 0, False))], "query")
         with engine.begin() as connection:
-            assert merge_panes(connection, target, [good], "query", 0)
+            assert merge_panes(connection, target, [good], "query", 0).fresh
     assert rows(target) == [("a", 1)]
     assert rows(target, f"SELECT attempt FROM {target.staging.name}") == []  # noqa: S608 - our own
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url, temporary_engine
+from slackwater.sql.dead_letters import RowsRejected
 from slackwater.sql.pane_table import Column, PaneTable, TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
@@ -140,17 +143,29 @@ def test_keys_of_every_plain_kind_are_found_again(url: str) -> None:
         assert rows(target, f"SELECT total FROM keyed_{number}") == [(1,)], kind  # noqa: S608 - our own
 
 
-def test_not_a_number_as_a_key_is_found_again(url: str) -> None:
-    target = made(url, key=(Column("name", "double"),), windows=False)
-    for index in range(2):
-        fold(
-            target,
-            index,
-            pa.record_batch(
-                {"name": [float("nan")], "total": [index], "pane_index": [index], "retraction": [False]}
-            ),
-        )
-    assert [total for _, total in rows(target)] == [1]
+def numbered(name: float | None, index: int) -> pa.RecordBatch:
+    given = {
+        "name": pa.array([name], pa.float64()),
+        "total": [index],
+        "pane_index": [index],
+        "retraction": [False],
+    }
+    return pa.record_batch(given)
+
+
+def test_not_a_number_as_a_key_is_found_again_in_postgresql(server: Server) -> None:
+    target = made(server.create_database("nan_keys"), key=(Column("name", "double"),), windows=False)
+    for index, name in enumerate([math.nan, None, math.nan]):
+        fold(target, index, numbered(name, index))
+    assert sorted(total for _, total in rows(target)) == [1, 2]
+
+
+def test_not_a_number_as_a_key_is_refused_in_sqlite_which_stores_it_as_null(tmp_path: Path) -> None:
+    target = made(f"sqlite:///{tmp_path}/a.db", key=(Column("name", "double"),), windows=False)
+    fold(target, 0, numbered(None, 0))
+    with pytest.raises(RowsRejected, match=r"1 row: column 'name' is NaN, which SQLite stores as NULL"):
+        fold(target, 1, numbered(math.nan, 1))
+    assert rows(target) == [(None, 0)]
 
 
 def test_a_huge_batch_goes_in_whole(url: str) -> None:

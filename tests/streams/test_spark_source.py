@@ -14,16 +14,19 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from slackwater.errors import InvalidArgument, UnknownStream
+from slackwater.sql.commit_owner import Committer, IdentityInUse
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
+from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Writer
+from slackwater.streams.log.writer_owners import StaleCommit
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.spark import stream_columns
 from slackwater.streams.spark.data_source import SlackwaterFormat
 from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
-from slackwater.streams.spark.stream_sink import StreamSink, TaskOutput, write_task
+from slackwater.streams.spark.stream_sink import StreamAppend, StreamSink, TaskOutput, write_task
 from slackwater.streams.spark.stream_source import Offset, StreamRange, StreamSource
 from slackwater.time import SECOND
 
@@ -52,7 +55,8 @@ class Shop:
 
     def options(self, **given: object) -> FormatOptions:
         named = {name.rstrip("_"): str(value) for name, value in given.items()}
-        return FormatOptions.of({"store": self.store, "stream": "shop/bids", **named})
+        options = {"store": "registered:shop", "stream": "shop/bids", **named}
+        return FormatOptions.of(options, {"shop": self.store})
 
     def source(self, **given: object) -> StreamSource:
         options = self.options(**given)
@@ -221,11 +225,10 @@ def written(stream: Stream) -> Counter[int]:
     return Counter(number for batch in found for number in batch.events.column("number").to_pylist())
 
 
-def message(options: FormatOptions, numbers: range) -> TaskOutput:
+def message(options: FormatOptions, numbers: range, query: str = "query-7", run: str = "run-1") -> TaskOutput:
     columns = {"user": [str(n) for n in numbers], "number": list(numbers), "at": [n * 1000 for n in numbers]}
     batch = pa.record_batch(columns, schema=COLUMNS)
-    made = write_task(options, iter([batch.slice(0, 3), batch.slice(3)]))
-    return TaskOutput(made.staged, "query-7")
+    return write_task(options, iter([batch.slice(0, 3), batch.slice(3)]), Committer(query, run))
 
 
 def test_a_batch_is_committed_once(shop: Shop) -> None:
@@ -253,6 +256,71 @@ def test_a_sink_requires_a_writer_id_or_a_query_id(shop: Shop) -> None:
     assert written(shop.stream) == Counter(range(3))
 
 
+def test_a_second_query_does_not_commit_as_the_writer_of_the_first(shop: Shop) -> None:
+    options = shop.options(writer="copy")
+    StreamSink(options).commit([message(options, range(10), "first")], 0)
+    second = message(options, range(10, 20), "second")
+    with pytest.raises(IdentityInUse, match="writer 'copy' of stream 'shop/bids' belongs to query first"):
+        StreamSink(options).commit([second], 0)
+    taking = shop.options(writer="copy", takeover_from="first")
+    for _ in range(2):
+        StreamSink(taking).commit([message(taking, range(10, 20), "second")], 0)
+    assert written(shop.stream) == Counter(range(20))
+    with pytest.raises(IdentityInUse, match="takeover_from='second'"):
+        StreamSink(options).commit([message(options, range(20, 30), "first")], 1)
+    StreamSink(options).commit([message(options, range(20, 30), "second")], 1)
+    assert written(shop.stream) == Counter(range(30))
+
+
+def test_a_replaced_run_of_a_query_does_not_commit(shop: Shop) -> None:
+    options = shop.options()
+    sink = StreamSink(options)
+    sink.commit([message(options, range(10), run="one")], 0)
+    sink.commit([message(options, range(10), run="two")], 0)
+    with pytest.raises(IdentityInUse, match="run two has replaced run one"):
+        sink.commit([message(options, range(10, 20), run="one")], 1)
+    sink.commit([message(options, range(10, 20), run="two")], 1)
+    assert written(shop.stream) == Counter(range(20))
+
+
+def test_a_commit_older_than_the_last_is_refused(shop: Shop) -> None:
+    options = shop.options()
+    for number in range(3):
+        StreamSink(options).commit([message(options, range(number * 10, number * 10 + 10))], number)
+    with pytest.raises(StaleCommit, match="commit 2 of writer 'query-7' is older than commit 3"):
+        StreamSink(options).commit([message(options, range(10, 20), run="restored")], 1)
+    assert written(shop.stream) == Counter(range(30))
+
+
+def test_a_writer_id_of_a_query_is_not_shared_with_other_writers(shop: Shop) -> None:
+    options = shop.options(writer="copy")
+    StreamSink(options).commit([message(options, range(10))], 0)
+    with pytest.raises(IdentityInUse, match="this is a batch job"):
+        StreamAppend(options).commit([message(options, range(10, 20))])
+    with Writer(shop.stream, "copy") as output:
+        output.write({"user": "u", "number": 99, "at": 0})
+    with pytest.raises(IdentityInUse, match="was used outside of query query-7"):
+        StreamSink(options).commit([message(options, range(10, 20))], 1)
+    assert written(shop.stream) == Counter([*range(10), 99])
+
+
+def test_a_batch_job_with_a_writer_id_appends_every_time(shop: Shop) -> None:
+    options = shop.options(writer="job")
+    for start in (0, 10):
+        StreamAppend(options).commit([message(options, range(start, start + 10))])
+    assert written(shop.stream) == Counter(range(20))
+
+
+def test_a_writer_of_an_earlier_release_keeps_its_numbers(shop: Shop) -> None:
+    options = shop.options(writer="copy")
+    with TransactionalWriter(shop.stream, "copy") as writer:
+        for number in (1, 2):
+            writer.commit_staged(message(options, range(number * 10, number * 10 + 10)).staged, number=number)
+    StreamSink(options).commit([message(options, range(20, 30))], 1)
+    StreamSink(options).commit([message(options, range(30, 40))], 2)
+    assert written(shop.stream) == Counter(range(10, 40))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -272,9 +340,47 @@ def test_options_of_the_query_are_ignored_by_the_sink() -> None:
     assert FormatOptions.of(given).stream == "shop/bids"
 
 
-def test_an_unknown_stream_and_overwrite_mode_are_rejected(shop: Shop) -> None:
-    given = {"store": shop.store, "stream": "shop/nope"}
+def test_an_unknown_stream_and_overwrite_mode_are_rejected(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_STORE", shop.store)
+    given = {"store": "env:SHOP_STORE", "stream": "shop/nope"}
     with pytest.raises(UnknownStream):
         SlackwaterFormat(given).schema()
     with pytest.raises(InvalidArgument, match="append"):
         SlackwaterFormat(given).writer(spark_schema(COLUMNS, headers=False), overwrite=True)
+
+
+# ---- the address of the store
+
+
+ADDRESS = "postgresql://app:s3cret@127.0.0.1/shop"
+
+
+@pytest.mark.parametrize("address", [ADDRESS, "postgresql://app@127.0.0.1/shop?password=s3cret"])
+def test_an_option_with_a_password_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"contains a password.*env:NAME") as raised:
+        FormatOptions.of({"store": address, "stream": "shop/bids"})
+    assert "s3cret" not in str(raised.value) + repr(raised.value)
+
+
+def test_a_store_is_named_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_STORE", ADDRESS)
+    (tmp_path / "store").write_text(f"{ADDRESS}\n")
+    for given in ("env:SHOP_STORE", f"file:{tmp_path}/store", "registered:main"):
+        options = FormatOptions.of({"store": given, "stream": "shop/bids"}, {"main": ADDRESS})
+        assert options.store == ADDRESS
+        assert "s3cret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("env:NO_SUCH_STORE", "the environment variable is not set"),
+        ("file:/no/such/file", r"the file cannot be read \(FileNotFoundError\)"),
+        ("registered:other", "is not registered; registered: main"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_named(given: str, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        FormatOptions.of({"store": given, "stream": "shop/bids"}, {"main": ADDRESS})

@@ -125,6 +125,17 @@ writers: Final = Table(
     Column("at", BigInteger, nullable=False),
 )
 
+writer_queries: Final = Table(
+    "slackwater_writer_queries",
+    TABLES,
+    _of_stream(),
+    Column("writer", Text, primary_key=True),
+    Column("query", Text, nullable=False),  # the Spark query that commits as this writer
+    Column("runs", Text, nullable=False),  # ids of its runs, the newest last
+    Column("before", BigInteger, nullable=False),  # commits of the writer before those of the query
+    Column("last", BigInteger, nullable=False),  # the last commit of the query
+)
+
 writer_marks: Final = Table(
     "slackwater_writer_marks",
     TABLES,

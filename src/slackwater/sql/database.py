@@ -6,6 +6,8 @@ transaction begins.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,16 +21,17 @@ from sqlalchemy.pool import NullPool
 from slackwater.errors import InvalidArgument
 
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
+_CREDENTIAL: Final = re.compile(r"(?i)pass|pwd|secret|token|credential|key")
 READ_ONLY: Final = "slackwater_read_only"
 """Execution option of an engine whose transactions only read, so that SQLite need not lock out writers."""
 
 
 def database_url(url: str | URL) -> URL:
-    """Parse the address of a writable database and set the driver.
+    """Parse the address of a writable database, or a reference to it, and set the driver.
 
     Raises:
         InvalidArgument: the address cannot be parsed, is neither PostgreSQL nor SQLite, or names a SQLite
-            database in memory.
+            database in memory; or the reference leads nowhere.
 
     >>> database_url("postgresql://app:secret@db.example/shop")
     postgresql+psycopg://app:***@db.example/shop
@@ -39,7 +42,7 @@ SQLite; write it like postgresql://user:password@host/database or sqlite:////fol
     """
     fix = "write it like postgresql://user:password@host/database or sqlite:////folder/file.db"
     try:
-        parsed = make_url(url)
+        parsed = make_url(resolved_address(url) if isinstance(url, str) else url)
         backend = parsed.get_backend_name()
     except (ArgumentError, ValueError):
         # an address that cannot be parsed may still contain a password, so it is not shown
@@ -55,6 +58,56 @@ SQLite; write it like postgresql://user:password@host/database or sqlite:////fol
         # commits may run in a process with another working directory
         parsed = parsed.set(database=str(Path(parsed.database).absolute()))
     return parsed.set(drivername=DRIVERS[backend])
+
+
+def resolved_address(text: str) -> str:
+    """Look up an address that is given by reference: ``env:NAME`` or ``file:PATH``.
+
+    A reference keeps the password out of code, query plans and logs. Other text is returned as it is.
+
+    Raises:
+        InvalidArgument: the environment variable is not set, or the file cannot be read.
+
+    >>> resolved_address("sqlite:////data/a.db")
+    'sqlite:////data/a.db'
+    >>> resolved_address("env:NO_SUCH_STORE")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: url = 'env:NO_SUCH_STORE': the environment variable is not set; set \
+it to the address of the database
+    """
+    kind, _, name = text.partition(":")
+    if kind == "env":
+        if not (found := os.environ.get(name)):
+            raise InvalidArgument(
+                "url", text, "the environment variable is not set",
+                fix="set it to the address of the database",
+            )  # fmt: skip
+        return found
+    if kind == "file":
+        try:
+            return Path(name).expanduser().read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidArgument(
+                "url", text, f"the file cannot be read ({type(error).__name__})",
+                fix="write the address of the database to this file",
+            ) from None  # fmt: skip
+    return text
+
+
+def has_password(text: str) -> bool:
+    """Whether an address contains a credential, also as an option such as ``?password=…``.
+
+    >>> (
+    ...     has_password("postgresql://app:secret@db/shop"),
+    ...     has_password("postgresql://app@db/shop?sslmode=disable"),
+    ... )
+    (True, False)
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        return "@" in text or "password" in text.lower()
+    return url.password is not None or any(_CREDENTIAL.search(name) for name in url.query)
 
 
 def redacted_url(url: URL) -> str:

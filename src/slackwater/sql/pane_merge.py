@@ -7,6 +7,9 @@ submitted again.
 
 For each key and window the pane with the highest index decides (of several rows with that index, the last
 one): a result is written, a retraction deletes the row.
+
+Rows that the table cannot store are found before they are staged. What only the database can find, such as a
+violated constraint, is searched for by bisection, and only after a merge has failed.
 """
 
 from __future__ import annotations
@@ -24,12 +27,29 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateTable
 
 from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
+from slackwater.sql.dead_letters import (
+    REJECTIONS,
+    RowsRejected,
+    as_letters,
+    record_dead_letters,
+    rejection_text,
+    split_rejected,
+)
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
 from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, PaneTable
-from slackwater.sql.staging_table import check_row_count, is_embedded, load_batches
+from slackwater.sql.staging_table import (
+    check_row_count,
+    deserialize_batches,
+    is_embedded,
+    load_batches,
+    serialize_batches,
+)
 
 PANE_INDEX: Final = "pane_index"
 RETRACTION: Final = "retraction"
+_MOST_SEARCHED: Final = 1_000
+"""The maximum number of rows per batch that are searched for after the database has rejected a merge."""
 
 
 class StaleBatch(SlackwaterError):
@@ -48,6 +68,18 @@ class StaleBatch(SlackwaterError):
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """The result of a merge: whether the batch was new, and how many rows became dead letters.
+
+    >>> Merged(fresh=True, rejected=0).fresh
+    True
+    """
+
+    fresh: bool
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagedPanes:
     """What one task loaded into the staging table.
 
@@ -59,6 +91,8 @@ class StagedPanes:
     rows: int
     nulls: frozenset[int]
     retracts: bool
+    letters: bytes | None = None
+    """The dead letters of the task, serialized; None if there are none."""
 
 
 def stage_panes(
@@ -71,25 +105,29 @@ def stage_panes(
         target: the table that the rows are meant for.
         batches: rows with the target's columns, ``pane_index`` and ``retraction``.
         identity: the query that the rows belong to.
+
+    Raises:
+        RowsRejected: the table cannot store some rows, and dead letters were not asked for.
     """
     if is_embedded(target.url):
         connection.execute(CreateTable(target.staging, if_not_exists=True))
     attempt = uuid.uuid4().hex
     rows, nulls, retracts = 0, set[int](), False
+    letters: list[pl.DataFrame] = []
 
     def staged() -> Iterator[pa.RecordBatch]:
         nonlocal rows, retracts
         for batch in batches:
-            frame = _with_bookkeeping(
-                _checked(_frame(batch, target), target), target, identity, attempt, rows
-            )
+            accepted = _accepted(_checked(_frame(batch, target), target), target, letters)
+            frame = _with_bookkeeping(accepted, target, identity, attempt, rows)
             rows += len(frame)
             nulls.update(frame["nulls"].unique())
             retracts |= bool(frame[RETRACTION].any())
-            yield from frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+            yield from _as_batches(frame)
 
     load_batches(connection, target.staging, staged())
-    return StagedPanes(attempt, rows, frozenset(nulls), retracts)
+    rejected = (batch for frame in letters for batch in _as_batches(frame))
+    return StagedPanes(attempt, rows, frozenset(nulls), retracts, serialize_batches(rejected))
 
 
 def merge_panes(
@@ -98,7 +136,8 @@ def merge_panes(
     staged: Sequence[StagedPanes],
     identity: str,
     batch: int | None,
-) -> bool:
+    committer: Committer | None = None,
+) -> Merged:
     """Merge staged rows into the target, unless the ledger shows that the batch was applied before.
 
     Args:
@@ -107,12 +146,15 @@ def merge_panes(
         staged: what `stage_panes` returned for every task of the batch.
         identity: the query that the batch belongs to.
         batch: the number of the batch; without one the ledger is neither read nor written.
+        committer: the query and the run that commit, which must own the identity. None: not checked.
 
     Returns:
-        False if the batch had been applied before.
+        Whether the batch was merged now, and not before, and the number of dead letters.
 
     Raises:
+        IdentityInUse: the identity belongs to another query, or to a newer run of this one.
         StaleBatch: a later batch of the query was applied before.
+        RowsRejected: the database rejected rows, more than dead letters are made of.
         StagedRowsLost: the database lost staged rows.
 
     >>> from tempfile import TemporaryDirectory
@@ -124,34 +166,57 @@ def merge_panes(
     ...     url = database_url(f"sqlite:///{folder}/example.db")
     ...     key, values = (Column("auction", "long"),), (Column("bids", "long"),)
     ...     target = PaneTable(url, "totals", key, values, windows=False)
-    ...     target.prepare(create=True)
+    ...     target = target.prepare(create=True)
     ...     with temporary_engine(url) as engine, engine.begin() as connection:
     ...         for _ in range(2):
     ...             staged = stage_panes(connection, target, [panes], "query")
-    ...             print(merge_panes(connection, target, [staged], "query", 0))
+    ...             print(merge_panes(connection, target, [staged], "query", 0).fresh)
     ...         connection.exec_driver_sql("SELECT * FROM totals").all()
     True
     False
     [(1, 5)]
     """
     lock_table(connection, target.name)
-    applied = None if batch is None else _applied_batch(connection, target, identity)
+    entry = None if batch is None else _ledger_entry(connection, target, identity)
+    admitted = None if batch is None else _claim(target, identity, committer, entry)
+    applied = None if entry is None or (admitted and admitted.numbered_anew) else entry.batch
     if batch is not None and applied is not None and batch < applied:
         raise StaleBatch(target.name, identity, batch, applied)
     fresh = applied is None or batch != applied
-    if fresh:
-        staging = target.staging
-        attempts = [task.attempt for task in staged]
-        chosen = sql.and_(staging.c.identity == identity, staging.c.attempt.in_(attempts))
-        check_row_count(connection, target.name, staging, chosen, sum(task.rows for task in staged))
-        retracts = any(task.retracts for task in staged)
-        for nulls in sorted(frozenset[int]().union(*(task.nulls for task in staged))):
-            _merge_rows(connection, target, sql.and_(chosen, staging.c.nulls == nulls), nulls, retracts)
-        if batch is not None:
-            _record_batch(connection, target, identity, batch, known=applied is not None)
+    rejected = _merge_staged(connection, target, staged, identity, batch) if fresh else 0
+    if batch is not None:
+        _record_batch(connection, target, identity, batch, entry, admitted, rejected)
     # also removes the rows of failed or killed tasks: a query has one run at a time, and this is it
     discard_staged(connection, target, identity)
-    return fresh
+    return Merged(fresh, rejected)
+
+
+def _merge_staged(
+    connection: Connection,
+    target: PaneTable,
+    staged: Sequence[StagedPanes],
+    identity: str,
+    batch: int | None,
+) -> int:
+    """Merge staged rows and record the dead letters; returns their number."""
+    staging = target.staging
+    attempts = [task.attempt for task in staged]
+    chosen = sql.and_(staging.c.identity == identity, staging.c.attempt.in_(attempts))
+    check_row_count(connection, target.name, staging, chosen, sum(task.rows for task in staged))
+    retracts = any(task.retracts for task in staged)
+    letters = [
+        pl.DataFrame(pl.from_arrow(found)) for task in staged for found in deserialize_batches(task.letters)
+    ]
+    for nulls in sorted(frozenset[int]().union(*(task.nulls for task in staged))):
+        rows = sql.and_(chosen, staging.c.nulls == nulls)
+        current = _folded_deltas(target, rows) if target.fold else _latest_panes(target, rows)
+        if target.on_error == "fail":
+            _merge_rows(connection, target, current, nulls, retracts)
+        elif (found := _merge_accepted(connection, target, current, nulls, retracts)) is not None:
+            letters.append(found)
+    for some in letters:
+        record_dead_letters(connection, some, target=target.name, identity=identity, batch=batch)
+    return sum(len(some) for some in letters)
 
 
 def discard_staged(connection: Connection, target: PaneTable, identity: str) -> None:
@@ -163,11 +228,10 @@ def discard_staged(connection: Connection, target: PaneTable, identity: str) -> 
 
 
 def _merge_rows(
-    connection: Connection, target: PaneTable, chosen: sql.ColumnElement[bool], nulls: int, retracts: bool
+    connection: Connection, target: PaneTable, current: sql.Subquery, nulls: int, retracts: bool
 ) -> None:
-    """Merge the chosen staged rows, in all of which the same key columns are null."""
+    """Merge rows, one for each key and window, in all of which the same key columns are null."""
     table = target.table
-    current = _folded_deltas(target, chosen) if target.fold else _latest_panes(target, chosen)
     same = sql.and_(
         *(
             table.c[column.name].is_(None)
@@ -187,6 +251,67 @@ def _merge_rows(
         connection.execute(sql.update(table).where(same, is_result).values(updated))
     inserted = {column.name: current.c[f"c{index}"] for index, column in enumerate(target.columns)}
     insert_missing(connection, table, current, inserted, same, where=is_result)
+
+
+def _merge_accepted(
+    connection: Connection, target: PaneTable, current: sql.Subquery, nulls: int, retracts: bool
+) -> pl.DataFrame | None:
+    """Merge the rows that the database accepts; returns the others as dead letters, None if there are none.
+
+    The rows are numbered, so that ranges of them can be merged separately: there is one for each key and
+    window, so their order does not matter.
+    """
+    try:
+        with connection.begin_nested():
+            _merge_rows(connection, target, current, nulls, retracts)
+    except REJECTIONS:
+        numbered = _numbered(target)
+        numbered.create(connection)
+        selected = sql.select(sql.func.row_number().over(), *current.c)
+        connection.execute(sql.insert(numbered).from_select(["number", *current.c.keys()], selected))
+    else:
+        return None
+    reasons: dict[int, str] = {}
+
+    def search(first: int, last: int) -> None:
+        part = sql.select(numbered).where(numbered.c.number.between(first, last)).subquery("part")
+        try:
+            with connection.begin_nested():
+                _merge_rows(connection, target, part, nulls, retracts)
+        except REJECTIONS as error:
+            if first < last:
+                middle = (first + last) // 2
+                search(first, middle)
+                search(middle + 1, last)
+                return
+            reasons[first] = rejection_text(error)
+            if len(reasons) > _MOST_SEARCHED:
+                raise RowsRejected(target.name, len(reasons), rejection_text(error)) from error
+
+    search(1, connection.execute(sql.select(sql.func.count()).select_from(numbered)).scalar_one())
+    shown = [numbered.c[f"c{index}"].label(column.name) for index, column in enumerate(target.columns)]
+    found = sql.select(numbered.c.number, *shown).where(numbered.c.number.in_(list(reasons)))
+    rows = pl.DataFrame(
+        [tuple(row) for row in connection.execute(found.order_by(numbered.c.number))],
+        schema=["number", *(column.name for column in target.columns)],
+        orient="row",
+        infer_schema_length=None,
+    )
+    numbered.drop(connection)
+    given = pl.Series([reasons[number] for number in rows["number"]])
+    return as_letters(rows.drop("number"), given)
+
+
+def _numbered(target: PaneTable) -> sql.Table:
+    columns = (sql.Column(f"c{index}", column.type) for index, column in enumerate(target.columns))
+    return sql.Table(
+        "slackwater_searched",
+        sql.MetaData(),
+        sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
+        *columns,
+        sql.Column(RETRACTION, sql.Boolean),
+        prefixes=["TEMPORARY"],
+    )
 
 
 def _latest_panes(target: PaneTable, chosen: sql.ColumnElement[bool]) -> sql.Subquery:
@@ -229,21 +354,55 @@ def _new_value(target: PaneTable, column: Column, new: Any) -> Any:
     return sql.case((sql.or_(old.is_(None), better), new), else_=old)
 
 
-def _applied_batch(connection: Connection, target: PaneTable, identity: str) -> int | None:
-    ledger = target.ledger
-    found = sql.select(ledger.c.batch).where(ledger.c.target == target.name, ledger.c.identity == identity)
-    return connection.execute(found).scalar_one_or_none()
+@dataclass(frozen=True, slots=True)
+class _LedgerEntry:
+    """What the ledger records for an identity: the last applied batch, its owner and the dead letters."""
+
+    batch: int
+    owner: CommitOwner
+    rejected: int
+
+
+def _ledger_entry(connection: Connection, target: PaneTable, identity: str) -> _LedgerEntry | None:
+    row = connection.execute(sql.select(target.ledger).where(_is_entry(target, identity))).one_or_none()
+    if row is None:
+        return None
+    return _LedgerEntry(row.batch, CommitOwner.of(row.query, row.runs), row.rejected or 0)
+
+
+def _claim(
+    target: PaneTable, identity: str, committer: Committer | None, entry: _LedgerEntry | None
+) -> Claim | None:
+    if committer is None:
+        return None
+    return claim(
+        None if entry is None else entry.owner,
+        committer,
+        subject=f"identity {identity!r} of table {target.name}",
+        another="pass another identity=",
+    )
 
 
 def _record_batch(
-    connection: Connection, target: PaneTable, identity: str, batch: int, *, known: bool
+    connection: Connection,
+    target: PaneTable,
+    identity: str,
+    batch: int,
+    entry: _LedgerEntry | None,
+    admitted: Claim | None,
+    rejected: int,
 ) -> None:
-    ledger = target.ledger
-    if known:
-        same = sql.and_(ledger.c.target == target.name, ledger.c.identity == identity)
-        connection.execute(sql.update(ledger).where(same).values(batch=batch))
+    values: dict[str, Any] = {"batch": batch, "rejected": rejected + (entry.rejected if entry else 0)}
+    if admitted is not None:
+        values |= {"query": admitted.owner.query, "runs": admitted.owner.runs_text}
+    if entry is not None:
+        connection.execute(sql.update(target.ledger).where(_is_entry(target, identity)).values(values))
     else:
-        connection.execute(sql.insert(ledger).values(target=target.name, identity=identity, batch=batch))
+        connection.execute(sql.insert(target.ledger).values(target=target.name, identity=identity, **values))
+
+
+def _is_entry(target: PaneTable, identity: str) -> sql.ColumnElement[bool]:
+    return sql.and_(target.ledger.c.target == target.name, target.ledger.c.identity == identity)
 
 
 # ---- rows
@@ -251,8 +410,6 @@ def _record_batch(
 
 def _frame(batch: pa.RecordBatch, target: PaneTable) -> pl.DataFrame:
     frame = pl.DataFrame(pl.from_arrow(batch))
-    if is_embedded(target.url):
-        frame = frame.with_columns(cs.float().fill_nan(None))  # SQLite stores NaN as null
     expected = [*(column.name for column in target.columns), PANE_INDEX, RETRACTION]
     if missing := [name for name in expected if name not in frame.columns]:
         raise InvalidArgument(
@@ -273,6 +430,23 @@ def _checked(frame: pl.DataFrame, target: PaneTable) -> pl.DataFrame:
             "window", None, "is null in some rows", fix="pass windows=False to keep one row for each key"
         )
     return frame
+
+
+def _accepted(frame: pl.DataFrame, target: PaneTable, letters: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows that the table can store; the others are added to ``letters``, or raise."""
+    accepted, rejected = split_rejected(frame, target.limits, target.url.get_backend_name())
+    if rejected is not None:
+        if target.on_error == "fail":
+            raise RowsRejected(target.name, len(rejected), rejected["reason"][0])
+        letters.append(rejected)
+    if is_embedded(target.url):
+        accepted = accepted.with_columns(cs.float().fill_nan(None))  # SQLite stores NaN as null
+    return accepted
+
+
+def _as_batches(frame: pl.DataFrame) -> list[pa.RecordBatch]:
+    batches: list[pa.RecordBatch] = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+    return batches
 
 
 def _with_bookkeeping(

@@ -3,7 +3,8 @@
 Three tables take part. The *target* belongs to the user and shows the current result of every key and window.
 The *ledger* records the last batch of every query, in the transaction that applies the batch. Rows are
 bulk-loaded into the *staging* table before a few statements merge them. A target that does not fit is
-rejected before the first row is written, and the error names every wrong column.
+rejected before the first row is written, and the error names every wrong column. Rows that the target cannot
+store fail their batch, or become *dead letters*.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
 from sqlalchemy import types
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import DRIVERS, redacted_url, temporary_engine
-from slackwater.sql.identifiers import check_identifier, split_table_name
+from slackwater.sql.dead_letters import OnError, check_on_error, create_dead_letter_table
+from slackwater.sql.identifiers import check_identifier, quote_identifier, quote_table, split_table_name
 from slackwater.sql.merge import lock_table
+from slackwater.sql.row_checks import ColumnLimits, table_limits
 from slackwater.sql.staging_table import is_embedded, staging_table
 
 Fold = Literal["sum", "min", "max"]
@@ -138,7 +141,7 @@ class PaneTable:
     >>> totals = PaneTable(url, "totals", (Column("auction", "long"),), (Column("bids", "long"),))
     >>> totals
     PaneTable(name='totals', key=(Column(name='auction', kind='long'),), \
-values=(Column(name='bids', kind='long'),), windows=True, fold={})
+values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fail')
     >>> [column.name for column in totals.identity]
     ['auction', 'window_start', 'window_end']
     """
@@ -150,8 +153,13 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
     values: tuple[Column, ...]
     windows: bool = True
     fold: Mapping[str, Fold] = field(default_factory=dict)
+    on_error: OnError = "fail"
+    """What happens to panes that the table cannot store."""
+    existing: Mapping[str, ColumnLimits] = field(default_factory=dict, repr=False)
+    """What the columns of the existing table accept, once `prepare` has looked them up."""
 
     def __post_init__(self) -> None:
+        check_on_error(self.on_error)
         split_table_name("table", self.name)
         for part in self.name.split("."):
             check_identifier("table", part)
@@ -219,14 +227,30 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
         index = sql.Index(f"{name[:50]}_identity", *(column.name for column in self.identity), unique=True)
         return sql.Table(name, sql.MetaData(schema=self.schema), *columns, index)
 
+    @property
+    def limits(self) -> dict[str, ColumnLimits]:
+        """What the columns of the table accept."""
+        identity = {column.name for column in self.identity}
+        return {
+            column.name: replace(
+                self.existing.get(column.name, ColumnLimits(is_json=column.family == "json")),
+                is_identity=column.name in identity,
+            )
+            for column in self.columns
+        }
+
     @cached_property
     def ledger(self) -> sql.Table:
-        """The table with the last applied batch of every query and target."""
+        """The table with the last applied batch of every identity and target, and the query it belongs to."""
         return sql.Table(
             _LEDGER, sql.MetaData(schema=self.schema),
             sql.Column("target", types.Text, primary_key=True),
             sql.Column("identity", types.Text, primary_key=True),
             sql.Column("batch", types.BigInteger, nullable=False),
+            # null in rows of releases that did not record the owner
+            sql.Column("query", types.Text),
+            sql.Column("runs", types.Text),
+            sql.Column("rejected", types.BigInteger),
         )  # fmt: skip
 
     @cached_property
@@ -248,11 +272,14 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
         ]
         return staging_table(self.url, name, columns, schema=self.schema)
 
-    def prepare(self, *, create: bool = False) -> None:
-        """Check that the target table fits, and create the ledger and staging tables.
+    def prepare(self, *, create: bool = False) -> PaneTable:
+        """Check that the target table fits, and create the ledger, staging and dead letter tables.
 
         Args:
             create: create the target table if it does not exist.
+
+        Returns:
+            This description with the limits of the table's columns.
 
         Raises:
             TableDoesNotFit: the table does not exist, or its columns cannot store the panes.
@@ -270,8 +297,26 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={})
                     fix=f"pass create=True, or create it: {self._definition()}",
                 )  # fmt: skip
             connection.execute(CreateTable(self.ledger, if_not_exists=True))
+            self._add_owner_columns(connection)
             if not is_embedded(self.url):
                 connection.execute(CreateTable(self.staging, if_not_exists=True))
+            if self.on_error == "emit":
+                create_dead_letter_table(connection, self.schema)
+            return replace(self, existing=table_limits(connection, self.table.name, self.schema))
+
+    def _add_owner_columns(self, connection: Connection) -> None:
+        """Add the columns that the ledger of an earlier release lacks."""
+        found = sql.inspect(connection).get_columns(self.ledger.name, schema=self.schema)
+        present = {column["name"] for column in found}
+        table = quote_table(self.ledger.fullname)
+        # several processes may prepare different targets at once; SQLite has one writer
+        unless = "" if is_embedded(self.url) else "IF NOT EXISTS "
+        for column in self.ledger.c:
+            if column.name not in present:
+                kind = column.type.compile(connection.dialect)
+                connection.exec_driver_sql(
+                    f"ALTER TABLE {table} ADD COLUMN {unless}{quote_identifier(column.name)} {kind}"
+                )
 
     def _definition(self) -> str:
         dialect = _dialect(self.url.get_backend_name())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from slackwater.spark.api.upsert import Folding
+    from slackwater.sql.dead_letters import OnError
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Panes(StreamOperations):
         fold: Folding | None = None,
         create: bool = False,
         identity: str | None = None,
+        takeover_from: str | None = None,
+        on_error: OnError = "fail",
         flush: bool = False,
     ) -> DataStreamWriter:
         """A stream writer that keeps a PostgreSQL or SQLite table up to date with the panes, exactly once.
@@ -88,11 +91,15 @@ class Panes(StreamOperations):
         The table has one row for each key and window, or for each key if the window is global.
 
         Args:
-            url: The URL of the database.
+            url: The URL of the database, or ``env:NAME`` or ``file:PATH`` for where it is.
             table: The name of the table.
             fold: How discarding panes are folded into the table; see `slackwater.upsert_to`.
             create: Create the table if it does not exist.
-            identity: The identity under which batches are recorded; the id of the query if omitted.
+            identity: The identity under which batches are recorded; the id of the query if omitted. It
+                belongs to one query.
+            takeover_from: The id of the query whose identity this one takes over.
+            on_error: ``"fail"`` to fail the batch if the table cannot store a pane, ``"emit"`` to put such
+                panes into the table ``slackwater_dead_letters``; see `slackwater.upsert_to`.
             flush: End the stream; see `to_df`.
 
         Returns:
@@ -105,7 +112,17 @@ class Panes(StreamOperations):
 
         options = self.dataflow.upsert_options()
         frame = self.to_df(flush=flush)
-        return upsert_to(frame, url, table, fold=fold, create=create, identity=identity, **options)
+        return upsert_to(
+            frame,
+            url,
+            table,
+            fold=fold,
+            create=create,
+            identity=identity,
+            takeover_from=takeover_from,
+            on_error=on_error,
+            **options,
+        )
 
     def upsert_once(
         self,
@@ -115,12 +132,22 @@ class Panes(StreamOperations):
         fold: Folding | None = None,
         create: bool = False,
         identity: str | None = None,
+        on_error: OnError = "fail",
     ) -> None:
         """Write the panes of batch input to a table in one transaction; arguments as in `upsert_to`."""
         from slackwater.spark.api.upsert import upsert_once
 
         options = self.dataflow.upsert_options()
-        upsert_once(self.to_df(), url, table, fold=fold, create=create, identity=identity, **options)
+        upsert_once(
+            self.to_df(),
+            url,
+            table,
+            fold=fold,
+            create=create,
+            identity=identity,
+            on_error=on_error,
+            **options,
+        )
 
     def elements(self) -> Stream:
         """The panes as a stream, each an element at its timestamp.

@@ -12,11 +12,10 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
@@ -29,7 +28,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.runtime.query_identity import running_query
+from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, redacted_url, temporary_engine
+from slackwater.sql.dead_letters import DEAD_LETTERS, OnError
 from slackwater.sql.pane_merge import (
     PANE_INDEX,
     RETRACTION,
@@ -79,6 +81,8 @@ def upsert_to(
     fold: Folding | None = None,
     create: bool = False,
     identity: str | None = None,
+    takeover_from: str | None = None,
+    on_error: OnError = "fail",
 ) -> DataStreamWriter:
     """Build a stream writer that merges panes into a table; set a checkpoint location and start it.
 
@@ -106,7 +110,15 @@ def upsert_to(
             old windows behind, in every mode but ``accumulating_and_retracting``: use that mode for sessions
             that fire before their end or accept late elements. `Panes.upsert_to` checks this.
         create: create the table if it does not exist, with a unique index over key and window.
-        identity: the name under which applied batches are recorded; by default the id of the query.
+        identity: the name under which applied batches are recorded; by default the id of the query. It
+            belongs to the first query that commits under it: a query with a new checkpoint is another query,
+            with other batches under the same numbers, and fails with `IdentityInUse`.
+        takeover_from: the id of the query whose ``identity`` this query takes over, for good. The error
+            message names it. Batches of this query are then merged from its first one.
+        on_error: ``"fail"`` to fail the batch if the table cannot store a pane, because of a zero character
+            in text, a value out of range or a violated constraint; ``"emit"`` to store such panes in the
+            table ``slackwater_dead_letters`` with the reason, and go on. The table then keeps the last result
+            that it could store. Read them with `dead_letters`.
 
     Returns:
         A writer with the sink and the output mode set.
@@ -131,9 +143,14 @@ def upsert_to(
     """
     if not frame.isStreaming:
         raise InvalidArgument("frame", "a batch DataFrame", "is not streaming", fix="call upsert_once")
-    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold)
-    target.prepare(create=create)
-    name = _register(frame.sparkSession, target, identity)
+    if takeover_from is not None and identity is None:
+        raise InvalidArgument(
+            "takeover_from", takeover_from, "has no effect without identity=",
+            fix="pass the identity that this query takes over",
+        )  # fmt: skip
+    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
+    prepared = target.prepare(create=create)
+    name = _register(frame.sparkSession, prepared, identity, takeover_from)
     return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
 
 
@@ -148,6 +165,7 @@ def upsert_once(
     fold: Folding | None = None,
     create: bool = False,
     identity: str | None = None,
+    on_error: OnError = "fail",
 ) -> None:
     """Merge the panes of a batch DataFrame into a table, in one transaction.
 
@@ -164,6 +182,7 @@ def upsert_once(
         fold: how deltas are combined with the current value, as in `upsert_to`.
         create: create the table if it does not exist.
         identity: the name under which the batch is recorded; required with ``fold``.
+        on_error: ``"fail"`` or ``"emit"``, as in `upsert_to`.
 
     Raises:
         InvalidArgument: an argument is invalid, or the columns of the panes cannot be stored.
@@ -193,9 +212,9 @@ def upsert_once(
             "identity", None, "is required with fold: deltas that are merged twice are counted twice",
             fix='name the batch, as identity="2024-01-01"',
         )  # fmt: skip
-    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold)
-    target.prepare(create=create)
-    name = _register(frame.sparkSession, target, identity)
+    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
+    prepared = target.prepare(create=create)
+    name = _register(frame.sparkSession, prepared, identity, None)
     _staging_rows(frame, target).write.format(name).mode("append").save()
 
 
@@ -211,6 +230,7 @@ def _target(
     windows: bool,
     mode: Mode | None,
     fold: Folding | None,
+    on_error: OnError,
 ) -> PaneTable:
     fields = {field.name: field.dataType for field in frame.schema.fields}
     for name in ("window", "pane") if windows else ("pane",):
@@ -231,6 +251,7 @@ def _target(
         tuple(_column(name, fields[name]) for name in values),
         windows=windows,
         fold=_folds(values, mode, fold),
+        on_error=on_error,
     )
 
 
@@ -294,39 +315,50 @@ class _TaskMessage(WriterCommitMessage):
     """What a task sends to the commit: what it staged, or in SQLite the rows themselves."""
 
     identity: str
+    committer: Committer
     staged: StagedPanes | None
     payload: bytes | None
 
 
-def _write(target: PaneTable, batches: Iterator[pa.RecordBatch], identity: str) -> _TaskMessage:
+def _write(
+    target: PaneTable, batches: Iterator[pa.RecordBatch], identity: str, committer: Committer
+) -> _TaskMessage:
     if is_embedded(target.url):
-        return _TaskMessage(identity, None, serialize_batches(batches))
+        return _TaskMessage(identity, committer, None, serialize_batches(batches))
     with temporary_engine(target.url) as engine, engine.begin() as connection:
-        return _TaskMessage(identity, stage_panes(connection, target, batches, identity), None)
+        staged = stage_panes(connection, target, batches, identity)
+        return _TaskMessage(identity, committer, staged, None)
 
 
 def _commit(target: PaneTable, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
     written = [message for message in messages if isinstance(message, _TaskMessage)]
     if not written:
         return
-    identity = written[0].identity
+    identity, committer = written[0].identity, written[0].committer
     with temporary_engine(target.url) as engine, engine.begin() as connection:
         staged = [message.staged for message in written if message.staged]
         if is_embedded(target.url):
             rows = (batch for message in written for batch in deserialize_batches(message.payload))
             staged = [stage_panes(connection, target, rows, identity)]
-        fresh = merge_panes(connection, target, staged, identity, batch)
-    if not fresh:
-        _log.info("batch %s of %s was already merged into %s; skipped", batch, identity, target.name)
+        merged = merge_panes(connection, target, staged, identity, batch, committer)
+    if not merged.fresh:
+        _log.warning("batch %s of %s was already merged into %s; skipped", batch, identity, target.name)
+    if merged.rejected:
+        _log.warning(
+            "%s rows of batch %s of %s could not be stored in %s; they are in %s",
+            merged.rejected, batch, identity, target.name, DEAD_LETTERS,
+        )  # fmt: skip
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, target: PaneTable, identity: str | None) -> None:
+    def __init__(self, target: PaneTable, identity: str | None, takeover_from: str | None) -> None:
         self._target = target
         self._identity = identity
+        self._takeover_from = takeover_from
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._target, iterator, self._identity or f"query {_query()}")
+        committer = replace(running_query(), takeover_from=self._takeover_from)
+        return _write(self._target, iterator, self._identity or f"query {committer.query}", committer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         _commit(self._target, messages, batchId)
@@ -342,7 +374,7 @@ class _BatchWriter(DataSourceArrowWriter):
         self._identity = identity or f"batch {uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._target, iterator, self._identity)
+        return _write(self._target, iterator, self._identity, Committer(BATCH_JOB))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self._target, messages, self._number)
@@ -354,20 +386,9 @@ class _BatchWriter(DataSourceArrowWriter):
                 discard_staged(connection, self._target, self._identity)
 
 
-def _query() -> str:
-    task = TaskContext.get()
-    query = task.getLocalProperty("sql.streaming.queryId") if task else None
-    if query is None:
-        raise InvalidArgument(
-            "identity", None, "is required: Spark did not report the query that this task belongs to",
-            fix="pass identity= with a name that no other query uses",
-        )  # fmt: skip
-    return query
-
-
-def _register(spark: SparkSession, target: PaneTable, identity: str | None) -> str:
+def _register(spark: SparkSession, target: PaneTable, identity: str | None, takeover_from: str | None) -> str:
     """Register the sink; its address travels inside the class, so that no query plan shows the password."""
-    described = repr((redacted_url(target.url), target, identity)).encode()
+    described = repr((redacted_url(target.url), target, identity, takeover_from)).encode()
     registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
 
     class Upsert(DataSource):
@@ -376,7 +397,7 @@ def _register(spark: SparkSession, target: PaneTable, identity: str | None) -> s
             return registered
 
         def streamWriter(self, schema: types.StructType, overwrite: bool) -> _StreamWriter:  # noqa: N802 - Spark's name
-            return _StreamWriter(target, identity)
+            return _StreamWriter(target, identity, takeover_from)
 
         def writer(self, schema: types.StructType, overwrite: bool) -> _BatchWriter:
             return _BatchWriter(target, identity)

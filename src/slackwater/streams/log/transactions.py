@@ -29,6 +29,7 @@ from slackwater.errors import (
     TransactionEnded,
     WriterClosed,
 )
+from slackwater.sql.commit_owner import Committer
 from slackwater.streams.arguments import event_time, positive_duration
 from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
 from slackwater.streams.log.catalog import Stream
@@ -36,6 +37,7 @@ from slackwater.streams.log.event_columns import Event, EventParser, Events, Key
 from slackwater.streams.log.segment_files import POINT, DamagedFile, StagedBatch
 from slackwater.streams.log.stream_records import lock_stream
 from slackwater.streams.log.writer import Batching, PendingEvents, stage_batch
+from slackwater.streams.log.writer_owners import claim_number
 from slackwater.streams.log.writer_session import SessionWriter, WriterSession, check_session
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.routing import Routing, RoutingKey, check_key
@@ -139,6 +141,7 @@ class TransactionalWriter(SessionWriter):
         *,
         time: int | InstantLike | None = None,
         number: int | None = None,
+        committer: Committer | None = None,
     ) -> NoteResult:
         """Commit files that other processes wrote with `stage_batch`, such as the tasks of a Spark job.
 
@@ -147,6 +150,8 @@ class TransactionalWriter(SessionWriter):
             time: Event time to note with the commit.
             number: Number of the commit; by default the next one. If it was committed before, nothing
                 changes.
+            committer: The Spark query that commits. ``number`` then counts the commits of that query, and
+                the writer id belongs to it.
 
         Returns:
             `NoteResult.OK`, or the reason why the time is invalid; nothing was committed then.
@@ -159,11 +164,12 @@ class TransactionalWriter(SessionWriter):
             WriterClosed: The writer is closed.
             InvalidArgument: The writer notes time automatically, so it cannot know the times of files that
                 others wrote.
+            IdentityInUse: The writer id belongs to another query than ``committer``.
         """
         if self._note_every is not None:
             fix = "open the writer without automatically_note_time, and give the time of the commit"
             raise InvalidArgument("staged", len(staged), "this writer notes time automatically", fix=fix)
-        return self.commit_transaction(staged, time=time, number=number)
+        return self.commit_transaction(staged, time=time, number=number, committer=committer)
 
     def commit_transaction(
         self,
@@ -171,6 +177,7 @@ class TransactionalWriter(SessionWriter):
         *,
         time: int | InstantLike | None = None,
         number: int | None = None,
+        committer: Committer | None = None,
     ) -> NoteResult:
         """Commit the files of a transaction of this writer; see `Transaction.commit`."""
         self._check_open()
@@ -188,7 +195,8 @@ class TransactionalWriter(SessionWriter):
         epochs = self.stream.epochs()
         while True:
             try:
-                self._session = self._while_unreachable(partial(self._stored, routed, epochs, wanted, at))
+                store = partial(self._stored, routed, epochs, wanted, at, committer)
+                self._session = self._while_unreachable(store)
             except SegmentsChanged:
                 epochs = self.stream.epochs()
                 routed = self._rerouted(routed, epochs)
@@ -266,10 +274,16 @@ class TransactionalWriter(SessionWriter):
             _log.warning("writer %s could not note its clock: %s", self.id, result)
 
     def _stored(
-        self, staged: Sequence[StagedBatch], epochs: Epochs, number: int, time: int | None
+        self,
+        staged: Sequence[StagedBatch],
+        epochs: Epochs,
+        number: int,
+        time: int | None,
+        committer: Committer | None,
     ) -> WriterSession:
         return self.stream.store.write(
-            lambda connection: self._commit(connection, staged, epochs, number, time), repeatable=True
+            lambda connection: self._commit(connection, staged, epochs, number, time, committer),
+            repeatable=True,
         )
 
     def __enter__(self) -> TransactionalWriter:
@@ -285,9 +299,12 @@ class TransactionalWriter(SessionWriter):
         epochs: Epochs,
         number: int,
         time: int | None,
+        committer: Committer | None,
     ) -> WriterSession:
         lock_stream(connection, self.stream.record, exclusive=False)
         before = check_session(connection, self.stream, self._session)
+        if committer is not None:
+            number = claim_number(connection, self.stream, before, committer, number)
         if before.last_event_number >= number:
             return before
         after = append(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Final
+import hashlib
+from collections.abc import Mapping, MutableMapping
+from typing import ClassVar, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -16,7 +17,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
-from slackwater.streams.spark.format_options import FormatOptions
+from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
+from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
 from slackwater.streams.spark.stream_columns import spark_schema
 from slackwater.streams.spark.stream_sink import StreamAppend, StreamSink
 from slackwater.streams.spark.stream_source import StreamRange, StreamSource
@@ -27,9 +29,12 @@ FORMAT: Final = "slackwater"
 class SlackwaterFormat(DataSource):
     """The data source behind ``format("slackwater")``, for reads and writes, streaming and batch."""
 
+    stores: ClassVar[Mapping[str, str]] = {}
+    """The addresses of registered stores by name. They are in the class, so that no query plan shows them."""
+
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = FormatOptions.of(dict(options))
+        self._options = FormatOptions.of(dict(options), self.stores)
 
     @classmethod
     def name(cls) -> str:
@@ -65,10 +70,50 @@ def _only_append(overwrite: bool) -> None:
         raise InvalidArgument("mode", "overwrite", "is not supported: a stream only takes appends", fix=fix)
 
 
-def register(spark: SparkSession) -> None:
+_registered: Final[dict[str, str]] = {}
+
+
+def register(spark: SparkSession, stores: Mapping[str, str] | None = None) -> None:
     """Register the data source ``slackwater`` with a Spark session.
 
     Args:
         spark: The session. Afterwards ``spark.readStream.format("slackwater")`` works in it.
+        stores: Addresses of stores by name: ``option("store", "registered:main")`` then stands for the
+            address that is registered as ``main``. Spark shows options in query plans and error messages, so
+            an address with a password cannot be an option. An address may also be ``env:NAME`` or
+            ``file:PATH``.
+
+    Raises:
+        InvalidArgument: An address cannot be looked up.
     """
-    spark.dataSource.register(SlackwaterFormat)
+    for name, address in (stores or {}).items():
+        _registered[name] = resolved_address(address)
+    known = dict(_registered)
+
+    class RegisteredFormat(SlackwaterFormat):
+        stores = known
+
+    spark.dataSource.register(RegisteredFormat)
+
+
+def store_option(spark: SparkSession, store: str) -> str:
+    """Register the data source, and return what to pass as its option ``store``: never a password.
+
+    Args:
+        spark: The session.
+        store: The address of the store, or a reference to it.
+
+    Raises:
+        InvalidArgument: The address cannot be parsed or looked up.
+    """
+    if store.startswith(REGISTERED):
+        register(spark)
+        return store
+    address = resolved_address(store)
+    if not has_password(address):
+        register(spark)
+        return address
+    # the same name for another password: a rotated one replaces it
+    name = hashlib.sha256(redacted_url(database_url(address)).encode()).hexdigest()[:12]
+    register(spark, {name: address})
+    return f"{REGISTERED}{name}"

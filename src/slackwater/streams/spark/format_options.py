@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slackwater.errors import InvalidArgument, StoreReplaced
+from slackwater.sql.database import has_password, resolved_address
 from slackwater.streams.log.catalog import Stream, Streams
 
 _READING: Final = ("from", "to", "max_events", "headers")
-_WRITING: Final = ("key", "writer")
+_WRITING: Final = ("key", "writer", "takeover_from")
 _LOCATION: Final = ("store", "stream")
 _SPARK_OPTIONS: Final = ("checkpointlocation", "queryname")
 """Options of a streaming query that Spark passes to its sink as well."""
+
+REGISTERED: Final = "registered:"
+"""Prefix of a reference to a store that was registered with the session."""
 
 _opened: Final[dict[tuple[int, str], Streams]] = {}
 
@@ -28,7 +32,7 @@ class FormatOptions:
     >>> FormatOptions.of({"store": "sqlite:///s.db", "stream": "shop/bids", "maxevents": "1000"})
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: option = 'maxevents': unknown option; use store, stream, from, to, \
-max_events, headers, key, writer
+max_events, headers, key, writer, takeover_from
     """
 
     store: str = field(repr=False)
@@ -39,19 +43,26 @@ max_events, headers, key, writer
     headers: bool = False
     key: str | None = None
     writer: str | None = None
+    takeover_from: str | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> FormatOptions:
-        """Validate options given to Spark; ``store`` defaults to the variable SLACKWATER_STORE."""
+    def of(cls, given: Mapping[str, str], stores: Mapping[str, str] | None = None) -> FormatOptions:
+        """Validate options given to Spark; ``store`` defaults to the variable SLACKWATER_STORE.
+
+        Args:
+            given: The options.
+            stores: The addresses of stores that were registered with the session, by name.
+
+        Raises:
+            InvalidArgument: An option is not valid, or ``store`` contains a password, which Spark would show
+                in query plans and error messages.
+        """
         known = (*_LOCATION, *_READING, *_WRITING)
         for name in given:
             if name.lower() not in (*known, *_SPARK_OPTIONS):
                 raise InvalidArgument("option", name, "unknown option", fix=f"use {', '.join(known)}")
         options = {name.lower(): value for name, value in given.items()}
-        store = options.get("store") or os.environ.get("SLACKWATER_STORE")
-        if store is None:
-            fix = 'write .option("store", "sqlite:////folder/file.db"), or set SLACKWATER_STORE'
-            raise InvalidArgument("store", None, "is missing", fix=fix)
+        store = _store(options.get("store"), stores or {})
         if "stream" not in options:
             raise InvalidArgument("stream", None, "is missing", fix='write .option("stream", "shop/bids")')
         return cls(
@@ -63,6 +74,7 @@ max_events, headers, key, writer
             headers=_flag(options.get("headers", "false")),
             key=options.get("key"),
             writer=options.get("writer"),
+            takeover_from=options.get("takeover_from"),
         )
 
     def open(self) -> Stream:
@@ -86,6 +98,29 @@ def close_stores() -> None:
     for process, store in list(_opened):
         if process == os.getpid():
             _opened.pop((process, store)).close()
+
+
+def _store(option: str | None, stores: Mapping[str, str]) -> str:
+    """The address of the store, without it being an option if it contains a password."""
+    if not option:
+        if not (found := os.environ.get("SLACKWATER_STORE")):
+            fix = 'write .option("store", "sqlite:////folder/file.db"), or set SLACKWATER_STORE'
+            raise InvalidArgument("store", None, "is missing", fix=fix)
+        return resolved_address(found)
+    if option.startswith(REGISTERED):
+        name = option.removeprefix(REGISTERED)
+        if name not in stores:
+            known = ", ".join(stores) or "none"
+            raise InvalidArgument("store", option, "is not registered", fix=f"registered: {known}")
+        return stores[name]
+    address = resolved_address(option)
+    if address == option and has_password(option):
+        raise InvalidArgument(
+            "store", "…", "contains a password, which Spark shows in query plans and error messages",
+            fix='write "env:NAME" or "file:PATH", where the address is; or call '
+            'register(spark, stores={"name": …}) and write "registered:name"; or use sw.read_stream',
+        )  # fmt: skip
+    return address
 
 
 def _count(text: str | None) -> int | None:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import ColumnLike, Headers, headers
 from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.streams.spark.data_source import FORMAT, register
+from slackwater.streams.spark.data_source import FORMAT, store_option
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
 from slackwater.time import DurationLike
 
@@ -29,6 +29,7 @@ def stream_headers(name: str = "stream") -> Headers:
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow as pa
     >>> import slackwater as sw
+    >>> from slackwater.streams.spark.data_source import register
     >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> register(spark)
     >>> with TemporaryDirectory() as folder:
@@ -61,7 +62,8 @@ def read_stream(
     Args:
         spark: The session.
         name: Scope and name of the stream, as in ``shop/bids``.
-        store: Database URL of the metadata store.
+        store: Database URL of the metadata store, or ``env:NAME`` or ``file:PATH`` for where it is. A
+            password in it is not passed to Spark as an option, so no query plan shows it.
         event_time: Column, or column expression, with the event time of a row.
         start: Where a new query starts: ``head``, ``tail``, a time, or a cut as JSON.
         max_events: Most events of a micro-batch; unlimited by default.
@@ -87,8 +89,8 @@ def read_stream(
     ...     clicks.window(sw.fixed("10 seconds")).agg(clicks=sw.count()).to_df().columns
     ['user', 'window', 'clicks', 'pane']
     """
-    register(spark)
-    reader = spark.readStream.format(FORMAT).options(store=store, stream=name, headers="true")
+    located = store_option(spark, store)
+    reader = spark.readStream.format(FORMAT).options(store=located, stream=name, headers="true")
     reader = reader.option("from", start)
     if max_events is not None:
         reader = reader.option("max_events", str(max_events))

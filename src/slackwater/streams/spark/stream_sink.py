@@ -1,19 +1,21 @@
 """Writes a DataFrame to a stream: tasks write staged files, and one commit makes them part of the stream.
 
 A streaming query commits with its query id as writer and its batch number, so a batch that Spark repeats is
-stored once. A batch job commits once, at its end. Files of failed attempts are collected later.
+stored once. A writer id of the user belongs to the first query that commits under it. A batch job commits
+once, at its end. Files of failed attempts are collected later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.runtime.query_identity import running_query
+from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.streams.log.event_columns import as_batch, as_points
 from slackwater.streams.log.ndjson import routing_keys
 from slackwater.streams.log.segment_files import StagedBatch
@@ -25,10 +27,10 @@ from slackwater.streams.spark.format_options import FormatOptions
 
 @dataclass
 class TaskOutput(WriterCommitMessage):
-    """The staged batches of one task, and the id of its query."""
+    """The staged batches of one task, and the query that it belongs to; None for a batch job."""
 
     staged: list[StagedBatch]
-    query: str | None
+    committer: Committer | None
 
 
 class StreamAppend(DataSourceArrowWriter):
@@ -44,7 +46,8 @@ class StreamAppend(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the staged batches of all tasks."""
         with TransactionalWriter(self._options.open(), self._options.writer) as writer:
-            writer.commit_staged(_staged(messages))
+            owner = None if self._options.writer is None else Committer(BATCH_JOB)
+            writer.commit_staged(_staged(messages), committer=owner)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -55,25 +58,30 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task to staged files."""
-        return write_task(self._options, iterator)
+        return write_task(self._options, iterator, running_query())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the batch, unless it was committed before."""
-        queries = {message.query for message in messages if isinstance(message, TaskOutput)} - {None}
-        name = self._options.writer or next(iter(queries), None)
-        if not any(isinstance(message, TaskOutput) for message in messages):
+        written = [message for message in messages if isinstance(message, TaskOutput)]
+        if not written:
             return
+        committer = written[0].committer
+        name = self._options.writer or (committer.query if committer else None)
         if name is None:
             fix = 'write .option("writer", "some-id-of-this-query")'
             raise InvalidArgument("writer", None, "is required: Spark gives no query id", fix=fix)
+        if committer is not None:
+            committer = replace(committer, takeover_from=self._options.takeover_from)
         with TransactionalWriter(self._options.open(), name) as writer:
-            writer.commit_staged(_staged(messages), number=batchId + 1)
+            writer.commit_staged(_staged(messages), number=batchId + 1, committer=committer)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: files that are not committed are collected later."""
 
 
-def write_task(options: FormatOptions, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
+def write_task(
+    options: FormatOptions, batches: Iterator[pa.RecordBatch], committer: Committer | None = None
+) -> TaskOutput:
     """Write the record batches of a task to staged files of a stream.
 
     >>> from tempfile import TemporaryDirectory
@@ -93,8 +101,7 @@ def write_task(options: FormatOptions, batches: Iterator[pa.RecordBatch]) -> Tas
         events = as_batch(whole, stream.columns)
         keys = None if options.key is None else routing_keys(events, options.key)
         staged += stage_batch(stream, routing, events, as_points(keys, events), transaction=True)
-    context = TaskContext.get()
-    return TaskOutput(staged, None if context is None else context.getLocalProperty("sql.streaming.queryId"))
+    return TaskOutput(staged, committer)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

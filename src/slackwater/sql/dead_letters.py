@@ -1,0 +1,202 @@
+"""Dead letters: rows that a table cannot store, kept in a table of their own with the reason.
+
+The table ``slackwater_dead_letters`` is in the database and the schema of the target. A dead letter is stored
+in the transaction that stores the other rows of its batch, so that it is there exactly once. The row is kept
+as JSON text, in which every character has a form that every database stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import polars as pl
+import polars.selectors as cs
+import sqlalchemy as sql
+from sqlalchemy import types
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+
+from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.sql.database import database_url, temporary_engine
+from slackwater.sql.identifiers import split_table_name
+from slackwater.sql.row_checks import ColumnLimits, rejection_reasons
+from slackwater.sql.staging_table import load_batches
+
+OnError = Literal["fail", "emit"]
+"""What happens to rows that a table cannot store: they fail the batch, or become dead letters."""
+
+DEAD_LETTERS: Final = "slackwater_dead_letters"
+REJECTIONS: Final = (IntegrityError, DataError)
+"""The errors with which a database rejects a row, as opposed to errors of the connection."""
+
+
+class RowsRejected(SlackwaterError):
+    """Rows cannot be stored in a table."""
+
+    def __init__(self, table: str, rows: int, reason: str) -> None:
+        self.table = table
+        self.rows = rows
+        self.reason = reason
+        counted = "1 row" if rows == 1 else f"{rows} rows"
+        super().__init__(
+            f"table {table} cannot store {counted}: {reason}; change such rows before the sink, or pass "
+            f'on_error="emit" to put them into the table {DEAD_LETTERS}'
+        )
+
+
+def check_on_error(value: str) -> None:
+    """Reject a value that is not one of `OnError`.
+
+    >>> check_on_error("drop")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: on_error = 'drop': is not a valid choice; use one of fail, emit
+    """
+    if value not in ("fail", "emit"):
+        raise InvalidArgument("on_error", value, "is not a valid choice", fix="use one of fail, emit")
+
+
+def dead_letter_table(schema: str | None = None) -> sql.Table:
+    """Describe the table of dead letters in a schema.
+
+    >>> dead_letter_table().c.keys()
+    ['target', 'identity', 'batch', 'reason', 'content', 'at']
+    """
+    return sql.Table(
+        DEAD_LETTERS, sql.MetaData(schema=schema),
+        sql.Column("target", types.Text, nullable=False),
+        sql.Column("identity", types.Text, nullable=False),
+        sql.Column("batch", types.BigInteger),
+        sql.Column("reason", types.Text, nullable=False),
+        sql.Column("content", types.Text, nullable=False),
+        sql.Column("at", types.DateTime(timezone=True), server_default=sql.func.current_timestamp()),
+        sql.Index(f"{DEAD_LETTERS}_by_target", "target", "identity"),
+    )  # fmt: skip
+
+
+def create_dead_letter_table(connection: Connection, schema: str | None = None) -> None:
+    """Create the table of dead letters unless it exists.
+
+    >>> with sql.create_engine("sqlite://").begin() as connection:
+    ...     for _ in range(2):
+    ...         create_dead_letter_table(connection)
+    """
+    table = dead_letter_table(schema)
+    connection.execute(sql.schema.CreateTable(table, if_not_exists=True))
+    for index in table.indexes:
+        connection.execute(sql.schema.CreateIndex(index, if_not_exists=True))
+
+
+def split_rejected(
+    frame: pl.DataFrame, limits: Mapping[str, ColumnLimits], backend: str
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    r"""Split rows into those that a table can store and dead letters.
+
+    Args:
+        frame: The rows.
+        limits: The limits of the table's columns; see `table_limits`.
+        backend: ``postgresql`` or ``sqlite``.
+
+    Returns:
+        The accepted rows, and the dead letters with the columns ``reason`` and ``content``, or None if all
+        rows are accepted.
+
+    >>> rows = pl.DataFrame({"name": ["a", "b\0"], "price": [1, 2]})
+    >>> accepted, letters = split_rejected(rows, {}, "postgresql")
+    >>> accepted.rows(), letters["content"].to_list()
+    ([('a', 1)], ['{"name":"b\\u0000","price":2}'])
+    """
+    reasons = rejection_reasons(frame, limits, backend)
+    if reasons is None:
+        return frame, None
+    rejected = reasons.is_not_null()
+    return frame.filter(~rejected), as_letters(frame.filter(rejected), reasons.drop_nulls())
+
+
+def as_letters(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
+    """Describe rejected rows as dead letters: ``reason``, and the row as JSON in ``content``.
+
+    Values that JSON does not have become text: times, decimals, bytes (in hexadecimal), NaN and infinity.
+
+    >>> as_letters(pl.DataFrame({"price": [float("nan")]}), pl.Series(["no number"])).row(0)
+    ('no number', '{"price":"NaN"}')
+    """
+    finite = rows.with_columns(cs.binary().bin.encode("hex"), (cs.temporal() | cs.decimal()).cast(pl.String))
+    odd = [name for name in finite.select(cs.float()).columns if not finite[name].is_finite().all()]
+    content = finite.with_columns(pl.col(odd).cast(pl.String))
+    return content.select(reasons.alias("reason"), pl.struct(pl.all()).struct.json_encode().alias("content"))
+
+
+def record_dead_letters(
+    connection: Connection,
+    letters: pl.DataFrame,
+    *,
+    target: str,
+    identity: str,
+    batch: int | None = None,
+) -> None:
+    """Store dead letters in the transaction of ``connection``.
+
+    Args:
+        connection: A connection with an open transaction.
+        letters: The letters, as `split_rejected` or `as_letters` returns them.
+        target: The table that rejected the rows, as ``table`` or ``schema.table``.
+        identity: The query or the job that wrote them.
+        batch: The number of the batch, if there is one.
+
+    >>> letters = as_letters(pl.DataFrame({"price": [1]}), pl.Series(["is negative"]))
+    >>> with sql.create_engine("sqlite://").begin() as connection:
+    ...     create_dead_letter_table(connection)
+    ...     record_dead_letters(connection, letters, target="orders", identity="job")
+    ...     connection.exec_driver_sql("SELECT target, reason, content FROM slackwater_dead_letters").all()
+    [('orders', 'is negative', '{"price":1}')]
+    """
+    rows = letters.select(
+        pl.lit(target).alias("target"),
+        pl.lit(identity).alias("identity"),
+        pl.lit(batch, pl.Int64).alias("batch"),
+        "reason",
+        "content",
+    )
+    table = dead_letter_table(split_table_name("table", target)[0])
+    load_batches(connection, table, rows.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches())
+
+
+def rejection_text(error: DBAPIError) -> str:
+    """The message with which a database rejected a row, without the values that the row contains."""
+    diagnosis = getattr(error.orig, "diag", None)
+    primary = getattr(diagnosis, "message_primary", None)
+    return str(primary or error.orig)
+
+
+def dead_letters(url: str, table: str) -> pl.DataFrame:
+    """Read the rows that a table could not store.
+
+    Args:
+        url: The database, as in `upsert_to`.
+        table: The table, as in `upsert_to`.
+
+    Returns:
+        A Polars DataFrame with the columns ``identity`` (the query or job), ``batch``, ``reason``,
+        ``content`` (the row as JSON) and ``at``; empty if there are none.
+
+    Raises:
+        InvalidArgument: The address is not valid.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     dead_letters(f"sqlite:///{folder}/shop.db", "orders").height
+    0
+    """
+    letters = dead_letter_table(split_table_name("table", table)[0])
+    columns = [column for column in letters.c if column.name != "target"]
+    with temporary_engine(database_url(url), read_only=True) as engine, engine.begin() as connection:
+        if not sql.inspect(connection).has_table(letters.name, schema=letters.schema):
+            found = []
+        else:
+            chosen = sql.select(*columns).where(letters.c.target == table).order_by(letters.c.at)
+            found = [tuple(row) for row in connection.execute(chosen)]
+    schema = {
+        "identity": pl.String, "batch": pl.Int64, "reason": pl.String, "content": pl.String, "at": pl.Datetime
+    }  # fmt: skip
+    return pl.DataFrame(found, schema=schema, orient="row")
