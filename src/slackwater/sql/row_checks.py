@@ -27,7 +27,7 @@ _LAST: Final = 253_402_300_799_999_999
 
 @dataclass(frozen=True, slots=True)
 class ColumnLimits:
-    """What a column accepts besides the values of its type.
+    """What a column accepts, in addition to its type.
 
     >>> ColumnLimits(longest=10).nullable
     True
