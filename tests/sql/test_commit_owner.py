@@ -1,4 +1,4 @@
-"""An identity belongs to one query: another one is refused instead of being taken for repeated batches."""
+"""An identity belongs to one query: another one is refused, and its batches are not skipped as repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sql.panes import batch, fold, made, rows, run_sql
 pytestmark = pytest.mark.postgres
 
 
-def test_a_query_with_a_new_checkpoint_is_refused_and_not_taken_for_a_repeated_batch(url: str) -> None:
+def test_a_query_with_a_new_checkpoint_is_refused_and_its_batch_is_not_skipped(url: str) -> None:
     target = made(url)
     fold(target, 0, batch(("a", 0, 5, 0, False)), committer=Committer("first"))
     with pytest.raises(

@@ -3,7 +3,7 @@
 `ordering` decides the order of the output; this module runs the calls. It reads its input no faster than the
 capacity allows, so a slow service slows the source down instead of filling memory.
 
-A call that exceeds its timeout is cancelled. If it ignores its cancellation, it is abandoned after `GRACE`
+A call that exceeds its timeout is cancelled. If it ignores its cancellation, it is abandoned after 5
 seconds: its item fails, and the call goes on without anyone waiting for it, until its event loop is closed.
 """
 
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome")
 
-GRACE: Final = 5.0
+_GRACE: Final = 5.0
 """The seconds that a cancelled call gets to end."""
 _MOST_DOUBLINGS: Final = 30
 
@@ -99,7 +99,7 @@ class AsyncStage(Generic[Item, Result]):
         ordered: Whether results are emitted in the order of their items (A1) or as they complete (A2).
         capacity: The maximum number of items in flight.
         timeout: The maximum number of seconds for one item, including all attempts and delays. The function
-            is then cancelled; if it ignores that for `GRACE` seconds, it is abandoned.
+            is then cancelled; if it ignores that for 5 seconds, it is abandoned.
         attempt_timeout: The maximum number of seconds for one attempt, which then fails and is retried.
         retry: How often and when a failed attempt is retried. None: never.
         fallback: Returns the result of an item that failed; None filters the item. None: no fallback.
@@ -199,7 +199,7 @@ class AsyncStage(Generic[Item, Result]):
         finally:
             pending: list[asyncio.Task[Any]] = [*running] if incoming is None else [*running, incoming]
             # A call stops its own attempt within the grace period, so a task that needs longer ignores it.
-            await stop_tasks(pending, 2 * GRACE)
+            await stop_tasks(pending, 2 * _GRACE)
             if isinstance(items, AsyncGenerator) and (incoming is None or incoming.done()):
                 await items.aclose()
 
@@ -252,16 +252,16 @@ class AsyncStage(Generic[Item, Result]):
         try:
             done, _ = await asyncio.wait((call,), timeout=seconds)
         except asyncio.CancelledError:
-            await stop_tasks((call,), GRACE)
+            await stop_tasks((call,), _GRACE)
             raise
         if done:
             return call.result()
-        raise _Expired(is_abandoned=bool(await stop_tasks((call,), GRACE)))
+        raise _Expired(is_abandoned=bool(await stop_tasks((call,), _GRACE)))
 
     def _too_late(self, item: Item, attempts: int, problem: BaseException | None) -> AsyncItemFailed:
         reason = f"no result within its timeout of {self._timeout} s"
         if isinstance(problem, _Expired) and problem.is_abandoned:
-            reason += f"; it ignored its cancellation for {GRACE} s and was abandoned"
+            reason += f"; it ignored its cancellation for {_GRACE} s and was abandoned"
         failed = self._failed(item, attempts, reason)
         failed.__cause__ = problem
         return failed
@@ -280,7 +280,7 @@ class _Expired(TimeoutError):
     def __init__(self, *, is_abandoned: bool) -> None:
         self.is_abandoned = is_abandoned
         super().__init__(
-            f"timed out; it ignored its cancellation for {GRACE} s and was abandoned" if is_abandoned else ""
+            f"timed out; it ignored its cancellation for {_GRACE} s and was abandoned" if is_abandoned else ""
         )
 
 
@@ -336,9 +336,9 @@ class BoundedRunner:
 
     def __exit__(self, *exception: object) -> None:
         try:
-            self._loop.run_until_complete(stop_tasks(asyncio.all_tasks(self._loop), GRACE))
+            self._loop.run_until_complete(stop_tasks(asyncio.all_tasks(self._loop), _GRACE))
             generators = self._loop.create_task(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(asyncio.wait((generators,), timeout=GRACE))
+            self._loop.run_until_complete(asyncio.wait((generators,), timeout=_GRACE))
         finally:
             asyncio.set_event_loop(None)
             self._loop.close()
