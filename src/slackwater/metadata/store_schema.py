@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0010"
+NEWEST: Final = "0011"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
