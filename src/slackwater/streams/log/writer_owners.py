@@ -58,7 +58,7 @@ def claim_number(
     >>> from slackwater.streams.log.writer_session import open_session
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     session = bids.store.write(lambda connection: open_session(connection, bids, "w"))
+    ...     session = bids.store.write(lambda connection: open_session(connection, bids, "w", at=0))
     ...     bids.store.write(lambda c: claim_number(c, bids, session, Committer("5f1c"), 1))
     1
     """
