@@ -298,8 +298,10 @@ def _list(value: Any, *, items: Convert | None) -> Any:
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
     """Cast a column; one whose type has to be interpreted is rejected as a whole."""
-    if column.type == field.type or pa.types.is_null(column.type):
-        made = column.cast(field.type)
+    if column.type == field.type:
+        made = column
+    elif column.null_count == len(column):  # the type of a column without values was only a guess
+        made = pa.chunked_array([pa.nulls(len(column), field.type)])
     elif _is_flat(field.type) and _is_flat(column.type):
         made = _cast_flat(column, field, what)
     else:

@@ -173,6 +173,8 @@ def test_a_column_that_would_be_cut_is_rejected(column: pa.Array, kind: pa.DataT
         (pa.array(["a"], pa.large_string()), pa.string(), ["a"]),
         (pa.array([NOON], pa.timestamp("ns", "Europe/Berlin")), ZONED, [NOON]),
         (pa.nulls(1), ZONED, [None]),
+        (pa.array([], pa.float64()), ZONED, []),
+        (pa.array([None], pa.int64()), pa.date32(), [None]),
         (pa.array([[1.0]], pa.large_list(pa.float64())), pa.list_(pa.int64()), [[1]]),
     ],
     ids=str,
