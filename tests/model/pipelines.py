@@ -14,6 +14,8 @@ from slackwater import windows
 from slackwater.spark.wire.columns import RETRACTION
 from tests.model.windows import Bounds, assign, merge_windows
 from tests.support.pipelines import (
+    GAP,
+    PRIME,
     Accepted,
     Called,
     Cogrouped,
@@ -29,7 +31,9 @@ from tests.support.pipelines import (
     Rekeyed,
     Stateless,
     Windowed,
+    gap_of,
     is_keyed,
+    is_stamped,
     results_of,
     retracts,
 )
@@ -81,14 +85,20 @@ def truth(pipeline: Pipeline, node: Operator) -> list[Result]:
 
 
 def _deduplicated(pipeline: Pipeline, node: Deduplicated) -> list[Result]:
-    """The first row of each key, in order of time, that is not too close to the one before it."""
-    last: dict[str | None, int] = {}
-    results: list[Result] = []
-    for one in sorted(rows_of(pipeline, node.input), key=lambda one: one.at):
-        if one.key not in last or one.at - last[one.key] > node.within:
-            last[one.key] = one.at
-            results.append(Result(one.key, one.at, one.at, one.at))
-    return results
+    """The rows that are not too close to a row of their key before them.
+
+    Rows of a feed are in order of arrival, and of time in a micro-batch; other rows are in order of time.
+    """
+    if _is_feed(node.input):
+        accepted = pipeline.stages[node].accepted.get(0, ())
+        rows = [(one.key, one.at) for one in sorted(accepted, key=lambda one: (one.step, one.at))]
+    else:
+        rows = [(one.key, one.at) for one in sorted(rows_of(pipeline, node.input), key=lambda one: one.at)]
+    kept: list[tuple[str | None, int]] = []
+    for key, at in rows:
+        if not any(key == other and abs(at - then) <= node.within for other, then in kept):
+            kept.append((key, at))
+    return [Result(key, at % PRIME, at, at) for key, at in kept]
 
 
 def _elements(
@@ -104,6 +114,7 @@ def _elements(
     rows: list[Accepted] = []
     for one in rows_of(pipeline, each):
         row = {"window_start": one.start, "window_end": one.end}
+        row |= {GAP: gap_of(one.value, node.tick)} if isinstance(node, Windowed) else {}
         found = () if isinstance(node, Joined) else tuple(assign(node.window, one.at, row))
         rows.append(Accepted(one.key if is_keyed(node) else None, one.value, one.at, found))
     return rows
@@ -121,7 +132,9 @@ def _joined(pipeline: Pipeline, node: Joined) -> list[Result]:
 
     def match(one: Accepted, other: Accepted) -> bool:
         in_range = one.at - node.before <= other.at <= one.at + node.after
-        return one.key is not None and one.key == other.key and in_range
+        meets = one.value is not None and other.value is not None and one.value <= other.value
+        fits = in_range and (meets or not node.conditional)
+        return one.key is not None and one.key == other.key and fits
 
     alone = [[one for one in left if not any(match(one, other) for other in right)]]
     alone.append([other for other in right if not any(match(one, other) for one in left)])
@@ -275,3 +288,15 @@ def folded(panes: Sequence[Mapping[str, Any]], node: Operator) -> Counter[Result
     if isinstance(node, Windowed) and not retracts(node):
         return Counter(result for result in last.values() if result.elements)
     return Counter({result: count for result, count in results.items() if count})
+
+
+def comparable(results: Mapping[Result, int], node: Operator) -> Counter[Result]:
+    """The results, or the sums over all windows if it depends on arrival in which window a row is."""
+    inherits = isinstance(node, Windowed) and isinstance(node.window, windows.Inherited | windows.Global)
+    if inherits or not any(map(is_stamped, node.inputs)):
+        return Counter(results)
+    sums: defaultdict[str | None, list[int]] = defaultdict(lambda: [0, 0])
+    for result, count in results.items():
+        sums[result.key][0] += count * (result.value or 0)
+        sums[result.key][1] += count * result.elements
+    return Counter(Result(key, value, 0, 0, elements) for key, (value, elements) in sums.items() if elements)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.model.pipelines import folded, truth
+from tests.model.pipelines import comparable, folded, truth
 from tests.property.numbered_search import search
 from tests.strategies.pipelines import Case, Limits, adds_up, case
 from tests.strategies.windows import RandomSource
@@ -46,7 +46,10 @@ def difference(made: Case) -> str | None:
     for number, batch in enumerate(made.batches):
         panes += pipeline.step(batch, 2 * number).rows(named=True)
     panes += pipeline.step({}, 2 * len(made.batches), end=True).rows(named=True)
-    found, expected = folded(panes, made.last), Counter(truth(pipeline, made.last))
+    found, expected = (
+        comparable(each, made.last)
+        for each in (folded(panes, made.last), Counter(truth(pipeline, made.last)))
+    )
     problems = [f"missing {one}" for one in (expected - found).elements()]
     problems += [f"unexpected {one}" for one in (found - expected).elements()]
     problems += [f"retracted but never emitted: {one}" for one, count in found.items() if count < 0]

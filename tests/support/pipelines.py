@@ -51,6 +51,11 @@ from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec
 from tests.model.windows import Bounds, Row, assign
 
 BUCKETS: Final = (3, 8)
+GAP: Final = "gap"
+"""The column with the session gap of a row, which is computed from its value."""
+CONDITION: Final = "value_left <= value_right"
+PRIME: Final = 97
+"""The values of rows without duplicates are their event times modulo this number."""
 Buffers = list[tuple[int, Header, bytes | None]]
 _ROWS: Final = {"key": pl.String, "value": pl.Int64, TIME: pl.Int64}
 _JOINED_ROWS: Final[dict[str, pl.DataType]] = {"key": pl.String(), "value": pl.Int64(), TIME: pl.Int64()}
@@ -120,6 +125,8 @@ class Windowed:
     keyed: bool = True
     """Whether the window is per key; otherwise the panes have the key ``all``."""
     timestamp: str = "end_of_window"
+    tick: int = 1
+    """The unit of session gaps that are computed from values."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,8 @@ class Joined:
     before: int
     after: int
     how: str
+    conditional: bool = False
+    """Whether the left value must not be greater than the right one."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -173,9 +182,10 @@ class LookedUp(Joined):
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """The first row of each key within a time bound, of an input that retracts.
+    """The first row of each key within a time bound.
 
-    The value is the event time, because rows of a key at the same time arrive in any order.
+    Rows of a feed count in order of arrival, those of an input that retracts in order of time.
+    The value is computed from the event time, because rows of a key at the same time arrive in any order.
     """
 
     input: Node
@@ -226,6 +236,17 @@ def lateness(node: Node) -> int | None:
     return start.lateness if isinstance(start, Windowed | Cogrouped) else 0
 
 
+def is_stamped(node: Node) -> bool:
+    """Whether the event times of the rows depend on when their elements arrived."""
+    start = base(node)
+    return isinstance(start, Windowed) and start.timestamp != "end_of_window"
+
+
+def gap_of(value: int | None, tick: int) -> int:
+    """The session gap of a row."""
+    return tick * (1 + (3 if value is None else abs(value) % 5))
+
+
 def base(node: Node) -> Feed | Operator:
     """The feed or operator whose rows pass through the stateless steps of a node."""
     return base(node.input) if isinstance(node, Stateless) else node
@@ -239,6 +260,8 @@ class Accepted:
     value: int | None
     at: int
     windows: tuple[Bounds, ...] = ()
+    step: int = 0
+    """The number of the micro-batch in which it arrived."""
 
 
 @dataclass
@@ -254,6 +277,8 @@ class Stage:
     """The watermark of each feed by the number of the input, for a join."""
     accepted: dict[int, list[Accepted]] = field(default_factory=dict)
     """By the number of the input."""
+    steps: int = 0
+    """The number of micro-batches so far."""
     dropped: int = 0
     """The number of rows of feeds, once for each window, that come too late for it."""
     reported: int = 0
@@ -269,6 +294,7 @@ class Stage:
             output = self.plan.step(bucket, self.saved.get(bucket), self.blobs[bucket], mine)
             self.saved[bucket] = output.state
             outputs.append(output)
+        self.steps += 1
         (watermark,) = {output.report.watermark for output in outputs}
         self.watermark = BEGINNING_OF_TIME if watermark is None else watermark
         self.reported = sum(output.report.totals["dropped_late"] for output in outputs)
@@ -277,15 +303,17 @@ class Stage:
     def accept(self, number: int, rows: pl.DataFrame) -> None:
         """Record in which windows the rows of a feed are accepted, given the watermark before the step."""
         mine = self.accepted.setdefault(number, [])
-        if isinstance(self.node, Joined):
-            behind = pl.col(TIME) < self.feeds.get(number, BEGINNING_OF_TIME)
-            self.dropped += rows.filter(behind).height
-            mine += [Accepted(*row) for row in rows.filter(~behind).select("key", "value", TIME).rows()]
+        if isinstance(self.node, Joined | Deduplicated):
+            joins = isinstance(self.node, Joined)
+            reached = self.feeds.get(number, BEGINNING_OF_TIME) if joins else self.watermark
+            kept = rows.filter(pl.col(TIME) >= reached).select("key", "value", TIME)
+            self.dropped += rows.height - kept.height
+            mine += [Accepted(*row, step=self.steps) for row in kept.rows()]
             return
-        assert not isinstance(self.node, Deduplicated), "rows of a feed are not retracted"
         lateness = self.node.lateness
         for row in rows.iter_rows(named=True):
             key = row["key"] if is_keyed(self.node) else None
+            row[GAP] = gap_of(row["value"], self.node.tick) if isinstance(self.node, Windowed) else None
             found = assign(self.node.window, row[TIME], row)
             by_element = drop_late(self.node) == "by_element" and lateness is not None
             if by_element and row[TIME] < self.watermark - (lateness or 0):
@@ -347,6 +375,9 @@ class Pipeline:
             rows = rows.with_columns(pl.lit(value=False).alias(RETRACTION))
         if not spec.inherits:
             rows = rows.drop(WINDOW_BOUNDS, strict=False)
+        if isinstance(stage.node, Windowed) and spec.gap_column is not None:
+            gap = 1 + (pl.col("value").abs() % 5).fill_null(3)
+            rows = rows.with_columns((gap * stage.node.tick).alias(GAP))
         index = pl.col("key").hash() % len(BUCKETS) if is_keyed(stage.node) else pl.lit(0)
         rows = rows.with_columns(index.cast(pl.Int32).alias(BUCKET_INDEX))
         shipper = Shipper(
@@ -392,11 +423,11 @@ def host(node: Operator) -> Host[OperatorSpec]:
     if isinstance(node, Joined):
         return _join_host(node)
     if isinstance(node, Deduplicated):
+        mark = RETRACTION if retracts(node.input) else None
         spec = windows.DeduplicateSpec(
-            on=("key",), within=node.within, event_time=TIME, retractions=RETRACTION,
-            lateness=lateness(node.input),
-        )  # fmt: skip
-        return DeduplicateHost(spec, schema=_JOINED_ROWS | {RETRACTION: pl.Boolean()})
+            on=("key",), within=node.within, event_time=TIME, retractions=mark, lateness=lateness(node.input)
+        )
+        return DeduplicateHost(spec, schema=_JOINED_ROWS | ({} if mark is None else {mark: pl.Boolean()}))
     retractions = RETRACTION if any(map(retracts, node.inputs)) else None
     settings: dict[str, Any] = {
         "window": node.window,
@@ -449,6 +480,7 @@ def _join_host(node: Joined) -> JoinHost:
         how=node.how,  # type: ignore[arg-type]  # one of the choices
         left_time=TIME,
         right_time=TIME,
+        condition=CONDITION if node.conditional else None,
         left_retractions=marks[0],
         right_retractions=marks[1],
         left_lateness=lateness(node.left),
@@ -521,8 +553,8 @@ def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
     if isinstance(node, Joined):
         return _pairs(rows, node)
     if isinstance(node, Deduplicated):
-        bounds = [pl.col(TIME).alias(name) for name in ("value", *WINDOW_BOUNDS)]
-        return rows.rename({"retraction": RETRACTION}).with_columns(bounds)
+        rows = rows.with_columns((pl.col(TIME) % PRIME).alias("value"))
+        return _timed(rows, pl.col("retraction") if retracts(node) else pl.lit(value=False))
     rows = rows.filter(kind=PANE_KIND).rename({"timestamp": TIME, "retraction": RETRACTION})
     if isinstance(node, Cogrouped):
         rows = rows.with_columns(pair_value("value", "value_right"))
@@ -538,7 +570,11 @@ def _pairs(rows: pl.DataFrame, node: Joined) -> pl.DataFrame:
     if node.how not in ("semi", "anti"):
         times = [f"{TIME}_{side}" for side in (SIDES if node.how != "right" else reversed(SIDES))]
         rows = rows.with_columns(pair_value("value_left", "value_right"), pl.coalesce(times).alias(TIME))
-    retraction = pl.col("retraction") if retracts(node) else pl.lit(value=False)
+    return _timed(rows, pl.col("retraction") if retracts(node) else pl.lit(value=False))
+
+
+def _timed(rows: pl.DataFrame, retraction: pl.Expr) -> pl.DataFrame:
+    """Rows that are not in a window; both bounds are their event time."""
     bounds = [pl.col(TIME).alias(name) for name in WINDOW_BOUNDS]
     return rows.with_columns(retraction.alias(RETRACTION), *bounds)
 
