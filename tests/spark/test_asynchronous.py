@@ -406,6 +406,7 @@ def test_invalid_calls_raise(spark: SparkSession) -> None:
         (_fails, "value long", {"timeout": "0 seconds"}, "timeout = 0.0: must be greater than zero"),
         (_fails, "value long", {"fallback": _fails}, "fallback = .* is an async function; write def"),
         (_fails, "value long", {"fallback": {"x": 1}}, r"fallback = \['x'\]: was returned, but is not in"),
+        (_fails, "value long", {"retry": 5}, r"retry = 5: is not a retry policy; write retry=Retry\(3\)"),
     ]
     for fn, schema, options, message in refused:
         with pytest.raises(InvalidArgument, match=message):

@@ -41,6 +41,8 @@ def async_call(
         raise InvalidArgument(
             "fallback", fallback, "is an async function", fix="write def: it must return at once"
         )
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidArgument("retry", retry, "is not a retry policy", fix="write retry=Retry(3)")
     parsed = parse_schema(schema)
     for index, name in enumerate(parsed.names):
         if name in WINDOW_BOUNDS or name in parsed.names[:index]:

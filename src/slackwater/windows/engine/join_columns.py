@@ -153,8 +153,15 @@ class PairColumns:
                     f"has type {schema[retractions]}",
                     fix="use a boolean column",
                 )
-        for name in self._spec.on:
+        for index, name in enumerate(self._spec.on):
             self._check_key(name)
+            if name in self._spec.on[:index]:
+                raise InvalidArgument("on", self._spec.on, f"contains {name!r} twice", fix="name it once")
+        suffixes = self._spec.suffixes
+        if not isinstance(suffixes, tuple | list) or [type(each) for each in suffixes] != [str, str]:
+            raise InvalidArgument(
+                "suffixes", suffixes, "is not a pair of strings", fix='write suffixes=("_left", "_right")'
+            )
 
     def _check_key(self, name: str) -> None:
         left, right = self.schemas["left"][name], self.schemas["right"][name]
