@@ -173,6 +173,48 @@ def test_cancelled_elements_are_not_stored() -> None:
     assert sum(int(size.sum().item()) for size in sizes if size.width) <= 2 * 8
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("rows", "low", "high"),
+    [
+        pytest.param([(5, False), (9, False), (9, True)], 5, 5, id="the highest is gone"),
+        pytest.param([(5, False), (9, False), (5, True)], 9, 9, id="the lowest is gone"),
+        pytest.param([(5, False), (9, False), (7, False), (7, True)], 5, 9, id="one between is gone"),
+        pytest.param([(9, False), (9, False), (9, True), (5, False)], 5, 9, id="one of two equal ones"),
+        pytest.param([(9, True), (5, False), (9, False)], 5, 5, id="retracted before it arrives"),
+        pytest.param([(9, True), (5, False)], 5, 5, id="retracted and not arrived yet"),
+        pytest.param([(None, False), (None, True), (5, False)], 5, 5, id="a null is gone"),
+        pytest.param([(5, False), (5, True), (None, False)], None, None, id="only a null remains"),
+        pytest.param([(NAN, False), (5.5, False), (5.5, True), (3.5, False)], 3.5, NAN, id="NaN remains"),
+        pytest.param([(NAN, False), (NAN, True), (5.5, False)], 5.5, 5.5, id="NaN is gone"),
+        pytest.param([(-0.0, False), (0.0, True), (-3.0, False)], -3.0, -3.0, id="minus zero equals zero"),
+        pytest.param([("b", False), ("ä", False), ("ä", True)], "b", "b", id="text"),
+        pytest.param([(True, False), (False, False), (True, True)], False, False, id="booleans"),
+    ],
+)
+@pytest.mark.parametrize("batches", [1, 2, 20])
+def test_the_extremes_are_those_of_the_values_that_remain(
+    rows: list[tuple[Any, bool]], low: Any, high: Any, batches: int
+) -> None:
+    """In 20 batches the partials are compacted, some of them empty."""
+    tested = operator(
+        accumulations={"low": windows.min("value"), "high": windows.max("value")},
+        trigger=windows.DEFAULT_TRIGGER,
+        allowed_lateness=0,
+    )
+    state = tested.initial_state()
+    size = -(-len(rows) // batches)
+    kind = pl.Series([value for value, _ in rows]).dtype
+    for start in range(0, batches * size, size):
+        made = batch(*((1, value, gone) for value, gone in rows[start : start + size]), (2, None, False))
+        state, _ = tested.step(state, made.with_columns(pl.col("value").cast(kind)))
+        state = tested.load(tested.save(state), dict(state.blobs))
+    state, output = tested.step(state, None, {"default": 10})
+    assert repr(output.panes.select("low", "high").rows()) == repr([(low, high)])
+
+
 def test_an_operator_without_retractions_stores_what_it_did() -> None:
     tested = operator(retractions=None, trigger=windows.DEFAULT_TRIGGER)
     state, _ = tested.step(tested.initial_state(), batch((1, 9, False)))

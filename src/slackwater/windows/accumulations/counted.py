@@ -4,24 +4,34 @@ If the input contains retractions, `Counted` takes the place of such an accumula
 multiset: the distinct elements (the input columns, and the event time if the accumulation reads it) as
 parallel lists, with the number of elements minus retractions of each. An element whose count is 0 is
 dropped. The value of a pane is that of the plain accumulation over the elements that remain.
+
+A minimum or maximum needs its elements only if a retraction reaches it. So partials are merged without their
+lists, with the extreme of the elements and that of the retractions instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
+from slackwater.windows.accumulations.selections import EXTREME, Extreme
 from slackwater.windows.columns import TIME, WEIGHT, input_column
 
 _COUNT: Final = "counted:count"
 _TIME: Final = "counted:time"
-_RETRACTED: Final = "counted:retracted"
+_EXTREME: Final = "extreme"
+"""The extreme of all elements, including those that are retracted."""
+_RETRACTED: Final = "retracted"
+"""The extreme of the retractions."""
 GROUP: Final = "counted:group"
 """The number of the partial that an element belongs to."""
+
+PartsOf = Callable[[pl.DataFrame], pl.DataFrame]
+"""Returns the partials with elements that some rows were merged from; each has the `GROUP` of its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class CountedElements:
     reads_time: bool
 
     @property
-    def _sources(self) -> Mapping[str, str]:
+    def sources(self) -> Mapping[str, str]:
         """The columns of elements, by the name of the column that stores their lists."""
         columns = map(input_column, self.inputs)
         sources = {self.partials.name(f"counted:{column}"): column for column in columns}
@@ -50,36 +60,47 @@ class CountedElements:
 
     def add(self) -> list[pl.Expr]:
         """Aggregations from the elements of a group to lists."""
-        return [pl.col(column).alias(name) for name, column in self._sources.items()]
+        return [pl.col(column).alias(name) for name, column in self.sources.items()]
 
     def merge(self) -> list[pl.Expr]:
         """Aggregations from the lists of several partials to one."""
-        return [pl.col(name).explode() for name in self._sources]
+        return [pl.col(name).explode() for name in self.sources]
 
     def settle(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Combine equal elements in each partial, and drop those whose count is 0."""
         longest = frame[self.partials.name(_COUNT)].list.len().max()
-        return frame if longest in (None, 1) else self._with_lists(frame, self._netted(self._long(frame)))
+        if longest in (None, 1):
+            return frame
+        names = list(self.sources)
+        lists = self.netted(self._long(frame), GROUP).group_by(GROUP).agg(names)
+        return frame.with_columns(aligned(lists, frame.height).select(names).get_columns())
 
     def _long(self, frame: pl.DataFrame) -> pl.DataFrame:
         """One row per stored element, with the row of its partial; null for a partial without elements."""
-        names = list(self._sources)
+        names = list(self.sources)
         return frame.select(names).with_row_index(GROUP).explode(names)
 
-    def _netted(self, elements: pl.DataFrame) -> pl.DataFrame:
-        count = self.partials.name(_COUNT)
-        *values, _ = self._sources
-        sums = elements.group_by(GROUP, *values).agg(pl.col(count).sum())
+    def netted(self, elements: pl.DataFrame, *by: str) -> pl.DataFrame:
+        """Combine equal elements of each group, and drop those whose count is 0."""
+        *values, count = self.sources
+        sums = elements.group_by(*by, *values).agg(pl.col(count).sum())
         return sums.filter(pl.col(count) != 0)
 
-    def _with_lists(self, frame: pl.DataFrame, elements: pl.DataFrame) -> pl.DataFrame:
-        names = list(self._sources)
-        lists = aligned(elements.group_by(GROUP).agg(names), frame.height)
-        return frame.with_columns(lists.select(names).get_columns())
+    def elements(self, frame: pl.DataFrame, groups: pl.Series | None = None) -> pl.DataFrame:
+        """The elements that remain, each as often as it is counted.
 
-    def elements(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The elements that remain, each as often as it is counted; `GROUP` is the row of its partial."""
-        rows = self._without_retracted(self._long(frame)).rename(self._sources)
+        Args:
+            frame: the partials.
+            groups: the number of the group that each partial belongs to; its row if omitted.
+
+        Returns:
+            The elements, with the number of their group in `GROUP`.
+        """
+        names = list(self.sources)
+        lists = frame.select(names).with_row_index(GROUP)
+        if groups is not None:
+            lists = lists.with_columns(groups.alias(GROUP))
+        rows = self._without_retracted(lists.explode(names)).rename(self.sources)
         rows = rows.filter(pl.col(WEIGHT) > 0)
         if rows.select((pl.col(WEIGHT) > 1).any()).item():
             repeated = rows.select(pl.int_range(pl.len()).repeat_by(WEIGHT).explode()).to_series()
@@ -87,20 +108,17 @@ class CountedElements:
         return rows
 
     def _without_retracted(self, elements: pl.DataFrame) -> pl.DataFrame:
-        """Subtract retractions; only elements that equal one are looked at, because most equal none."""
+        """Subtract retractions; only groups that have one are looked at."""
         count = self.partials.name(_COUNT)
-        *values, _ = self._sources
-        retracted = elements.filter(pl.col(count) < 0).select(GROUP, *values).unique()
-        if retracted.is_empty():
+        affected = elements.filter(pl.col(count) < 0)[GROUP].unique()
+        if affected.is_empty():
             return elements
-        retracted = retracted.with_columns(pl.lit(value=True).alias(_RETRACTED))
-        found = elements.join(retracted, on=[GROUP, *values], how="left", nulls_equal=True)
-        others = found.filter(pl.col(_RETRACTED).is_null()).drop(_RETRACTED)
-        return pl.concat([others, self._netted(found.filter(_RETRACTED))])
+        is_affected = elements[GROUP].is_in(affected.implode())
+        return pl.concat([elements.filter(~is_affected), self.netted(elements.filter(is_affected), GROUP)])
 
     def upgraded(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with empty lists in the place of columns that it does not have."""
-        missing = [name for name in self._sources if name not in frame.columns]
+        missing = [name for name in self.sources if name not in frame.columns]
         return frame.with_columns(pl.lit(None, pl.List(pl.Null())).alias(name) for name in missing)
 
 
@@ -134,18 +152,83 @@ class Counted(ColumnarAccumulation):
         """Merge partials to one."""
         return self._stored(partials).merge()
 
+    def without_elements(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
+        """Partials without their elements, but with their extremes for a minimum or maximum."""
+        stored = self._stored(partials)
+        names = list(stored.sources)
+        if isinstance(self.plain, Extreme):
+            frame = frame.with_columns(self._extremes(self.plain, frame.select(names), partials))
+        return frame.drop(names)
+
+    def merge_extremes(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials without elements to one."""
+        if not isinstance(self.plain, Extreme):
+            return ()
+        return [self.plain.select(partials.column(name)) for name in (_EXTREME, _RETRACTED)]
+
+    @staticmethod
+    def _extremes(plain: Extreme, lists: pl.DataFrame, partials: PartialColumns) -> list[pl.Series]:
+        value, count = lists.columns
+        elements = lists.with_row_index(GROUP).explode(value, count)
+        retracted = _by_row(plain, elements.filter(pl.col(count) < 0), value, lists.height)
+        if isinstance(lists.schema[value], pl.List) and lists.schema[value].inner.is_float():  # type: ignore[attr-defined]
+            extreme = _by_row(plain, elements, value, lists.height)
+        else:
+            extreme = lists.select(plain.select_in_lists(pl.col(value))).to_series()
+        return [extreme.alias(partials.name(_EXTREME)), retracted.alias(partials.name(_RETRACTED))]
+
+    def elements_of(self, partials: PartialColumns) -> list[str]:
+        """The columns of a partial that hold its elements."""
+        return list(self._stored(partials).sources)
+
     def settle(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
         """Combine equal elements in each partial, to store it for longer."""
         return self._stored(partials).settle(frame)
 
-    def prepare(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
-        """Add the partials of the plain accumulation, from which `output` computes the value."""
-        elements = self._stored(partials).elements(frame)
+    def compact(self, parts: pl.DataFrame, by: Sequence[str], partials: PartialColumns) -> pl.DataFrame:
+        """Merge the elements of each group of partials, without those whose count is 0."""
+        stored = self._stored(partials)
+        names = list(stored.sources)
+        return stored.netted(parts.select(*by, *names).explode(names), *by).group_by(by).agg(names)
+
+    def prepare(
+        self, frame: pl.DataFrame, partials: PartialColumns, parts: PartsOf | None = None
+    ) -> pl.DataFrame:
+        """Add the partials of the plain accumulation, from which `output` computes the value.
+
+        Args:
+            frame: the partials, one row for each value.
+            partials: the names of their columns.
+            parts: returns the partials with the elements of some rows, if those in the frame were merged
+                without their elements.
+        """
+        if not isinstance(self.plain, Extreme):
+            plain = self._recomputed(frame.with_row_index(GROUP), partials, parts)
+            return frame.with_columns(aligned(plain, frame.height).drop(GROUP).get_columns())
+        if partials.name(_EXTREME) not in frame.columns:
+            lists = frame.select(self.elements_of(partials))
+            frame = frame.with_columns(self._extremes(self.plain, lists, partials))
+        extreme, retracted = (partials.column(name) for name in (_EXTREME, _RETRACTED))
+        is_reached = (~self.plain.is_beyond(extreme, retracted)).fill_null(value=False)
+        name = _plain(partials).name(EXTREME)
+        frame = frame.with_columns(extreme.alias(name))
+        reached = frame.with_row_index(GROUP).filter(is_reached)
+        if reached.is_empty():
+            return frame
+        found = aligned(self._recomputed(reached, partials, parts), frame.height)[name]
+        return frame.with_columns(pl.when(is_reached).then(found).otherwise(pl.col(name)).alias(name))
+
+    def _recomputed(
+        self, rows: pl.DataFrame, partials: PartialColumns, parts: PartsOf | None
+    ) -> pl.DataFrame:
+        """The partials of the plain accumulation over the elements of some rows, which have a number."""
+        if parts is not None:
+            rows = parts(rows)
+        elements = self._stored(partials).elements(rows, rows[GROUP])
         if self.plain.reads_order:
             time = [TIME] if self.plain.reads_time else []
             elements = elements.sort(*time, *map(input_column, self.inputs))
-        plain = elements.group_by(GROUP).agg(self.plain.add(_plain(partials)))
-        return frame.with_columns(aligned(plain, frame.height).drop(GROUP).get_columns())
+        return elements.group_by(GROUP).agg(self.plain.add(_plain(partials)))
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The value of a pane, from a partial that `prepare` returned."""
@@ -157,6 +240,12 @@ class Counted(ColumnarAccumulation):
 
     def _stored(self, partials: PartialColumns) -> CountedElements:
         return CountedElements(partials, self.inputs, self.plain.reads_time)
+
+
+def _by_row(plain: Extreme, elements: pl.DataFrame, value: str, height: int) -> pl.Series:
+    """The extreme of the elements of each row; null for rows without elements."""
+    found = elements.group_by(GROUP).agg(plain.select(pl.col(value)))
+    return elements[value].clear(height).scatter(found[GROUP], found[value])
 
 
 def aligned(groups: pl.DataFrame, height: int) -> pl.DataFrame:

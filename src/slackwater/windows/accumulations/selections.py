@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 import polars.selectors as cs
@@ -24,6 +25,9 @@ from slackwater.windows.accumulations.base import (
 )
 from slackwater.windows.columns import TIME, input_column
 
+EXTREME: Final = "value"
+"""The field of the partial of a minimum or maximum."""
+
 
 class _Recomputable(ColumnarAccumulation):
     @property
@@ -36,7 +40,7 @@ class _RecomputableOfColumn(OfColumn, _Recomputable):
     __slots__ = ()
 
 
-class _Extreme(_RecomputableOfColumn):
+class Extreme(_RecomputableOfColumn):
     """The minimum or maximum of a column."""
 
     __slots__ = ()
@@ -47,42 +51,69 @@ class _Extreme(_RecomputableOfColumn):
 
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
-        return [self._select(self._value()).alias(partials.name("value"))]
+        return [self.select(self._value()).alias(partials.name(EXTREME))]
 
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials to one."""
-        return [self._select(partials.column("value"))]
+        return [self.select(partials.column(EXTREME))]
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The value; null without values."""
-        return partials.column("value")
+        return partials.column(EXTREME)
 
     @abstractmethod
-    def _select(self, values: pl.Expr) -> pl.Expr: ...
+    def select(self, values: pl.Expr) -> pl.Expr:
+        """The extreme of some values; null without values."""
+
+    @abstractmethod
+    def select_in_lists(self, lists: pl.Expr) -> pl.Expr:
+        """The extreme of each of some lists, which do not contain floats: NaN may count differently."""
+
+    @abstractmethod
+    def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
+        """Whether a value is the extreme of two, and not equal to the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Min(_Extreme):
+class Min(Extreme):
     """The minimum of a column; NaN only if there is no other number.
 
     >>> Min("price").can_subtract
     False
     """
 
-    def _select(self, values: pl.Expr) -> pl.Expr:
+    def select(self, values: pl.Expr) -> pl.Expr:
+        """The minimum of some values."""
         return values.min()
+
+    def select_in_lists(self, lists: pl.Expr) -> pl.Expr:
+        """The minimum of each of some lists."""
+        return lists.list.min()
+
+    def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
+        """Whether a value is less than another."""
+        return value < other
 
 
 @dataclass(frozen=True, slots=True)
-class Max(_Extreme):
+class Max(Extreme):
     """The maximum of a column. NaN is greater than every other number, as in Spark.
 
     >>> Max("price").inputs
     ('price',)
     """
 
-    def _select(self, values: pl.Expr) -> pl.Expr:
+    def select(self, values: pl.Expr) -> pl.Expr:
+        """The maximum of some values."""
         return values.nan_max()
+
+    def select_in_lists(self, lists: pl.Expr) -> pl.Expr:
+        """The maximum of each of some lists."""
+        return lists.list.max()
+
+    def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
+        """Whether a value is greater than another."""
+        return value > other
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final, Literal
 
 import polars as pl
 
 from slackwater.errors import SumOverflow
 from slackwater.time import END_OF_TIME
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
-from slackwater.windows.accumulations.counted import Counted, CountedElements
+from slackwater.windows.accumulations.counted import GROUP, Counted, CountedElements
 from slackwater.windows.assigners import Sessions
 from slackwater.windows.columns import (
     ADDED,
@@ -38,8 +39,13 @@ from slackwater.windows.columns import (
     value_column,
 )
 from slackwater.windows.engine.compiled_trigger import CompiledTrigger
+from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.lateness import Lateness
 from slackwater.windows.spec.window_spec import WindowSpec
+
+_POSITION: Final = "counted:position"
+Stored = Literal["elements", "extremes", "nothing"]
+"""What merged partials have of accumulations that store their elements."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,11 @@ class CompiledSpec:
         ]
 
     @cached_property
+    def element_columns(self) -> list[str]:
+        """The columns of partials that hold elements, as lists."""
+        return [name for counted, columns in self._counted for name in counted.elements_of(columns)]
+
+    @cached_property
     def session_elements(self) -> CountedElements | None:
         """The elements of a session, which a retraction may split or shorten; None if that cannot happen."""
         splits = isinstance(self.spec.window, Sessions) and self.spec.takes_retractions
@@ -124,14 +135,19 @@ class CompiledSpec:
             aggregations += accumulation.add(self.partials[name])
         return aggregations
 
-    def merge_partials(self, missed: Iterable[str] = ()) -> list[pl.Expr]:
-        """Aggregations from several partials to one; ``missed`` are the accumulations with a marker."""
+    def merge_partials(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
+        """Aggregations from several partials to one.
+
+        Args:
+            missed: the accumulations with a marker.
+            stored: what the result has of accumulations that store their elements.
+        """
         aggregations = [pl.col(ADDED).sum()]
         if self.spec.timestamp != "end_of_window":
             aggregations.append(self.merge_stamps())
-        return aggregations + self.merge_values(missed)
+        return aggregations + self.merge_values(missed, stored)
 
-    def merge_values(self, missed: Iterable[str] = ()) -> list[pl.Expr]:
+    def merge_values(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
         """`merge_partials` without the number of elements and the timestamp."""
         # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
         known = pl.col(REMAINING).is_not_null().all()
@@ -140,11 +156,12 @@ class CompiledSpec:
             counts.append(pl.when(known).then(pl.col(REMAINING).sum()))
         if self.session_elements is not None:
             counts += self.session_elements.merge()
-        merged = [
-            expression
-            for name, accumulation in self.accumulations.items()
-            for expression in accumulation.merge(self.partials[name])
-        ]
+        merged: list[pl.Expr] = []
+        for name, accumulation in self.accumulations.items():
+            if not isinstance(accumulation, Counted) or stored == "elements":
+                merged += accumulation.merge(self.partials[name])
+            elif stored == "extremes":
+                merged += accumulation.merge_extremes(self.partials[name])
         return [*counts, *merged, *(pl.col(missed_column(name)).any() for name in missed)]
 
     def merge_stamps(self) -> pl.Expr:
@@ -157,6 +174,22 @@ class CompiledSpec:
             partials = accumulation.settle(partials, columns)
         return partials if self.session_elements is None else self.session_elements.settle(partials)
 
+    def without_elements(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials without the `element_columns`, but with the extremes that values may be known from."""
+        for counted, columns in self._counted:
+            partials = counted.without_elements(partials, columns)
+        return partials
+
+    def compacted(self, parts: pl.DataFrame, missed: Iterable[str] = ()) -> pl.DataFrame:
+        """Partials of one window, merged to one for each key and `settled`."""
+        keys = self.key_columns
+        if not self._counted:
+            return parts.group_by(keys).agg(self.merge_partials(missed))
+        merged = parts.group_by(keys).agg(self.merge_partials(missed, "nothing"))
+        for counted, columns in self._counted:
+            merged = match(merged, counted.compact(parts, keys, columns), keys, "left")
+        return merged
+
     def upgraded(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials from the state, with the columns that an earlier release did not store."""
         if self.spec.takes_retractions and REMAINING not in partials.columns:
@@ -164,10 +197,24 @@ class CompiledSpec:
             return partials if self.session_elements is None else self.session_elements.upgraded(partials)
         return partials
 
-    def with_values(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """Partials with the values of their panes."""
+    def with_values(self, partials: pl.DataFrame, parts: pl.DataFrame | None = None) -> pl.DataFrame:
+        """Partials with the values of their panes.
+
+        Args:
+            partials: one row for each pane.
+            parts: the partials that they were merged from without the `element_columns`.
+        """
+
+        def parts_of(rows: pl.DataFrame) -> pl.DataFrame:
+            if parts is None:
+                return rows
+            # Their positions are matched, so that the lists of only these parts are copied.
+            positions = parts.select(self.row_columns).with_row_index(_POSITION)
+            found = match(positions, rows.select(GROUP, *self.row_columns), self._identity(parts), "inner")
+            return parts[found[_POSITION]].with_columns(found[GROUP])
+
         for counted, columns in self._counted:
-            partials = counted.prepare(partials, columns)
+            partials = counted.prepare(partials, columns, parts_of)
         values: list[pl.Expr] = []
         for name, accumulation in self.accumulations.items():
             value = accumulation.output(self.partials[name])
@@ -200,6 +247,11 @@ class CompiledSpec:
             for name, accumulation in self.accumulations.items()
             if accumulation.overflowed(self.partials[name]) is not None
         }
+
+    def _identity(self, parts: pl.DataFrame) -> list[str]:
+        """The columns that identify the row of a part; the key suffices if there is only one window."""
+        several = pl.any_horizontal(pl.col(name).min() != pl.col(name).max() for name in (START, END))
+        return self.row_columns if parts.select(several).item() else self.key_columns
 
     # ---- expressions over window rows
 

@@ -39,13 +39,19 @@ class Emission:
     last_panes: pl.DataFrame | None
 
 
-def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | None) -> Emission:
+def emit(
+    rows: pl.DataFrame,
+    compiled: CompiledSpec,
+    last_panes: pl.DataFrame | None,
+    parts: pl.DataFrame | None = None,
+) -> Emission:
     """Build the panes of window rows that have their partials.
 
     Args:
         rows: the window rows that emit, with the columns that `decide` added and their partials.
         compiled: the operator.
         last_panes: the last panes of the same windows, if they are kept.
+        parts: the partials with the elements of the rows, if the rows do not have them.
 
     >>> from slackwater.windows import Count, Fixed, WindowSpec
     >>> spec = WindowSpec(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
@@ -55,7 +61,7 @@ def emit(rows: pl.DataFrame, compiled: CompiledSpec, last_panes: pl.DataFrame | 
     [(10, 2, 'EARLY')]
     """
     values = [value_column(name) for name in compiled.spec.accumulations]
-    emitted = compiled.with_values(rows)
+    emitted = compiled.with_values(rows, parts)
     withdrawn = emitted.clear()
     if compiled.spec.takes_retractions and compiled.spec.mode != "discarding":
         is_withdrawn = _is_withdrawn(compiled)

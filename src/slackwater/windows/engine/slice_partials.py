@@ -7,7 +7,8 @@ compacted into one blob of the next level, so that each partial is rewritten a l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import polars as pl
 
@@ -24,6 +25,16 @@ _ROWS_WORTH_SPLITTING: Final = 10_000
 """With at least so many rows, a slice or window is grouped on its own, which needs only the keys."""
 _FEW_SLICES: Final = 8
 """Up to this number of slices, the rows of each are selected by a filter."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """The partials of some windows, merged to one row per window and key."""
+
+    partials: pl.DataFrame
+    """Without the columns that hold elements."""
+    parts: pl.DataFrame | None = None
+    """The partials before they were merged, with their elements; None if no accumulation stores elements."""
 
 
 class SlicePartials:
@@ -89,13 +100,12 @@ class SlicePartials:
         partials = stack(self._read(state, blob) for blob in blobs)
         keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials(state.missed)
         if not self.counts_steps:
-            return self.compiled.settled(partials.group_by(keys).agg(aggregations))
+            return self.compiled.compacted(partials, state.missed)
         # Steps after the last firing of any window over the slice need not be distinguished any more.
         holders = (state.windows.get(window) for window in self.slicing.windows((entry.start, entry.end)))
         fired = max((holder.fired for holder in holders if holder is not None), default=-1)
         step = pl.when(pl.col(SEQUENCE) > fired).then(pl.col(SEQUENCE).max()).otherwise(pl.col(SEQUENCE))
-        merged = partials.with_columns(step.alias(SEQUENCE)).group_by(*keys, SEQUENCE).agg(aggregations)
-        return self.compiled.settled(merged)
+        return partials.with_columns(step.alias(SEQUENCE)).group_by(*keys, SEQUENCE).agg(aggregations)
 
     def _read(self, state: WindowState, blob: Blob) -> pl.DataFrame:
         return self.compiled.upgraded(state.read(blob.name))
@@ -104,13 +114,15 @@ class SlicePartials:
 
     def combine(
         self, state: WindowState, windows: Iterable[WindowBounds], before: pl.DataFrame | None = None
-    ) -> pl.DataFrame:
+    ) -> Combined:
         """The partials of some windows, one row per window and key.
 
         ``before`` holds the step of the last firing of each row, if only later partials count.
         """
-        keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials(state.missed)
+        keys, lists = self.compiled.key_columns, self.compiled.element_columns
+        aggregations = self.compiled.merge_partials(state.missed, "extremes")
         merged: list[pl.DataFrame] = []
+        parts: list[pl.DataFrame] = []
         together: list[tuple[WindowBounds, pl.DataFrame]] = []
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
@@ -119,6 +131,9 @@ class SlicePartials:
                 for part in self._known(state, window)
                 for blob in state.slices[part].blobs
             ]
+            if lists:
+                parts += [frame.select(*keys, *lists).with_columns(bounds) for frame in frames]
+                frames = [self.compiled.without_elements(frame) for frame in frames]
             if self.counts_steps:
                 together += [(window, frame) for frame in frames]
             elif len(frames) == 1:
@@ -137,8 +152,8 @@ class SlicePartials:
             merged.append(grouped)
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
-            return state.no_partials.with_columns(nothing.alias(START), nothing.alias(END))
-        return stack(merged)
+            merged.append(state.no_partials.with_columns(nothing.alias(START), nothing.alias(END)))
+        return Combined(stack(merged), stack(parts) if parts else None)
 
     def portions(self, state: WindowState, windows: Sequence[WindowBounds]) -> Iterable[list[WindowBounds]]:
         """Divide windows into portions whose partials fit into memory together."""
@@ -159,18 +174,23 @@ class SlicePartials:
 
     # ---- rewriting
 
-    def replace(self, state: WindowState, windows: Iterable[WindowBounds], merged: pl.DataFrame) -> None:
+    def replace(self, state: WindowState, windows: Iterable[WindowBounds], combined: Combined) -> None:
         """Store partials that were combined for a firing, so that they need not be combined again."""
         if self.slicing.shared or self.compiled.spec.mode == "discarding":
             return
         scattered = [window for window in windows if len(state.slices[window].blobs) > 1]
         if not scattered:
             return
-        by_window = merged.partition_by(START, END, as_dict=True, include_key=False)
+        by_window: dict[tuple[Any, ...], pl.DataFrame] = {}
+        if combined.parts is None:
+            by_window = combined.partials.partition_by(START, END, as_dict=True, include_key=False)
         for window in scattered:
             entry = state.slices[window]
             level = max(blob.level for blob in entry.blobs) + 1
-            self._rewrite(state, entry, self.compiled.settled(by_window[window]), level)
+            merged = by_window.get(window)
+            if merged is None:  # combined without elements
+                merged = self._compacted(state, entry, entry.blobs)
+            self._rewrite(state, entry, merged, level)
 
     def discard(self, state: WindowState, fired: dict[WindowBounds, pl.DataFrame | None]) -> None:
         """Delete the partials of rows that fired, by window; None stands for all rows of the window."""

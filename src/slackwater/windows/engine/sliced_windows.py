@@ -31,7 +31,7 @@ from slackwater.windows.engine.firing import (
 )
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.retractions import emit, retraction_hold
-from slackwater.windows.engine.slice_partials import SlicePartials
+from slackwater.windows.engine.slice_partials import Combined, SlicePartials
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
 
@@ -127,8 +127,8 @@ class SlicedWindows:
                 evaluates_trigger=any(purge_time(end) > watermark for _, end in windows),
             )
             if without_rows:
-                rows, partials = self.first_rows(state, without_rows)
-                self._fire(state, rows, evaluation, out, partials)
+                rows, combined = self.first_rows(state, without_rows)
+                self._fire(state, rows, evaluation, out, combined)
             if with_rows:
                 self._fire(state, self._read_rows(state, with_rows), evaluation, out)
         self._purge(state, [window for window in due if purge_time(window[1]) <= watermark], watermark)
@@ -250,15 +250,14 @@ class SlicedWindows:
                     entry.waiting = window[1]
                     state.note(entry)
 
-    def first_rows(
-        self, state: WindowState, windows: list[WindowBounds]
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def first_rows(self, state: WindowState, windows: list[WindowBounds]) -> tuple[pl.DataFrame, Combined]:
         """The rows of windows that stored none, and their partials: all of their elements are new."""
-        merged = self.partials.combine(state, windows)
+        combined = self.partials.combine(state, windows)
+        merged = combined.partials
         stamp = pl.col(STAMP) if STAMP in merged.columns else pl.lit(None, pl.Int64()).alias(STAMP)
         rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows(), stamp, ADDED)
         rows = rows.with_columns(pl.col(ADDED).alias(NEW), pl.lit(value=True).alias(FRESH))
-        return rows.drop(ADDED), merged
+        return rows.drop(ADDED), combined
 
     def _touched_rows(
         self,
@@ -307,7 +306,7 @@ class SlicedWindows:
         rows: pl.DataFrame,
         evaluation: Evaluation,
         out: StepResults,
-        partials: pl.DataFrame | None = None,
+        combined: Combined | None = None,
     ) -> None:
         """Decide which rows fire, emit their panes, and store the remaining rows and partials."""
         compiled = self.compiled
@@ -317,7 +316,7 @@ class SlicedWindows:
         if fired.height:
             emitting = rows.filter(EMITS)
             if emitting.height:
-                rows = self._emit(state, rows, emitting, before, partials, out)
+                rows = self._emit(state, rows, emitting, before, combined, out)
             if compiled.spec.mode == "discarding":
                 self._discard(state, fired, everything=fired.height == rows.height)
         self._store(state, rows, evaluation)
@@ -328,18 +327,19 @@ class SlicedWindows:
         rows: pl.DataFrame,
         emitting: pl.DataFrame,
         before: pl.DataFrame | None,
-        partials: pl.DataFrame | None,
+        combined: Combined | None,
         out: StepResults,
     ) -> pl.DataFrame:
         """Emit the panes of some rows; all rows with their pane indexes."""
         compiled = self.compiled
-        windows = self._windows(emitting) if partials is None or compiled.keeps_panes else []
-        if partials is None:
-            partials = self.partials.combine(state, windows, before)
-            self.partials.replace(state, windows, partials)
+        windows = self._windows(emitting) if combined is None or compiled.keeps_panes else []
+        if combined is None:
+            combined = self.partials.combine(state, windows, before)
+            self.partials.replace(state, windows, combined)
             in_order = False
         else:  # the rows were built from these partials
-            in_order = emitting.height == partials.height
+            in_order = emitting.height == combined.partials.height
+        partials = combined.partials
         if in_order:
             values = partials.drop(*compiled.row_columns, ADDED, STAMP, SEQUENCE, strict=False)
             emitting = emitting.hstack(values)
@@ -349,7 +349,7 @@ class SlicedWindows:
         last_panes = None
         if compiled.keeps_panes:
             last_panes = state.read_all(state.windows[window].last_panes for window in windows)
-        emission = emit(emitting, compiled, last_panes)
+        emission = emit(emitting, compiled, last_panes, combined.parts)
         if emission.panes.height:
             out.panes.append(emission.panes)
         if emission.last_panes is not None:
