@@ -262,8 +262,8 @@ def test_damaged_or_missing_state_raises() -> None:
         blobs["left-0"] = damaged
         with pytest.raises(CorruptState, match="blob left-0 of a time-bounded join"):
             joined.step(joined.load(saved, blobs), right=rows(("x", 1, "r1")))
-    blobs["left-0"] = _with_version(whole, 3)
-    with pytest.raises(UnsupportedStateVersion, match="version 3"):
+    blobs["left-0"] = _with_version(whole, 2)
+    with pytest.raises(UnsupportedStateVersion, match="version 2"):
         joined.step(joined.load(saved, blobs), right=rows(("x", 1, "r1")))
     del blobs["left-0"]
     with pytest.raises(CorruptState, match="is in the index but not in the store"):

@@ -88,11 +88,13 @@ def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateData
         **dict.fromkeys([TIME, *complete.further_times], pl.Int64()),
         **dict.fromkeys([RETRACTION] if inputs.retracts else [], pl.Boolean()),
     }
+    host = DeduplicateHost(complete, schema={**driving, **empty_frame(StructType(fields)).schema})
+    host.operator  # noqa: B018 - raises here and not in a worker if a column cannot be a key
     return DeduplicateDataflow(
         sources=inputs.sources,
         buckets=inputs.buckets,
         key=inputs.key,
-        host=DeduplicateHost(complete, schema={**driving, **empty_frame(StructType(fields)).schema}),
+        host=host,
         columns=(tuple(field.name for field in fields),) * len(inputs.sources),
         schema=StructType([*fields, *marks]),
         invalid="count",

@@ -205,6 +205,8 @@ def _invalid(argument: str, given: Expression, error: Exception) -> InvalidArgum
 
 
 def _new_name(argument: str, name: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidArgument(argument, name, "is not a column name", fix="give a string")
     if not name or name in WINDOW_BOUNDS:
         raise InvalidArgument(argument, name, "is empty or reserved", fix="give the column another name")
     check_free(argument, name)

@@ -75,6 +75,24 @@ are prefixes of internal columns; rename the column
         )
 
 
+def column_names(argument: str, names: object) -> tuple[str, ...]:
+    """The names in a list of column names; a string is one name.
+
+    >>> column_names("on", "auction"), column_names("on", ["auction", "site"])
+    (('auction',), ('auction', 'site'))
+    >>> column_names("on", None)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: on = None: is not a list of column names; write on=["auction"]
+    """
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(
+            argument, names, "is not a list of column names", fix=f'write {argument}=["auction"]'
+        )
+    return tuple(names)
+
+
 def parse_schema(schema: object) -> StructType:
     """Convert the schema of a user's function: a StructType, or a DDL string.
 

@@ -23,7 +23,7 @@ from slackwater.spark.api.deduplicate import deduplicated
 from slackwater.spark.api.explain import explain_inputs
 from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
 from slackwater.spark.api.joins import joined
-from slackwater.spark.api.key_columns import check_key
+from slackwater.spark.api.key_columns import check_key, column_names
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, united_sources
@@ -239,6 +239,10 @@ class StreamOperations(ABC):
         ['at', 'auction', 'price', 'twice']
         """
         stream = self.elements()
+        if columns is not None and not isinstance(columns, Mapping):
+            raise InvalidArgument(
+                "with_columns", columns, "is not a mapping", fix='write with_columns({"twice": "price * 2"})'
+            )
         new = {**(columns or {}), **named}
         return _derived(stream, (ProjectedSource.adding(source, new) for source in stream.sources))
 
@@ -289,7 +293,7 @@ class StreamOperations(ABC):
         """
         from slackwater.spark.api.output_rows import Joined
 
-        on = (on,) if isinstance(on, str) else tuple(on)
+        on = column_names("on", on)
         spec = JoinSpec(
             on=on,
             before=duration(before, name="before"),
@@ -359,7 +363,7 @@ class StreamOperations(ABC):
         """
         from slackwater.spark.api.output_rows import Joined
 
-        on = (on,) if isinstance(on, str) else tuple(on)
+        on = column_names("on", on)
         spec = AsofSpec(
             on=on,
             direction=direction,
@@ -414,7 +418,7 @@ class StreamOperations(ABC):
         """
         from slackwater.spark.api.output_rows import Deduplicated
 
-        on = (on,) if isinstance(on, str) else tuple(on)
+        on = column_names("on", on)
         spec = DeduplicateSpec(on=on, within=duration(within, name="within"), event_time=TIME, late=late)
         return Deduplicated(deduplicated(self.key_by(*on), spec))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
+from os import PathLike
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pyspark.sql.types import (
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.checkpoint.bucket_summary import BucketSummary, summarize_bucket
-from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.internals import JavaError, to_arrow_schema
 from slackwater.spark.runtime.processor import STATE_VARIABLE
 
 _OPERATOR_NAMES: Final = ("transformWithStateInPandasExec", "transformWithStateInPySparkExec")
@@ -107,7 +108,7 @@ class OperatorState:
     """``input``, ``origin``, ``status``, ``key`` and ``watermark`` of each origin."""
 
 
-def state(spark: SparkSession, checkpoint: str) -> DataFrame:
+def state(spark: SparkSession, checkpoint: str | PathLike[str]) -> DataFrame:
     """The state in the checkpoint of a query, without running the query.
 
     The last committed micro-batch is read. There is a row for each bucket of each windowed operator, cogroup
@@ -141,7 +142,8 @@ def state(spark: SparkSession, checkpoint: str) -> DataFrame:
     ...     state(spark, checkpoint).selectExpr("sum(open_windows)", "sum(keys)").collect()
     [Row(sum(open_windows)=1, sum(keys)=1)]
     """
-    several = [_operator_state(spark, checkpoint, each) for each in stateful_operators(spark, checkpoint)]
+    path = _path(checkpoint)
+    several = [_operator_state(spark, path, each) for each in stateful_operators(spark, path)]
     return reduce(lambda one, other: one.unionByName(other), several)
 
 
@@ -186,7 +188,7 @@ def _operator_state(spark: SparkSession, checkpoint: str, operator: StatefulOper
         raise InvalidArgument(
             "checkpoint",
             checkpoint,
-            f"has an operator {operator.number} that is not one of Slackwater ({_first_line(error)})",
+            f"has an operator {operator.number} whose state cannot be read ({_first_line(error)})",
             fix=_FIX,
         ) from error
     values = entries.select(
@@ -257,7 +259,15 @@ def operator_states(spark: SparkSession, checkpoint: str) -> list[OperatorState]
     partitions = {each.number: each.partitions for each in stateful_operators(spark, checkpoint)}
     rows: dict[int, list[dict[str, Any]]] = {}
     # Arrow, because collect() gives times in the timezone of this process without saying so.
-    collected = state(spark, checkpoint).orderBy("operator", "bucket").toArrow()
+    try:
+        collected = state(spark, checkpoint).orderBy("operator", "bucket").toArrow()
+    except (PySparkException, JavaError) as error:
+        raise InvalidArgument(
+            "checkpoint",
+            checkpoint,
+            f"has state that cannot be read ({_first_line(error)})",
+            fix="restore an intact copy of the checkpoint",
+        ) from error
     for row in collected.to_pylist(maps_as_pydicts="strict"):
         rows.setdefault(row["operator"], []).append(row)
     return [_combined(buckets, partitions[number]) for number, buckets in sorted(rows.items())]
@@ -320,6 +330,12 @@ def _origins(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             marks = (known["watermark"], origin["watermark"])
             known["watermark"] = None if None in marks else min(marks)
     return [merged[identity] for identity in sorted(merged)]
+
+
+def _path(checkpoint: object) -> str:
+    if not isinstance(checkpoint, str | PathLike):
+        raise InvalidArgument("checkpoint", checkpoint, "is not a path", fix=_FIX)
+    return str(checkpoint)
 
 
 def _first_line(error: Exception) -> str:

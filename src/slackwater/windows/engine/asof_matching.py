@@ -11,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from slackwater.windows.engine.frames import join_equal
 from slackwater.windows.engine.join_matching import LARGEST_NUMBER, time_range
 from slackwater.windows.spec.asof_spec import AsofDirection
 
@@ -48,8 +49,7 @@ def closest_rows(
     wanted = _keyed(left, on, left_time).with_row_index("row")
     offered = _keyed(right, on, right_time, ARRIVAL).with_row_index("row")
     codes = wanted.select(keys).unique().with_row_index("code").with_columns(pl.col("code").cast(pl.Int64))
-    offered = offered.join(codes, on=keys)
-    wanted = wanted.join(codes, on=keys)
+    offered, wanted = join_equal(offered, codes, keys), join_equal(wanted, codes, keys)
     if wanted.is_empty() or offered.is_empty():
         return nothing
     wanted, offered = _numbered(wanted, offered, len(codes))

@@ -21,6 +21,7 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
 from slackwater.windows.engine.asof_matching import ARRIVAL
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.equal_rows import cancelled, equal_rows, retracting
+from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.further_keys import forwarded_keys
 from slackwater.windows.engine.join_buffers import (
     CHUNK_ROWS,
@@ -257,7 +258,7 @@ class DeduplicateOperator:
         keys = pl.concat([new.select(on), old.select(on)]).unique()
         final = clipped(kept.state.watermark)
         same = [
-            pending.live(chunk.number, final).join(keys, on=on, how="semi", nulls_equal=True)
+            match(pending.live(chunk.number, final), keys, on, "semi")
             for chunk in (pending.chunks if keys.height else ())
         ]
         before, after = self._kept_rows([*same, old], kept), self._kept_rows([*same, new], kept)
@@ -311,8 +312,8 @@ class DeduplicateOperator:
         near = buffer.overlapping(low - within, high + within)
         known = pl.concat([buffer.empty(), *(buffer.load(number).rows for number in near)])
         codes = rows.select(on).unique().with_row_index(_CODE)
-        coded = rows.select(*on, time).join(codes, on=on, nulls_equal=True, maintain_order="left")
-        known = known.join(codes, on=on, nulls_equal=True)
+        coded = match(rows.select(*on, time), codes, on, "inner")
+        known = match(known, codes, on, "inner")
         repeated = matching_rows(
             coded,
             known,

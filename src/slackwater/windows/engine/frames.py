@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
+
+_SECOND: Final = "join:second"
 
 
 def match(
@@ -24,7 +26,32 @@ def match(
     if schemas[0].schema != schemas[1].schema:  # a batch whose keys are all null, or have a narrower type
         common = pl.concat(schemas, how="vertical_relaxed").schema
         left, right = left.cast(common), right.cast(common)
-    return left.join(right, on=list(columns), how=how, nulls_equal=True, maintain_order="left")
+    return join_equal(left, right, columns, how, nulls_equal=True, keeps_order=True)
+
+
+def join_equal(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    columns: Sequence[str],
+    how: Literal["inner", "left", "semi", "anti"] = "inner",
+    *,
+    nulls_equal: bool = False,
+    keeps_order: bool = False,
+) -> pl.DataFrame:
+    """Join two frames on key columns in which NaN equals NaN, as it does in a group-by.
+
+    >>> frame = pl.DataFrame({"key": [float("nan")]})
+    >>> join_equal(frame, frame, ["key"]).height
+    1
+    """
+    on = list(columns)
+    if len(on) == 1 and left.schema[on[0]].is_float():
+        # Polars compares a single key by ==, without NaN, if a frame has only one row.
+        second = pl.lit(0, pl.Int8()).alias(_SECOND)
+        left, right, on = left.with_columns(second), right.with_columns(second), [*on, _SECOND]
+    order: Literal["left", "none"] = "left" if keeps_order else "none"
+    joined = left.join(right, on=on, how=how, nulls_equal=nulls_equal, maintain_order=order)
+    return joined.drop(_SECOND, strict=False)
 
 
 def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:

@@ -14,6 +14,8 @@ from typing import Final
 
 import polars as pl
 
+from slackwater.windows.engine.frames import join_equal
+
 LARGEST_NUMBER: Final = 2**62
 """The number of keys times the width of the time range must stay below this, to fit into 64 bits."""
 
@@ -92,8 +94,7 @@ def matching_rows(
     wanted = _keyed(left, on, left_time)
     offered = _keyed(right, on, right_time)
     codes = offered.select(keys).unique().with_row_index("code").with_columns(pl.col("code").cast(pl.Int64))
-    wanted = wanted.join(codes, on=keys)
-    offered = offered.join(codes, on=keys)
+    wanted, offered = join_equal(wanted, codes, keys), join_equal(offered, codes, keys)
     if wanted.is_empty() or offered.is_empty():
         return MatchingRows(nothing, nothing, nothing, nothing)
 

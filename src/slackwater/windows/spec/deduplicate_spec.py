@@ -62,6 +62,9 @@ class DeduplicateSpec(OperatorSpec):
         check_type("on", self.on, tuple, 'a tuple of column names, as in on=("id",)')
         if not self.on:
             raise InvalidArgument("on", self.on, "is empty", fix="name at least one key column")
+        for index, name in enumerate(self.on):
+            if name in self.on[:index]:
+                raise InvalidArgument("on", self.on, f"contains {name!r} twice", fix="name it once")
         if not 0 <= check_int64(self.within, "within") < REACH:
             raise InvalidArgument(
                 "within", self.within, "is negative or longer than 146,000 years", fix="use a duration"
