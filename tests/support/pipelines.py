@@ -306,9 +306,9 @@ class Stage:
         if isinstance(self.node, Joined | Deduplicated):
             joins = isinstance(self.node, Joined)
             reached = self.feeds.get(number, BEGINNING_OF_TIME) if joins else self.watermark
-            kept = rows.filter(pl.col(TIME) >= reached).select("key", "value", TIME)
-            self.dropped += rows.height - kept.height
-            mine += [Accepted(*row, step=self.steps) for row in kept.rows()]
+            timely = rows.filter(pl.col(TIME) >= reached).select("key", "value", TIME)
+            self.dropped += rows.height - timely.height
+            mine += [Accepted(key, value, at, step=self.steps) for key, value, at in timely.rows()]
             return
         lateness = self.node.lateness
         for row in rows.iter_rows(named=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isnan, nan
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,7 +27,7 @@ def rows(*keys: float | None) -> pl.DataFrame:
     return pl.DataFrame([(key, 5, 1) for key in keys], schema=SCHEMA, orient="row")
 
 
-def pairing(name: str) -> JoinOperator | AsofOperator:
+def pairing(name: str) -> Any:
     if name == "join":
         return JoinOperator(JoinSpec(on=("k",), before=5, after=5, how="left"), left=SCHEMA, right=SCHEMA)
     return AsofOperator(AsofSpec(on=("k",)), left=SCHEMA, right=SCHEMA)

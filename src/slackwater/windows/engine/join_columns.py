@@ -157,7 +157,7 @@ class PairColumns:
             self._check_key(name)
             if name in self._spec.on[:index]:
                 raise InvalidArgument("on", self._spec.on, f"contains {name!r} twice", fix="name it once")
-        suffixes = self._spec.suffixes
+        suffixes: object = self._spec.suffixes
         if not isinstance(suffixes, tuple | list) or [type(each) for each in suffixes] != [str, str]:
             raise InvalidArgument(
                 "suffixes", suffixes, "is not a pair of strings", fix='write suffixes=("_left", "_right")'
