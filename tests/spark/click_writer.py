@@ -10,7 +10,7 @@ from pathlib import Path
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.time.marks import NoteResult
-from slackwater.time import SECOND
+from slackwater.time import SECOND, to_datetime
 
 STEPS = 30
 START = 1_700_000_000 * SECOND
@@ -29,7 +29,11 @@ def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
             clock = START + (skew + step) * SECOND
             # out of order by up to five seconds, but never before the noted time
             rows = [
-                {"user": f"user {draw.randrange(5)}", "at": clock + draw.randrange(5 * SECOND), "amount": n}
+                {
+                    "user": f"user {draw.randrange(5)}",
+                    "at": to_datetime(clock + draw.randrange(5 * SECOND)),
+                    "amount": n,
+                }
                 for n in range(20)
             ]
             writer.write_many(rows, keys="user")

@@ -22,7 +22,7 @@ from slackwater.streams.spark.data_source import register
 from slackwater.streams.spark.format_options import close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
 from slackwater.streams.spark.stream_event_time import read_stream
-from slackwater.time import SECOND
+from slackwater.time import SECOND, to_datetime
 from slackwater.windows import count, fixed
 from tests.spark.postgres import PASSWORD, Server
 
@@ -43,7 +43,9 @@ class Shop:
         self.cycles = CycleRunner(self.streams.store)
 
     def write(self, first: int, last: int, noted: int | None = None, writer: str = "w") -> None:
-        events = [{"user": f"u{n % 7}", "number": n, "at": n * SECOND} for n in range(first, last)]
+        events = [
+            {"user": f"u{n % 7}", "number": n, "at": to_datetime(n * SECOND)} for n in range(first, last)
+        ]
         with Writer(self.stream, writer) as output:
             output.write_many(events, keys="user")
             if noted is not None:
@@ -236,7 +238,7 @@ def test_nothing_that_spark_shows_contains_the_password_of_the_store(
     with Streams.open(store) as streams:
         stream = streams.create("shop/bids", columns=COLUMNS, data=str(tmp_path / "data"))
         with Writer(stream, "w") as output:
-            output.write_many([{"user": "a", "number": 1, "at": SECOND}], keys="user")
+            output.write_many([{"user": "a", "number": 1, "at": to_datetime(SECOND)}], keys="user")
             output.note_time(5 * SECOND)
     rows = read_stream(spark, "shop/bids", store=store, event_time="at")
     panes = rows.key_by("user").window(fixed("1 second")).agg(n=count()).to_df()

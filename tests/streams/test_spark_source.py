@@ -28,7 +28,7 @@ from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK, spark_schema
 from slackwater.streams.spark.stream_sink import StreamAppend, StreamSink, TaskOutput, write_task
 from slackwater.streams.spark.stream_source import Offset, StreamRange, StreamSource
-from slackwater.time import SECOND
+from slackwater.time import SECOND, to_datetime
 
 COLUMNS = pa.schema([("user", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC"))])
 ALL = ReadAllAvailable()
@@ -45,7 +45,9 @@ class Shop:
         self.cycles = CycleRunner(self.streams.store)
 
     def write(self, first: int, last: int, noted: int | None = None) -> None:
-        events = [{"user": f"u{n % 7}", "number": n, "at": n * 1000} for n in range(first, last)]
+        events = [
+            {"user": f"u{n % 7}", "number": n, "at": to_datetime(n * SECOND)} for n in range(first, last)
+        ]
         with Writer(self.stream, "w") as output:
             output.write_many(events, keys="user")
             if noted is not None:
@@ -298,7 +300,7 @@ def test_a_writer_id_of_a_query_is_not_shared_with_other_writers(shop: Shop) -> 
     with pytest.raises(IdentityInUse, match="this is a batch job"):
         StreamAppend(options).commit([message(options, range(10, 20))])
     with Writer(shop.stream, "copy") as output:
-        output.write({"user": "u", "number": 99, "at": 0})
+        output.write({"user": "u", "number": 99, "at": to_datetime(0)})
     with pytest.raises(IdentityInUse, match="was used outside of query query-7"):
         StreamSink(options).commit([message(options, range(10, 20))], 1)
     assert written(shop.stream) == Counter([*range(10), 99])

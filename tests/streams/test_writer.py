@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -362,19 +363,19 @@ def test_backpressure_limits_the_buffered_bytes(bids: Stream, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("write", "says"),
     [
-        (lambda w: w.write(5), "does not match column 'value'"),
+        (lambda w: w.write(5), "event = 5: column 'value' of type binary"),
         (lambda w: w.write(None), "is not nullable"),
         (lambda w: w.write({"other": b"a"}), "column names do not match the stream; give value"),
         (lambda w: w.write(b"a", key=5), "is not a valid routing key"),
         (lambda w: w.write(b"a", key="\ud800"), "contains a lone surrogate"),
         (lambda w: w.write_many([b"a"], keys=["\ud800"]), "give only strings, or only bytes"),
-        (lambda w: w.write("\ud800"), "does not match column 'value'"),
-        (lambda w: w.write_many(["\ud800"]), "do not match the types of the columns"),
+        (lambda w: w.write("\ud800"), "column 'value' of type binary"),
+        (lambda w: w.write_many(["\ud800"]), "row 1, column 'value' of type binary"),
         (lambda w: w.write(b"a", number=1.5), "is a float"),
-        (lambda w: w.write_many([b"a", 5]), "do not match the types of the columns"),
-        (lambda w: w.write_many([b"a", None]), "column 'value' is not nullable, but has 1 nulls"),
+        (lambda w: w.write_many([b"a", 5]), "events = 5: row 2, column 'value' of type binary"),
+        (lambda w: w.write_many([b"a", None]), "row 2, column 'value' of type binary: is null"),
         (lambda w: w.write_many(pa.table({"v": [b"a"]})), "column names do not match"),
-        (lambda w: w.write_many(pa.table({"value": [[1]]})), "do not match the types of the columns"),
+        (lambda w: w.write_many(pa.table({"value": [[1]]})), "row 1, column 'value' of type binary"),
         (lambda w: w.write_many([b"a"], keys=["1", "2"]), "is the number of keys, but there are 1 events"),
         (lambda w: w.write_many([b"a"], keys="user"), "column not found; available: value"),
     ],
@@ -397,7 +398,7 @@ def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> Non
             for value in ("a", "ä", "💧"):
                 writer.write(value, key=value)
             for event in ("\ud800", {"value": "\ud800"}):
-                with pytest.raises(InvalidArgument, match="does not match column 'value'"):
+                with pytest.raises(InvalidArgument, match="column 'value' of type string"):
                     writer.write(event)
         assert len(values(stream)) == 3
 
@@ -481,6 +482,39 @@ def test_events_are_not_acknowledged_by_a_store_that_disappeared(
         with pytest.raises(WriteFailed, match=r"after number 1: .* (removed|replaced) while it was open"):
             writer.flush()
         assert writer.acknowledged == 1
+
+
+INEXACT = [
+    ("price", 1.9, "has a fractional part"),
+    ("load", 1e300, "is too large"),
+    ("at", datetime(2024, 1, 1), "has no timezone"),  # noqa: DTZ001 - this is what is refused
+    ("at", 1_704_067_200, "is a number"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "says"), INEXACT)
+def test_values_that_a_column_cannot_hold_exactly_are_rejected_with_their_row(
+    bids: Stream, tmp_path: Path, name: str, value: Any, says: str
+) -> None:
+    """Arrow would store 1, infinity, and a guessed time."""
+    types = {"price": pa.int64(), "load": pa.float32(), "at": pa.timestamp("us", tz="UTC")}
+    columns = pa.schema(types.items())
+    stream = Streams(bids.store).create("a/exact", columns=columns, data=str(tmp_path / "exact"))
+    good = {"price": 2.0, "load": 0.5, "at": datetime(2024, 1, 1, tzinfo=UTC)}
+    bad = {**good, name: value}
+    with Writer(stream) as writer, TransactionalWriter(stream) as transactional:
+        transaction = transactional.begin()
+        for write in (writer.write, transaction.write):
+            with pytest.raises(InvalidArgument, match=f"column '{name}' .*: {says}"):
+                write(bad)
+        for write_many in (writer.write_many, transaction.write_many):
+            with pytest.raises(InvalidArgument, match=f"row 2, column '{name}' .*: {says}"):
+                write_many([good, bad])
+        writer.write(good)
+        transaction.write_many([good])
+        transaction.commit()
+    rows = [row for batch in read_events(stream, 0) for row in batch.events.to_pylist()]
+    assert rows == [{**good, "price": 2}] * 2
 
 
 # ---- time

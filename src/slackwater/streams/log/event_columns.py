@@ -1,7 +1,8 @@
 """Conversion of events to Arrow: single events, lists of events, and Arrow tables.
 
 Events that do not match the stream's columns are rejected in the call that passes them, so the traceback
-points to the caller's line and no event between two valid ones is lost.
+points to the caller's line and no event between two valid ones is lost. Values are stored exactly or
+rejected: none is rounded, and no time is guessed from a number or a datetime without a timezone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from slackwater._strict_rows import check_value, table_to_schema, to_array
 from slackwater.errors import InvalidArgument
 from slackwater.streams.segments.routing import Points, RoutingKey, any_point, points_of
 
@@ -21,7 +23,6 @@ Events: TypeAlias = pa.Table | pa.RecordBatch | Sequence[Event]
 Keys: TypeAlias = str | pa.Array | pa.ChunkedArray | Sequence[RoutingKey] | None
 """The name of a column of the events, or one key per event; None routes all events to one random point."""
 
-_UNFIT: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 _PLAIN: Final[dict[pa.DataType, type]] = {
     pa.binary(): bytes,
     pa.large_binary(): bytes,
@@ -41,13 +42,9 @@ def as_batches(events: Events, columns: pa.Schema) -> list[pa.RecordBatch]:
     [2, 1]
     """
     if isinstance(events, pa.RecordBatch):
-        return [_fitted(events, columns)]
+        events = pa.Table.from_batches([events])
     if isinstance(events, pa.Table):
-        # Arrow omits a batch without rows, but its names and types are checked as well
-        return [
-            _fitted(batch, columns)
-            for batch in events.to_batches() or [pa.RecordBatch.from_pylist([], events.schema)]
-        ]
+        return _batches(_fitted(events, columns))
     rows = list(events)
     if not rows or isinstance(rows[0], Mapping):
         for row in rows:
@@ -57,13 +54,9 @@ def as_batches(events: Events, columns: pa.Schema) -> list[pa.RecordBatch]:
         if len(columns) != 1:
             _check_names({}, columns)
         values = [rows]
-    try:
-        # chunked if there are more than 2 GiB of text
-        arrays = [pa.array(each, column.type) for each, column in zip(values, columns, strict=True)]
-    except _UNFIT as error:
-        raise _mismatch(error, columns) from None
-    made = pa.Table.from_arrays(arrays, schema=columns).to_batches()
-    return [_checked(batch) for batch in made] or [pa.RecordBatch.from_pylist([], columns)]
+    # chunked if there are more than 2 GiB of text
+    arrays = [to_array(each, column, what="events") for each, column in zip(values, columns, strict=True)]
+    return _batches(pa.Table.from_arrays(arrays, schema=columns))
 
 
 def as_batch(events: pa.RecordBatch | Sequence[Event], columns: pa.Schema) -> pa.RecordBatch:
@@ -116,19 +109,9 @@ class EventParser:
             plain, given = self._plain[index], type(value)
             # text may contain a lone surrogate, which cannot be encoded
             if given is not plain or (given is str and not value.isascii()):
-                self._check(value, self._columns.field(index))
+                check_value(value, self._columns.field(index), what="event")
             size += 8 + len(value) if isinstance(value, (bytes, str)) else 8
         return values, size
-
-    def _check(self, value: Any, column: pa.Field) -> None:
-        fix = _wanted(self._columns)
-        try:
-            pa.scalar(value, column.type)
-        except _UNFIT as error:
-            reason = f"does not match column {column.name!r} of type {column.type}: {error}"
-            raise InvalidArgument("event", value, reason, fix=fix) from None
-        if value is None and not column.nullable:
-            raise InvalidArgument("event", value, f"column {column.name!r} is not nullable", fix=fix)
 
 
 def as_points(keys: Keys, *batches: pa.RecordBatch) -> Points:
@@ -152,34 +135,19 @@ def as_points(keys: Keys, *batches: pa.RecordBatch) -> Points:
     return points_of(keys)
 
 
-def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    if batch.schema.equals(columns, check_metadata=False):
-        return _checked(batch)
-    _check_names(dict.fromkeys(batch.schema.names), columns)
-    try:
-        arrays = [batch.column(column.name).cast(column.type) for column in columns]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _mismatch(error, columns) from None
-    return _checked(pa.RecordBatch.from_arrays(arrays, schema=columns))
+def _fitted(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    _check_names(dict.fromkeys(table.schema.names), columns)
+    return table_to_schema(table, columns, what="events")
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    for column, values in zip(batch.schema, batch.columns, strict=True):
-        if values.null_count and not column.nullable:
-            reason = f"column {column.name!r} is not nullable, but has {values.null_count} nulls"
-            raise InvalidArgument("events", "…", reason, fix="drop these events, or fill in a value")
-    return batch
+def _batches(table: pa.Table) -> list[pa.RecordBatch]:
+    return table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
 
 
 def _check_names(event: Mapping[str, Any], columns: pa.Schema) -> None:
     if event.keys() != set(columns.names):
         reason = "column names do not match the stream"
         raise InvalidArgument("events", sorted(event), reason, fix=_wanted(columns))
-
-
-def _mismatch(error: Exception, columns: pa.Schema) -> InvalidArgument:
-    reason = f"values do not match the types of the columns: {error}"
-    return InvalidArgument("events", "…", reason, fix=_wanted(columns))
 
 
 def _wanted(columns: pa.Schema) -> str:

@@ -1,7 +1,7 @@
 """Conversion between events and newline-delimited JSON, one object per line.
 
-Timestamps are ISO 8601 with a timezone, or integers of microseconds; binary values are base64. An invalid
-line is rejected with its line number before any of its values is used.
+Timestamps are ISO 8601 with a timezone; binary values are base64. An invalid line is rejected with its line
+number before any of its values is used.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
+from datetime import UTC, date
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from slackwater._strict_rows import check_value
 from slackwater.errors import InvalidArgument
 from slackwater.streams.log.event_columns import as_batch
-from slackwater.time import format_instant, instant
+from slackwater.time import format_instant, instant, to_datetime
 
 _TYPES: Final = {
     "bigint": pa.int64(),
@@ -100,7 +101,8 @@ def routing_keys(events: pa.RecordBatch, column: str) -> pa.Array:
 
 def _check_row(line: str | bytes, number: int, row: dict[str, Any], columns: pa.Schema) -> None:
     try:
-        as_batch([row], columns)
+        for column in columns:
+            check_value(row[column.name], column, what=column.name)
     except InvalidArgument as error:
         fix = f"columns of the stream: {', '.join(f'{column.name} {column.type}' for column in columns)}"
         raise InvalidArgument(f"line {number}", _shown(line), error.reason, fix=fix) from None
@@ -132,7 +134,8 @@ def _row(line: str | bytes, number: int, readers: dict[str, Callable[[Any], Any]
 
 def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(kind):
-        return lambda value: value if isinstance(value, int) else instant(value, name="timestamp")
+        zone = None if kind.tz is None else UTC
+        return lambda value: to_datetime(instant(value, name="timestamp")).replace(tzinfo=zone)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _bytes
     if pa.types.is_date(kind):

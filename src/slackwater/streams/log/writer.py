@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
+from slackwater._strict_rows import to_array
 from slackwater.errors import InvalidArgument, SlackwaterError, WriteFailed, WriterClosed
 from slackwater.streams.arguments import check_positive, event_time, positive_duration
 from slackwater.streams.log.append import FilesCollected, SegmentsChanged, append
@@ -102,7 +103,8 @@ class PendingEvents:
         if self._rows:
             values = zip(*self._rows, strict=True)
             arrays = [
-                pa.array(column, field.type) for column, field in zip(values, self._columns, strict=True)
+                to_array(column, field, what="events")
+                for column, field in zip(values, self._columns, strict=True)
             ]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._columns)
             self._chunks.append((batch, points_of(pa.array(self._keys, pa.large_binary()))))
