@@ -413,17 +413,27 @@ class ReaderReplaced(StreamError):
 
 
 class EventsGone(StreamError):
-    """Retention has removed the requested events."""
+    """Retention has removed the requested events.
 
-    def __init__(self, stream: str, segment: int, offset: int, start: int) -> None:
+    >>> print(EventsGone("shop/bids", 0, 5, 9, group="totals"))
+    stream 'shop/bids', segment 0: the events from offset 5 to 9 were removed by retention before group \
+'totals' read them; start at the head of the stream with reset(stream.head()) on the group, and keep events \
+for longer
+    """
+
+    def __init__(self, stream: str, segment: int, offset: int, start: int, group: str | None = None) -> None:
         self.stream = stream
         self.segment = segment
         self.offset = offset
         self.start = start
-        super().__init__(
-            f"stream {stream!r}, segment {segment}: the events from offset {offset} to {start} were removed "
-            f"by retention; start at the head of the stream, or keep events for longer"
-        )
+        self.group = group
+        removed = f"the events from offset {offset} to {start} were removed by retention"
+        fix = "start at the head of the stream, or keep events for longer"
+        if group is not None:
+            removed += f" before group {group!r} read them"
+            start_again = "start at the head of the stream with reset(stream.head()) on the group"
+            fix = f"{start_again}, and keep events for longer"
+        super().__init__(f"stream {stream!r}, segment {segment}: {removed}; {fix}")
 
 
 class CorruptSegment(StreamError):

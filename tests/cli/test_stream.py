@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import slackwater as sw
 from slackwater.cli.app import app
-from slackwater.streams.log.catalog import Streams
+from slackwater.errors import EventsGone
+from slackwater.streams import description
+from slackwater.streams.log import ndjson
+from slackwater.streams.log.catalog import Stream, Streams
+from slackwater.streams.log.reader_group import ReaderGroup
+from slackwater.streams.segments.positions import Position
+from slackwater.time import instant
 from tests.stores import new_store
 
 Command = Callable[..., Result]
@@ -152,6 +159,15 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
         (["scale", "shop/bids", "--split", "0", "--into", "1"], None, 2, "give 2 or more"),
         (["scale", "shop/bids", "--segments", "99999999"], None, 2, "between 1 and 65,536"),
         (["create", "shop/new", "--data", "/dev/null/x"], None, 2, "give a folder that can be written to"),
+        (["scale", "shop/bids", "--merge", "0", "--into", "2"], None, 2, "cannot be combined with --into"),
+        (["delete", "shop/bids"], None, 2, "add --yes"),
+        (["delete", "shop/nope", "--yes"], None, 1, "stream 'shop/nope' does not exist"),
+        (["configure", "shop/bids", "--maximum", "3"], None, 2, "add --rate EVENTS"),
+        (["configure", "shop/bids", "--no-scaling", "--rate", "3"], None, 2, "omit it, or --rate"),
+        (["configure", "shop/bids", "--keep-everything", "--keep", "1 day"], None, 2, "give limits, or"),
+        (["configure", "shop/bids", "--period", "0 seconds"], None, 2, "must be greater than zero"),
+        (["write", "shop/bids", "--note-clock", "0 s"], EVENTS, 2, "must be greater than zero"),
+        (["groups", "shop/nope"], None, 1, "stream 'shop/nope' does not exist"),
         (["scale", "shop/bids", "--split", "77"], None, 2, "is not a segment of this stream"),
         (["truncate", "shop/bids", '{"0": 9, "1": 0}'], None, 2, "give the tail, or a cut before it"),
         (["list", "--store", "mysql://u:secret@host/db"], None, 2, "is neither PostgreSQL nor SQLite"),
@@ -229,3 +245,112 @@ def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
         said = controller.communicate(timeout=60)
         assert controller.returncode == 0, said
         assert stream.marks()
+
+
+def test_the_version_is_printed(run: Command) -> None:
+    assert run("--version").stdout == f"slackwater {sw.__version__}\n"
+
+
+def test_settings_change_one_by_one_and_describe_prints_them(run: Command) -> None:
+    run("stream", "create", "shop/bids", "--timeout", "30 seconds", "--keep", "7 days")
+    changed = run("stream", "configure", "shop/bids", "--period", "1 second", "--keep-bytes", "1000000")
+    assert changed.exit_code == 0, changed.output
+    told = run("stream", "describe", "shop/bids").stdout
+    assert "marks:     every 1 s, timeout 30 s\n" in told
+    assert "retention: events of the last 7 d, at most 1000000 bytes\n" in told
+    assert "scaling:   by hand\n" in told
+    assert "no writer has noted a time" in told
+    run("stream", "configure", "shop/bids", "--keep-everything", "--rate", "100", "--maximum", "4")
+    told = run("stream", "describe", "shop/bids").stdout
+    assert "retention: everything is kept\n" in told
+    assert "scaling:   100 events per second and segment, 1 to 4 segments\n" in told
+    saved = json.loads(run("stream", "configure", "shop/bids", "--no-scaling", "--json").stdout)
+    assert (saved["scaling"], saved["marks"]["period"]) == (None, 1_000_000)
+    run("stream", "write", "shop/bids", "--writer", "me", "--note-time", "2024-01-01T00:00:05Z", given="")
+    assert "2024-01-01T00:00:05Z" in run("stream", "describe", "shop/bids").stdout
+
+
+def test_a_deleted_stream_is_gone(bids: Command) -> None:
+    bids("stream", "write", "shop/bids", given=EVENTS.splitlines(keepends=True)[0])
+    assert bids("stream", "delete", "shop/bids", "--yes").stdout == "stream shop/bids deleted with 1 event\n"
+    assert bids("stream", "read", "shop/bids").exit_code == 1
+    assert json.loads(bids("stream", "list", "--json").stdout) == []
+
+
+def test_groups_show_how_far_behind_they_are(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+
+    def run(*arguments: str, given: str | None = None) -> Result:
+        return CliRunner().invoke(app, list(arguments), input=given, env={"SLACKWATER_STORE": store})
+
+    run("stream", "create", "shop/bids")
+    run("stream", "write", "shop/bids", given='{"value": "a"}\n{"value": "b"}\n{"value": "c"}\n')
+    with Streams.open(store) as streams:
+        stream = streams.get("shop/bids")
+        group = ReaderGroup(stream, "totals")
+        stream.truncate(Position.of({0: 2}))
+        [row] = json.loads(run("stream", "groups", "shop/bids", "--json").stdout)
+        assert (row["group"], row["behind"], row["removed"], row["position"]) == ("totals", 3, 2, {"0": 0})
+        with group.reader("r") as reader:
+            [row] = json.loads(run("stream", "groups", "shop/bids", "--json").stdout)
+            assert row["readers"] == ["r"]
+            with pytest.raises(
+                EventsGone, match=r"before group 'totals' read them; .*reset\(stream.head\(\)\)"
+            ):
+                reader.read()
+        group.reset(stream.head())
+        with group.reader("r") as reader:
+            assert sum(batch.events.num_rows for batch in reader) == 1
+    assert run("stream", "groups", "shop/bids").stdout.split()[:7] == [
+        "group", "readers", "behind", "removed", "watermark", "position", "totals",
+    ]  # fmt: skip
+
+
+def test_scale_into_a_number_of_segments(bids: Command) -> None:
+    assert "3 segments, in epoch 1" in bids("stream", "scale", "shop/bids", "--into", "3").stdout
+    assert "1 segment, in epoch 2" in bids("stream", "scale", "shop/bids", "--into", "1").stdout
+
+
+def test_lines_of_a_slow_pipe_are_written_as_they_arrive_and_the_clock_is_noted_after_them(
+    tmp_path: Path,
+) -> None:
+    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+        stream = streams.create("shop/clicks", columns=ndjson.parse_columns("at bigint"))
+        writer = process(
+            tmp_path, "stream", "write", "shop/clicks", "--writer", "pipe", "--note-clock", "50 milliseconds"
+        )
+        assert writer.stdin is not None
+        for number in range(2):
+            line = json.dumps({"at": number}) + "\n"
+            writer.stdin.write(line[:5])  # a line that is not complete yet holds the time back
+            writer.stdin.flush()
+            before = _settled(stream)
+            writer.stdin.write(line[5:])
+            writer.stdin.flush()
+            _until(lambda number=number: sum(dict(stream.tail().items()).values()) > number)  # type: ignore[misc]
+            _until(lambda before=before: (_noted(stream) or 0) > before)  # type: ignore[misc]
+        assert writer.communicate(timeout=60) == ("2 events written by pipe\n", "")
+
+
+def _noted(stream: Stream) -> int | None:
+    rows = description.describe_writers(stream)
+    return instant(rows[0]["time"]) if rows else None
+
+
+def _settled(stream: Stream) -> int:
+    """The noted time once it does not change any more."""
+    noted = []
+
+    def is_settled() -> bool:
+        noted.append(_noted(stream))
+        return len(noted) > 20 and noted[-1] == noted[-20]
+
+    _until(is_settled)
+    return noted[-1] or 0
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

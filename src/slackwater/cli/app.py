@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from slackwater import __version__
 from slackwater.cli import checkpoint, controller, ingest, plan, stream
-from slackwater.cli.console import Group
+from slackwater.cli.console import Group, print_line
 
 app = typer.Typer(
     cls=Group,
@@ -20,6 +23,22 @@ app.command("plan")(plan.plan)
 app.add_typer(ingest.app, name="ingest")
 app.command("state")(checkpoint.state)
 app.command("rescale")(checkpoint.rescale)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"slackwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Declare the options of the root command, which are handled by their callbacks."""
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ def controller(
     ] = "15 seconds",
     poll: Annotated[str, typer.Option(help="How often to check for work that is due.")] = "1 second",
     housekeeping: Annotated[
-        str, typer.Option(help="How often to scale streams, apply retention and delete unused files.")
+        str, typer.Option(help="How often to scale streams, apply retention, merge and delete files.")
     ] = "30 seconds",
     once: Annotated[bool, typer.Option("--once", help="Do the work that is due now and exit.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`slackwater stream`: create, inspect, scale, write and read durable streams."""
+"""`slackwater stream`: create, configure, inspect, scale, write, read and delete durable streams."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from slackwater.cli.console import (
@@ -19,11 +20,14 @@ from slackwater.cli.console import (
     open_streams,
     print_json,
     print_line,
+    print_note,
     print_result,
     print_table,
 )
+from slackwater.cli.live_lines import live_lines
 from slackwater.errors import InvalidArgument
 from slackwater.streams import description
+from slackwater.streams.arguments import positive_duration
 from slackwater.streams.log import ndjson
 from slackwater.streams.log.scan import follow, parse_cut, scan
 from slackwater.streams.log.segment_reader import EventBatch
@@ -31,15 +35,18 @@ from slackwater.streams.log.writer import Writer
 from slackwater.streams.segments.epochs import even_ranges, split_range
 from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
 from slackwater.streams.time.marks import NoteResult
-from slackwater.time import instant
+from slackwater.time import SECOND, format_duration, instant
 
 app = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Create, inspect, scale, write and read durable streams."
+    cls=Group, no_args_is_help=True, help="Create, inspect, configure, scale, write and read durable streams."
 )
 
 Name = Annotated[str, typer.Argument(help="Stream as SCOPE/NAME, for example shop/bids.")]
 _POSITION_HELP = "head, tail, a time, or a cut as JSON"
 _BATCH_LINES = 10_000
+_WRITER_COLUMNS = ["writer", "time", "state", "behind_since", "position"]
+_SHORTEST_WAIT = 0.05
+"""Seconds between two attempts to note the clock while a line is incomplete."""
 
 
 @app.command()
@@ -96,10 +103,7 @@ def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
 
 @app.command()
 def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
-    """Show the columns, head and tail, watermark and segments of a stream.
-
-    JSON output also contains its settings and writers.
-    """
+    """Show the columns, head and tail, watermark, settings, segments and writers of a stream."""
     with open_streams(store) as streams:
         stream = streams.get(name)
         details = description.describe_stream(stream)
@@ -109,40 +113,162 @@ def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> 
     shown = {**details, "head": stream.head().as_text(), "tail": stream.tail().as_text()}
     for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
         print_line(f"{title + ':':11}{'none' if shown[title] is None else shown[title]}")
+    for title, text in _settings_text(StreamSettings.load(details["settings"])).items():
+        print_line(f"{title + ':':11}{text}")
+    print_line("")
     print_table(
         details["segments"], ["id", "low", "high", "start", "length", "bytes", "sealed"], as_json=False
     )
+    print_line("")
+    if details["writers"]:
+        print_table(details["writers"], _WRITER_COLUMNS, as_json=False)
+    else:
+        print_line("no writer has noted a time")
+
+
+def _settings_text(settings: StreamSettings) -> dict[str, str]:
+    """The settings of a stream, a line each."""
+    marks, retention, scaling = settings.marks, settings.retention, settings.scaling
+    limits = [
+        *([] if retention.age is None else [f"events of the last {format_duration(retention.age)}"]),
+        *([] if retention.size is None else [f"at most {counted(retention.size, 'byte')}"]),
+    ]
+    ahead = "" if marks.max_ahead is None else f", at most {format_duration(marks.max_ahead)} ahead"
+    return {
+        "marks": f"every {format_duration(marks.period)}, timeout {format_duration(marks.timeout)}{ahead}",
+        "retention": ", ".join(limits) or "everything is kept",
+        "scaling": "by hand"
+        if scaling is None
+        else f"{counted(scaling.rate, 'event')} per second and segment, "
+        f"{scaling.minimum} to {counted(scaling.maximum, 'segment')}",
+    }
+
+
+@app.command()
+def configure(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    period: Annotated[str | None, typer.Option(help="How often the watermark is computed.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="How long a writer that lags behind can hold the watermark back.")
+    ] = None,
+    max_ahead: Annotated[
+        str | None,
+        typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help='Delete events older than this, for example "7 days".')
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option(help="Delete the oldest events beyond this total size in bytes.")
+    ] = None,
+    keep_everything: Annotated[
+        bool, typer.Option("--keep-everything", help="Remove the limits of --keep and --keep-bytes.")
+    ] = False,
+    rate: Annotated[
+        int | None, typer.Option(help="Scale to about this many events per second and segment.")
+    ] = None,
+    minimum: Annotated[int | None, typer.Option(help="Scale to at least this many segments.")] = None,
+    maximum: Annotated[int | None, typer.Option(help="Scale to at most this many segments.")] = None,
+    no_scaling: Annotated[
+        bool, typer.Option("--no-scaling", help="Scale only with the command scale.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Change settings of a stream; what is not given stays as it is."""
+    if keep_everything and (keep is not None or keep_bytes is not None):
+        fix = "give limits, or --keep-everything"
+        raise InvalidArgument("keep-everything", keep_everything, "cannot be combined with a limit", fix=fix)
+    with open_streams(store) as streams:
+        stream = streams.get(name)
+        settings = StreamSettings.load(stream.record.settings)
+        limits = {"rate": rate, "minimum": minimum, "maximum": maximum}
+        if any(value is not None for value in limits.values()):
+            if no_scaling:
+                fix = "omit it, or --rate, --minimum and --maximum"
+                reason = "cannot be combined with limits of scaling"
+                raise InvalidArgument("no-scaling", no_scaling, reason, fix=fix)
+            if settings.scaling is None and rate is None:
+                fix = "add --rate EVENTS"
+                raise InvalidArgument("stream", name, "is not scaled by its rate", fix=fix)
+        kept = StreamSettings(
+            settings.marks,
+            Retention() if keep_everything else settings.retention,
+            None if no_scaling else settings.scaling,
+        )
+        changed = kept.changed(
+            {
+                "marks": {"period": period, "timeout": timeout, "max_ahead": max_ahead},
+                "retention": {"age": keep, "size": keep_bytes},
+                "scaling": limits,
+            }
+        )
+        stream.configure(changed)
+    if json:
+        print_json(changed.save())
+        return
+    for title, text in _settings_text(changed).items():
+        print_line(f"{title + ':':11}{text}")
+
+
+@app.command()
+def delete(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a stream with all its events, marks and reader groups."""
+    with open_streams(store) as streams:
+        events = description.summarize_stream(streams.get(name))["events"]
+        if not yes:
+            if not sys.stdin.isatty():
+                raise InvalidArgument("stream", name, "is deleted only after confirmation", fix="add --yes")
+            typer.confirm(f"Delete stream {name} with {counted(events, 'event')}?", abort=True)
+        streams.delete(name)
+    message = f"stream {name} deleted with {counted(events, 'event')}"
+    print_result(message, {"name": name, "events": events}, as_json=json)
 
 
 @app.command()
 def scale(
     name: Name,
     store: Store = DEFAULT_STORE,
-    segments: Annotated[
-        int | None, typer.Option(help="Replace all segments with this many of equal size.")
+    into: Annotated[
+        int | None,
+        typer.Option(
+            "--into",
+            "--segments",
+            help="Replace all segments, or the one of --split, with this many of equal size.",
+        ),
     ] = None,
-    split: Annotated[int | None, typer.Option(help="Id of the segment to split.")] = None,
-    into: Annotated[int, typer.Option(help="Number of segments that --split creates.")] = 2,
+    split: Annotated[
+        int | None, typer.Option(help="Id of the segment to split, by default into two.")
+    ] = None,
     merge: Annotated[
         list[int] | None, typer.Option(help="Id of a segment to merge; repeat for each adjacent segment.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Split or merge the segments of a stream."""
-    if sum(option is not None for option in (segments, split, merge)) != 1:
-        fix = "give exactly one of --segments, --split and --merge"
+    if merge and (split is not None or into is not None):
+        fix = "give --into N, or --split ID with or without --into N, or --merge ID twice or more"
+        raise InvalidArgument("merge", merge, "cannot be combined with --into or --split", fix=fix)
+    if not merge and split is None and into is None:
+        fix = "give exactly one of --into, --split and --merge"
         raise InvalidArgument("stream", name, "needs one scaling option", fix=fix)
-    if into < 2:
+    if split is not None and into is not None and into < 2:
         raise InvalidArgument("into", into, "must be at least 2", fix="give 2 or more")
     with open_streams(store) as streams:
         stream = streams.get(name)
-        active = {segment.id: segment for segment in stream.epochs().active}
-        if segments is not None:
-            after = stream.scale(active, even_ranges(segments))
+        epochs = stream.epochs()
+        if into is not None and split is None:
+            after = stream.scale([segment.id for segment in epochs.active], even_ranges(into))
         else:
-            chosen = [stream.epochs().segment(i) for i in ([split] if split is not None else merge or [])]
+            chosen = [epochs.segment(i) for i in ([split] if split is not None else merge or [])]
             whole = (min(s.low for s in chosen), max(s.high for s in chosen))
-            after = stream.scale([s.id for s in chosen], split_range(whole, 1 if split is None else into))
+            parts = 1 if split is None else into or 2
+            after = stream.scale([s.id for s in chosen], split_range(whole, parts))
     result = {"name": name, "epoch": len(after) - 1, "segments": [segment.id for segment in after.active]}
     message = f"stream {name} has {counted(len(after.active), 'segment')}, in epoch {len(after) - 1}"
     print_result(message, result, as_json=json)
@@ -173,33 +299,39 @@ def write(
     ] = False,
     note_time: Annotated[str | None, typer.Option(help="Note this event time after the last line.")] = None,
     note_clock: Annotated[
-        str | None, typer.Option(help="Note the current time at this interval, for example 1 second.")
+        str | None,
+        typer.Option(
+            help="Note the current time at this interval, for example 1 second, whenever all lines that "
+            "have arrived are written."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Write events from standard input, one JSON object per line."""
+    """Write events from standard input, one JSON object per line, as they arrive."""
     if resume and writer is None:
         raise InvalidArgument("resume", resume, "requires the id of the writer", fix="add --writer ID")
     if note_time is not None and note_clock is not None:
         fix = "give one of --note-time and --note-clock"
         raise InvalidArgument("note-time", note_time, "cannot be combined with --note-clock", fix=fix)
     noted = None if note_time is None else instant(note_time, name="note-time")
+    every = None if note_clock is None else positive_duration(note_clock, "note-clock")
     with open_streams(store) as streams:
         stream = streams.get(name)
         result: NoteResult | None = None
-        with Writer(stream, writer, automatically_note_time=note_clock) as output:
+        with Writer(stream, writer) as output:
             first = 1
-            while lines := list(islice(sys.stdin.buffer, _BATCH_LINES)):
-                try:
-                    events = ndjson.from_lines(lines, stream.columns, first=first)
-                except InvalidArgument as error:
-                    if first == 1:
-                        raise
-                    fix = f"{error.fix}; lines 1 to {first - 1} were written, the rest were not"
-                    raise InvalidArgument(error.name, error.value, error.reason, fix=fix) from None
-                keys = None if key is None else ndjson.routing_keys(events, key)
-                output.write_many(events, keys, number=first if resume else None)
-                first += len(lines)
+            clock = _ClockNotes(output, every)
+            for batch in live_lines(
+                sys.stdin.buffer, stream.clock, maximum=_BATCH_LINES, wait=clock.seconds_left
+            ):
+                if batch.lines:
+                    events = _parsed(batch.lines, stream.columns, first)
+                    keys = None if key is None else ndjson.routing_keys(events, key)
+                    output.write_many(events, keys, number=first if resume else None)
+                    first += len(batch.lines)
+                if batch.complete_at is not None:
+                    clock.note(batch.complete_at)
+            clock.end()
             if noted is not None:
                 result = output.note_time(noted)
             else:
@@ -211,6 +343,57 @@ def write(
         ahead = result is NoteResult.TOO_FAR_AHEAD
         fix = f"note {'an earlier' if ahead else 'a later'} time"
         raise InvalidArgument("note-time", note_time, f"was rejected: {result}", fix=fix)
+
+
+def _parsed(lines: list[bytes], columns: pa.Schema, first: int) -> pa.RecordBatch:
+    try:
+        return ndjson.from_lines(lines, columns, first=first)
+    except InvalidArgument as error:
+        if first == 1:
+            raise
+        fix = f"{error.fix}; {_written(first - 1)} written, the rest were not"
+        raise InvalidArgument(error.name, error.value, error.reason, fix=fix) from None
+
+
+def _written(lines: int) -> str:
+    return "line 1 was" if lines == 1 else f"lines 1 to {lines} were"
+
+
+class _ClockNotes:
+    """Notes the clock as event time, at an interval, each time after everything that has arrived is stored.
+
+    A time that the writer noted by itself would pass the lines that were read and are not written yet: they
+    would all be late.
+    """
+
+    def __init__(self, writer: Writer, every: int | None) -> None:
+        self._writer = writer
+        self._seconds = None if every is None else every / SECOND
+        self._due = time.monotonic() + (self._seconds or 0)
+        self._complete_at: int | None = None
+        self._warned = False
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the clock must be noted; None if it is not noted at all."""
+        return None if self._seconds is None else max(_SHORTEST_WAIT, self._due - time.monotonic())
+
+    def note(self, at: int) -> None:
+        """Note a time if that is due; everything that had arrived by then is written."""
+        self._complete_at = at
+        if self._seconds is not None and time.monotonic() >= self._due:
+            self._store(at)
+            self._due = time.monotonic() + self._seconds
+
+    def end(self) -> None:
+        """Note the last time, because no more lines will arrive."""
+        if self._seconds is not None and self._complete_at is not None:
+            self._store(self._complete_at)
+
+    def _store(self, at: int) -> None:
+        result = self._writer.note_time(at)
+        if result is not NoteResult.OK and not self._warned:
+            self._warned = True
+            print_note(f"warning: the clock could not be noted: {result}; was it set back?")
 
 
 @app.command()
@@ -259,11 +442,20 @@ def marks(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> Non
 
 
 @app.command()
+def groups(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+    """List the reader groups of a stream and how many events each is behind."""
+    with open_streams(store) as streams:
+        rows = description.describe_groups(streams.get(name))
+    shown = rows if json else [{**row, "readers": ", ".join(row["readers"])} for row in rows]
+    print_table(shown, ["group", "readers", "behind", "removed", "watermark", "position"], as_json=json)
+
+
+@app.command()
 def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
     """List the writers of a stream and show which of them hold the watermark back."""
     with open_streams(store) as streams:
         rows = description.describe_writers(streams.get(name))
-    print_table(rows, ["writer", "time", "state", "behind_since", "position"], as_json=json)
+    print_table(rows, _WRITER_COLUMNS, as_json=json)
 
 
 @app.command("cut-at")

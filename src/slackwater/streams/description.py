@@ -5,8 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.log.stream_records import SegmentState
+from slackwater.streams.log.group_segments import GroupSegment, group_position
+from slackwater.streams.log.stream_records import SegmentState, epochs_of, segment_states
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import StreamSettings
 from slackwater.streams.time import notes
@@ -91,6 +96,68 @@ def describe_writers(stream: Stream) -> list[dict[str, Any]]:
     newest = stream.store.read(partial(notes.newest_mark, stream=stream.id))
     found = stream.store.read(partial(notes.writer_marks, stream=stream.id))
     return [_writer(record, None if newest is None else newest[1]) for record in found]
+
+
+def describe_groups(stream: Stream) -> list[dict[str, Any]]:
+    """The reader groups of a stream: their readers and position, and how many events they are behind.
+
+    ``behind`` counts the events after the last checkpoints. ``removed`` counts those of them that retention
+    or truncation has removed; such a group must be reset.
+
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> from slackwater.streams.log.reader_group import ReaderGroup
+    >>> with Streams.temporary() as streams:
+    ...     bids = streams.create("shop/bids")
+    ...     group = ReaderGroup(bids, "totals")
+    ...     describe_groups(bids)
+    [{'group': 'totals', 'readers': [], 'behind': 0, 'removed': 0, 'watermark': None, 'position': {'0': 0}}]
+    """
+
+    def work(connection: Connection) -> list[dict[str, Any]]:
+        states, now = segment_states(connection, stream.id), stream.store.now(connection)
+        groups, readers, segments = schema.groups.c, schema.group_readers.c, schema.group_segments.c
+        query = sql.select(groups.name, groups.lower).where(groups.stream == stream.id).order_by(groups.name)
+        found = []
+        for group in connection.execute(query).all():
+            alive = sql.select(readers.reader).where(
+                readers.stream == stream.id, readers.group == group.name, readers.expires_at > now
+            )
+            entries = {
+                row.segment: GroupSegment(row.offset, bool(row.finished), row.reader)
+                for row in connection.execute(
+                    sql.select(schema.group_segments)
+                    .where(segments.stream == stream.id, segments.group == group.name)
+                    .order_by(segments.segment)
+                )
+            }
+            found.append(
+                {
+                    "group": group.name,
+                    "readers": sorted(connection.execute(alive).scalars()),
+                    **_backlog(entries, states),
+                    "watermark": None if group.lower is None else format_instant(group.lower),
+                    "position": describe_cut(group_position(entries, epochs_of(states))),
+                }
+            )
+        return found
+
+    return stream.store.read(work)
+
+
+def _backlog(entries: dict[int, GroupSegment], states: list[SegmentState]) -> dict[str, int]:
+    """The events after the position of a group, and how many of them were removed."""
+    entered = [state.segment for state in states if state.segment.id in entries]
+    behind = removed = 0
+    for state in states:
+        entry = entries.get(state.segment.id)
+        if entry is None and not any(state.segment.succeeds(segment) for segment in entered):
+            continue  # before the start of the group
+        if entry is not None and entry.finished:
+            continue
+        offset = 0 if entry is None else entry.offset
+        behind += max(0, state.length - offset)
+        removed += max(0, min(state.start, state.length) - offset)
+    return {"behind": behind, "removed": removed}
 
 
 def _writer(record: WriterMark, newest: Mark | None) -> dict[str, Any]:

@@ -165,6 +165,20 @@ class StreamSettings:
         except TypeError as error:
             raise InvalidArgument("settings", wanted, f"is not valid: {error}", fix=fix) from None
 
+    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> StreamSettings:
+        """Return the settings with other values; a value that is None stays as it is.
+
+        >>> settings = StreamSettings().changed({"marks": {"period": "1 second", "timeout": None}})
+        >>> settings.marks.period, settings.marks.timeout
+        (1000000, 60000000)
+        """
+        wanted = {name: _with_durations(part) for name, part in self.save().items()}
+        for name, part in changes.items():
+            given = {inner: value for inner, value in part.items() if value is not None}
+            if given:
+                wanted[name] = {**(wanted[name] or {}), **given}
+        return StreamSettings.of(wanted)
+
     def save(self) -> dict[str, Any]:
         """Return the settings as plain values, as the catalog stores them; durations in microseconds."""
         return asdict(self)

@@ -18,7 +18,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
-from slackwater.errors import InvalidArgument, ReaderReplaced
+from slackwater.errors import EventsGone, InvalidArgument, ReaderReplaced
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
 from slackwater.streams.arguments import check_id, positive_duration
@@ -255,6 +255,7 @@ class Reader:
 
         Raises:
             ReaderReplaced: The lease expired, or a reader with the same id was opened.
+            EventsGone: The next events were removed before they were read; `ReaderGroup.reset` continues.
         """
         deadline = time.monotonic() + wait
         while True:
@@ -264,7 +265,13 @@ class Reader:
             for _ in range(len(self._turn)):
                 segment = self._turn.pop(0)
                 self._turn.append(segment)
-                for batch in read_events(self._stream, segment, self._offsets[segment], at_once=1):
+                try:
+                    batch = next(read_events(self._stream, segment, self._offsets[segment], at_once=1), None)
+                except EventsGone as gone:
+                    raise EventsGone(
+                        gone.stream, gone.segment, gone.offset, gone.start, self.group.name
+                    ) from None
+                if batch is not None:
                     self._offsets[segment] = batch.end
                     return batch
             left = deadline - time.monotonic()

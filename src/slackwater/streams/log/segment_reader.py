@@ -80,10 +80,13 @@ def read_events(
             if end is not None and row.first_offset >= end:
                 return
             batch = _fetched(stream, segment, row, reached, end)
+            if batch is None:
+                break
             yield batch
             reached = batch.end
-        if len(found) < at_once:
-            return
+        else:
+            if len(found) < at_once:
+                return
 
 
 def _appends(connection: Connection, stream: Stream, segment: int, start: int, limit: int) -> list[Row[Any]]:
@@ -105,13 +108,16 @@ def _appends(connection: Connection, stream: Stream, segment: int, start: int, l
     return list(connection.execute(query.order_by(appends.first_offset).limit(limit)).all())
 
 
-def _fetched(stream: Stream, segment: int, row: Row[Any], start: int, end: int | None) -> EventBatch:
+def _fetched(stream: Stream, segment: int, row: Row[Any], start: int, end: int | None) -> EventBatch | None:
+    """The events of an append; None if it was merged with others since it was looked up."""
     location = BatchLocation(row.file, row.place, row.size, row.checksum, row.events)
     try:
         events = stream.folder.read(location, stream.columns)
     except DamagedFile as damaged:
         # raises EventsGone if retention removed the events after they were looked up
-        stream.store.read(lambda connection: _appends(connection, stream, segment, start, 1))
+        again = stream.store.read(lambda connection: _appends(connection, stream, segment, start, 1))
+        if again and (again[0].file, again[0].place) != (row.file, row.place):
+            return None
         raise CorruptSegment(stream.name, segment, row.first_offset, row.file, str(damaged)) from None
     if events.num_columns > len(stream.columns):
         events = pa.RecordBatch.from_arrays(events.columns[:-1], schema=stream.columns)

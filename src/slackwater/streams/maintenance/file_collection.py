@@ -49,7 +49,7 @@ def collect_orphans(stream: Stream, *, older_than: DurationLike = "1 day") -> li
     if not old:
         return []
     stream.store.write(raise_horizon)
-    named = _named_files(stream, old)
+    named = named_files(stream, old)
     unused = [name for name in old if name not in named]
     stream.folder.remove_files(unused)
     return unused
@@ -87,8 +87,14 @@ def collect_deleted(
     return done
 
 
-def _named_files(stream: Stream, names: list[str]) -> set[str]:
-    """Those of the files that an append names."""
+def named_files(stream: Stream, names: list[str]) -> set[str]:
+    """Return those of the files that an append names.
+
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> with Streams.temporary() as streams:
+    ...     named_files(streams.create("shop/bids"), ["0/a.arrow"])
+    set()
+    """
     appends = schema.appends.c
 
     def work(connection: Connection) -> set[str]:
