@@ -1,4 +1,4 @@
-"""Fsync and file-lock helpers."""
+"""Helpers for files: fsync, locks, and permissions of the owner only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def fsync_path(path: Path) -> None:
@@ -21,6 +22,36 @@ def fsync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_private(path: Path) -> BinaryIO:
+    """Open a file for writing; if it is new, only its owner can read and write it, whatever the umask.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with open_private(Path(folder, "events")) as file:
+    ...         written = file.write(b"a")
+    ...     oct(Path(folder, "events").stat().st_mode & 0o777)
+    '0o600'
+    """
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder and those above it that are missing, on disk, for their owner only.
+
+    Existing folders keep their permissions.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     make_private_folder(Path(folder, "a", "b"))
+    ...     oct(Path(folder, "a").stat().st_mode & 0o777)
+    '0o700'
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+        fsync_path(path.parent)
 
 
 @contextmanager

@@ -255,15 +255,15 @@ def test_settings_change_one_by_one_and_describe_prints_them(run: Command) -> No
     run("stream", "create", "shop/bids", "--timeout", "30 seconds", "--keep", "7 days")
     changed = run("stream", "configure", "shop/bids", "--period", "1 second", "--keep-bytes", "1000000")
     assert changed.exit_code == 0, changed.output
-    told = run("stream", "describe", "shop/bids").stdout
-    assert "marks:     every 1 s, timeout 30 s\n" in told
-    assert "retention: events of the last 7 d, at most 1000000 bytes\n" in told
-    assert "scaling:   by hand\n" in told
-    assert "no writer has noted a time" in told
+    printed = run("stream", "describe", "shop/bids").stdout
+    assert "marks:     every 1 s, timeout 30 s\n" in printed
+    assert "retention: events of the last 7 d, at most 1000000 bytes\n" in printed
+    assert "scaling:   by hand\n" in printed
+    assert "no writer has noted a time" in printed
     run("stream", "configure", "shop/bids", "--keep-everything", "--rate", "100", "--maximum", "4")
-    told = run("stream", "describe", "shop/bids").stdout
-    assert "retention: everything is kept\n" in told
-    assert "scaling:   100 events per second and segment, 1 to 4 segments\n" in told
+    printed = run("stream", "describe", "shop/bids").stdout
+    assert "retention: everything is kept\n" in printed
+    assert "scaling:   100 events per second and segment, 1 to 4 segments\n" in printed
     saved = json.loads(run("stream", "configure", "shop/bids", "--no-scaling", "--json").stdout)
     assert (saved["scaling"], saved["marks"]["period"]) == (None, 1_000_000)
     run("stream", "write", "shop/bids", "--writer", "me", "--note-time", "2024-01-01T00:00:05Z", given="")

@@ -18,6 +18,7 @@ from slackwater.metadata import store_schema as schema
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.scan import scan
+from slackwater.streams.log.segment_files import BatchLocation
 from slackwater.streams.log.segment_reader import read_events
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Writer
@@ -211,7 +212,7 @@ def test_events_are_kept_a_twentieth_of_the_retention_age_longer_at_most(bids: S
 def test_appends_are_merged_in_levels_of_size() -> None:
     def appends(*sizes: int) -> Iterator[Append]:
         for number, size in enumerate(sizes):
-            location = compaction.BatchLocation("f", byte_offset=0, size=size, checksum=0, events=1)
+            location = BatchLocation("f", byte_offset=0, size=size, checksum=0, events=1)
             yield Append(0, number, 1, 0, location)
 
     def groups(*sizes: int) -> list[int]:

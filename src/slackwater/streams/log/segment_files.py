@@ -2,7 +2,8 @@
 
 A flush writes one Arrow file with one compressed record batch for each segment that got events. The metadata
 store records the byte offset, size and checksum of each batch, so a reader fetches exactly the bytes that it
-needs and verifies them. A file that no record names is not part of the stream.
+needs and verifies them. A file that no record names is not part of the stream. Local files and folders are
+created for their owner only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyarrow import fs
 
-from slackwater._durable_files import fsync_path
+from slackwater._durable_files import fsync_path, make_private_folder, open_private
 from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR
 
@@ -176,7 +177,7 @@ class DataFolder:
                 output.write(content)
             return
         try:
-            with Path(path).open("wb") as file:
+            with open_private(Path(path)) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -190,10 +191,7 @@ class DataFolder:
         if not self._is_local:
             self._filesystem.create_dir(folder, recursive=True)
             return
-        missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for made in missing:
-            fsync_path(made.parent)
+        make_private_folder(Path(folder))
 
 
 def any_created_before(files: Iterable[str], horizon: int) -> bool:
