@@ -379,6 +379,36 @@ def test_filtered_rows_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     check(rows, expected(FILTERED, [FILTERED.batches], bounded=True), FILTERED)
 
 
+def test_the_rows_of_a_stream_as_a_dataframe(spark: SparkSession) -> None:
+    rows = spark.sql("select timestamp_seconds(id) as at, id as n from range(6)")
+    numbers = stream(rows, event_time="at", watermark=lag("1 second"))
+    odd_rows = numbers.filter("n % 2 = 1").with_columns(twice="n * 2").select("twice")
+    even_rows = numbers.filter("n % 2 = 0").select("n as twice", "at")
+    assert sorted(row["twice"] for row in odd_rows.union(even_rows).to_df().collect()) == [0, 2, 2, 4, 6, 10]
+    panes = numbers.window(windows.fixed("2 seconds")).accumulating_and_retracting().agg(n=windows.sum("n"))
+    found = panes.filter("n > 4").to_df()
+    assert found.columns == ["n", "retraction"]
+    assert sorted(row["n"] for row in found.collect()) == [5, 9]
+    with pytest.raises(InvalidArgument, match="flush = True: has no meaning"):
+        odd_rows.to_df(flush=True)
+
+
+def test_rows_without_an_event_time_are_emitted(spark: SparkSession) -> None:
+    rows = spark.sql("select if(id < 2, timestamp_seconds(id), null) as at, 1 as key, id as n from range(3)")
+    both = stream(rows, event_time="at", watermark=lag("1 second")).key_by("key")
+    pairs = both.join(both.select("key", "n"), on=["key"], before="0 s", after="0 s", invalid="emit")
+    found = [(row["kind"], row["side"], row["n_left"], row["n_right"]) for row in pairs.to_df().collect()]
+    expected = [("row", None, 0, 0), ("row", None, 1, 1), ("invalid", "left", 2, None)]
+    assert sorted(found, key=repr) == sorted([*expected, ("invalid", "right", None, 2)], key=repr)
+    windowed = both.window(windows.fixed("10 seconds"))
+    panes = windowed.cogroup(both, left=["n"], right=["n"], how="inner", invalid="emit").to_df().collect()
+    kinds = sorted((row["pane"]["kind"], row["n"] or 0, row["n_right"] or 0) for row in panes)
+    dropped = [("invalid", 0, 2), ("invalid", 2, 0)]
+    assert kinds == [*dropped, ("pane", 0, 0), ("pane", 0, 1), ("pane", 1, 0), ("pane", 1, 1)]
+    with pytest.raises(InvalidArgument, match='write invalid="count"'):
+        pairs.key_by("key")
+
+
 def test_panes_are_filtered_by_their_values_windows_and_timing(spark: SparkSession) -> None:
     df = spark.sql("select timestamp_seconds(id) as at, id % 2 as key, id as value from range(30)")
     sums = (

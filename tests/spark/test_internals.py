@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar, cast
 
 import pyarrow as pa
 import pytest
@@ -54,6 +56,24 @@ def test_options_of_streaming_sources_of_both_kinds(spark: SparkSession, tmp_pat
     options = list(internals.streaming_source_options(both))
     assert [one.get("maxFilesPerTrigger") for one in options] == ["1", None]
     assert [one.get("rowsPerBatch") for one in options] == [None, "5"]
+
+
+def test_a_checkpoint_is_repartitioned_by_the_private_manager_where_there_is_one() -> None:
+    class Manager:
+        calls: ClassVar[list[tuple[str, int]]] = []
+
+        def repartition(self, checkpoint: str, partitions: int) -> None:
+            self.calls.append((checkpoint, partitions))
+
+    session = SimpleNamespace(_streamingCheckpointManager=Manager())
+    assert internals.repartition_checkpoint(cast(SparkSession, session), "checkpoint", 4)
+    assert Manager.calls == [("checkpoint", 4)]
+    assert not internals.repartition_checkpoint(cast(SparkSession, object()), "checkpoint", 4)
+
+
+def test_the_checkpoint_manager_exists_since_spark_4_2(spark: SparkSession) -> None:
+    release = tuple(map(int, spark.version.split(".")[:2]))
+    assert hasattr(spark, "_streamingCheckpointManager") == (release >= (4, 2))
 
 
 def test_the_causes_of_a_java_error(spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from slackwater import windows
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.monitor.reports import OperatorReport
 from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
-from slackwater.spark.runtime.hosts import DeduplicateHost, ForwardedKeys, JoinHost
+from slackwater.spark.runtime.hosts import CogroupHost, DeduplicateHost, ForwardedKeys, JoinHost
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.columns import RETRACTION, TIME, time_column
@@ -78,6 +78,45 @@ def test_late_rows_of_an_asof_join_are_emitted_with_their_side() -> None:
         ("late", "left", 9, None),
         ("late", "right", None, 9),
     ]
+
+
+@pytest.mark.parametrize("late", ["count", "emit"])
+def test_rows_of_a_join_without_an_event_time_are_emitted_with_their_side(late: str) -> None:
+    spec = windows.JoinSpec(
+        on=("key",), before=0, after=0, left_time=TIME, right_time=TIME,
+        late=late,  # type: ignore[arg-type]  # one of the choices
+    )  # fmt: skip
+    host = JoinHost(
+        spec, left=SIDE, right=SIDE, keys=(ForwardedKeys("left"), ForwardedKeys("right")), emits_invalid=True
+    )
+    stage = Stage(OperatorPlan((SourceRules(Lag(20)), SourceRules(Lag(20))), host, sides=(0, 1)))
+    left = rows_frame([{"key": "a", "ts": 60, "value": 1}, {"key": "a", "ts": None, "value": 2}])
+    right = rows_frame([{"key": "a", "ts": 60, "value": 3}, {"key": None, "ts": None, "value": 4}])
+    sent = [*shipped(left, 0), *shipped(right, 1), *ticks(0)]
+    found = rows_of(stage.step(sent))
+    columns = "kind", "side", "key", "value_left", "value_right"
+    assert sorted((tuple(row[name] for name in columns) for row in found), key=repr) == [
+        ("invalid", "left", "a", 2, None),
+        ("invalid", "right", None, None, 4),
+        ("row", None, "a", 1, 3),
+    ]
+
+
+@pytest.mark.parametrize("how", ["cogroup", "full"])
+def test_rows_of_a_cogroup_without_an_event_time_are_emitted(how: str) -> None:
+    spec = windows.CogroupSpec(
+        window=windows.Fixed(10), key=("key",), left=("value",), right=("value",),
+        left_time=TIME, right_time=TIME,
+        how=how,  # type: ignore[arg-type]  # one of the choices
+    )  # fmt: skip
+    stage = Stage(OperatorPlan((SourceRules(Lag(20)), SourceRules(Lag(20))), CogroupHost(spec), sides=(0, 1)))
+    left = rows_frame([{"key": "a", "ts": 60, "value": 1}, {"key": "a", "ts": None, "value": 2}])
+    sent = shipped(left, 0)
+    (row,) = rows_of(stage.step([*sent, *ticks(0)]))
+    values: tuple[Any, Any] = ([{"value": 2}], []) if how == "cogroup" else (2, None)
+    names = ("left", "right") if how == "cogroup" else ("value", "value_right")
+    assert (row["kind"], row["key"], row["window_start"]) == ("invalid", "a", None)
+    assert tuple(row[name] for name in names) == values
 
 
 def test_a_late_retraction_of_a_join_is_emitted_as_one() -> None:

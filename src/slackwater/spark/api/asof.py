@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import JoinDataflow, check_sides, further_keys, join_dataflow
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.wire.columns import RETRACTION
 from slackwater.windows import AsofSpec
 
 
-def asof_joined(left: StreamInputs, right: StreamInputs, spec: AsofSpec) -> JoinDataflow:
+def asof_joined(
+    left: StreamInputs, right: StreamInputs, spec: AsofSpec, *, invalid: Keep = "count"
+) -> JoinDataflow:
     """Join each row of a stream with the closest one of another; the implementation of `Stream.join_asof`.
 
     Retractions, the lateness of rows and the further watermark keys of the left side follow from the streams.
@@ -27,4 +30,5 @@ def asof_joined(left: StreamInputs, right: StreamInputs, spec: AsofSpec) -> Join
             right_lateness=right.lateness,
             left_keys=further_keys(left),
         ),
+        invalid=invalid,
     )

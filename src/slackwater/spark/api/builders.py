@@ -23,6 +23,7 @@ from slackwater.time import Range
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.applied import Applied
 from slackwater.windows.spec.cogroup_spec import CogroupHow, CogroupSpec
+from slackwater.windows.spec.spec_checks import check_choice
 from slackwater.windows.spec.window_spec import WindowSpec
 from slackwater.windows.spec.windowing_strategy import PANE_COLUMNS, WindowingStrategy
 
@@ -36,8 +37,7 @@ def aggregated(
     invalid: Keep,
 ) -> PaneDataflow:
     """Panes of accumulated values."""
-    if invalid not in ("count", "emit"):
-        raise InvalidArgument("invalid", invalid, "is not a valid choice", fix="use one of count, emit")
+    check_choice("invalid", invalid, ("count", "emit"))
     for name, accumulation in accumulations.items():
         if not isinstance(accumulation, ColumnarAccumulation):
             raise InvalidArgument(
@@ -105,8 +105,10 @@ def cogrouped(
     right: Sequence[str],
     how: CogroupHow,
     late: Keep,
+    invalid: Keep,
 ) -> PaneDataflow:
     """Panes of two streams in the same windows."""
+    check_choice("invalid", invalid, ("count", "emit"))
     check_sides(inputs, other, keyed=False)
     _check_names([*inputs.key, *(() if how == "cogroup" else (*left, *right))])
     spec = CogroupSpec.from_strategy(
@@ -139,7 +141,7 @@ def cogrouped(
             *[_distinct(*other.key, *right)] * len(other.sources),
         ),
         schema=pane_schema(inputs.key_fields, values),
-        invalid="count",
+        invalid=invalid,
         sides=side_indices(inputs, other),
     )
 

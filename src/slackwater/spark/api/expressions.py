@@ -59,7 +59,7 @@ class FilteredSource(DerivedSource):
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """All rows; those for which the condition is not true are witnesses."""
         needed = tuple(dict.fromkeys((*request.columns, *self.inputs)))
-        rows, driving = _chosen(self.inner, replace(request, columns=needed))
+        rows, driving = chosen_rows(self.inner, replace(request, columns=needed))
         dropped = ~sql.coalesce(self.condition, sql.lit(0).cast("boolean"))
         if WITNESS in driving:
             dropped = sql.col(WITNESS) | dropped
@@ -132,13 +132,13 @@ class ProjectedSource(DerivedSource):
         by_name = {one.field.name: one for one in self.projections}
         needed = [by_name.get(name) or _passed(self.inner, "columns", name) for name in request.columns]
         inputs = tuple(dict.fromkeys(name for one in needed for name in one.inputs))
-        rows, driving = _chosen(self.inner, replace(request, columns=inputs))
+        rows, driving = chosen_rows(self.inner, replace(request, columns=inputs))
         passed = [quoted(name) for name in (*driving, *self.inner.window_columns)]
         projected = rows.select(*passed, *(one.column.alias(one.field.name) for one in needed))
         return projected, [quoted(name) for name in driving]
 
 
-def _chosen(source: Source, request: RowRequest) -> tuple[DataFrame, list[str]]:
+def chosen_rows(source: Source, request: RowRequest) -> tuple[DataFrame, list[str]]:
     """The rows with exactly these columns, their windows, and the columns that drive an operator by name."""
     rows, driving = source.driven(request)
     passed = [quoted(name) for name in (*source.window_columns, *request.columns)]

@@ -24,9 +24,10 @@ from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, time_col
 from slackwater.spark.wire.pane_schema import empty_frame
 from slackwater.windows import AsofSpec, Global, JoinSpec
 from slackwater.windows.spec.operator_spec import SIDES, Side
+from slackwater.windows.spec.spec_checks import check_choice
 
 LATE_FIELDS: Final = (StructField(KIND, StringType()), StructField(SIDE, StringType()))
-"""The columns that tell late rows from pairs; only with ``late="emit"``."""
+"""The columns that tell dropped rows from pairs; only with ``late="emit"`` or ``invalid="emit"``."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class JoinDataflow(RowDataflow):
         return tuple(key for key in self.times if key != EITHER or self.spec.how != "full")
 
 
-def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> JoinDataflow:
+def joined(
+    left: StreamInputs, right: StreamInputs, join: JoinSpec, *, invalid: Keep = "count"
+) -> JoinDataflow:
     """Join two keyed streams by their event times; the implementation of `Stream.join`.
 
     Retractions, the lateness of rows and further watermark keys follow from the streams.
@@ -88,11 +91,14 @@ def joined(left: StreamInputs, right: StreamInputs, join: JoinSpec) -> JoinDataf
         left_keys=further_keys(left),
         right_keys=further_keys(right),
     )
-    return join_dataflow(left, right, spec)
+    return join_dataflow(left, right, spec, invalid=invalid)
 
 
-def join_dataflow(left: StreamInputs, right: StreamInputs, spec: JoinSpec | AsofSpec) -> JoinDataflow:
+def join_dataflow(
+    left: StreamInputs, right: StreamInputs, spec: JoinSpec | AsofSpec, *, invalid: Keep
+) -> JoinDataflow:
     """The dataflow of a join whose specification is complete."""
+    check_choice("invalid", invalid, ("count", "emit"))
     further = {side: tuple(key for key, _ in spec.keys(side)) for side in SIDES}
     columns = {"left": _visible(left), "right": _visible(right)}
     host = JoinHost(
@@ -100,6 +106,7 @@ def join_dataflow(left: StreamInputs, right: StreamInputs, spec: JoinSpec | Asof
         left=_side_schema(spec, "left", columns["left"]),
         right=_side_schema(spec, "right", columns["right"]),
         keys=_forwarded_keys(left, right, spec),
+        emits_invalid=invalid == "emit",
     )
     fields = [StructField(name, columns["left"][name].dataType) for name in spec.on]
     for side in SIDES:
@@ -113,8 +120,8 @@ def join_dataflow(left: StreamInputs, right: StreamInputs, spec: JoinSpec | Asof
         key=left.key,
         host=host,
         columns=_by_source(left, right, tuple(columns["left"].names), tuple(columns["right"].names)),
-        schema=StructType([*fields, *_marks(spec, fields)]),
-        invalid="count",
+        schema=StructType([*fields, *_marks(spec, fields, invalid=invalid)]),
+        invalid=invalid,
         sides=side_indices(left, right),
         further_keys=_by_source(left, right, further["left"], further["right"]),
     )
@@ -212,10 +219,10 @@ def _forwarded_keys(
     return first, second
 
 
-def _marks(join: JoinSpec | AsofSpec, fields: Sequence[StructField]) -> list[StructField]:
-    """The columns that describe output rows: retractions of earlier rows, and late rows."""
+def _marks(join: JoinSpec | AsofSpec, fields: Sequence[StructField], *, invalid: Keep) -> list[StructField]:
+    """The columns that describe output rows: retractions of earlier rows, and dropped rows."""
     marks = [RETRACTION_FIELD] if join.retracts else []
-    if join.late == "emit":
+    if "emit" in (join.late, invalid):
         marks += LATE_FIELDS
     check_marks("join", marks, fields)
     return marks

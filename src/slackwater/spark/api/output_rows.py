@@ -45,9 +45,10 @@ class OutputRows(StreamOperations):
         """The rows as a stream.
 
         Raises:
-            InvalidArgument: Late rows are emitted, which another operator cannot process.
+            InvalidArgument: Late or invalid rows are emitted, which another operator cannot process.
         """
         check_counted("late", self.dataflow.late)
+        check_counted("invalid", self.dataflow.invalid)
         return Stream((OutputSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
 
 

@@ -14,6 +14,7 @@ from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
+from slackwater.spark.api.stream_rows import stream_rows
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.wire.bucket_ids import chosen_bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
@@ -120,3 +121,30 @@ class Stream(StreamInputs, StreamOperations):
     def elements(self) -> Stream:
         """The stream itself."""
         return self
+
+    def to_df(self, *, flush: bool = False) -> DataFrame:
+        """The rows as a DataFrame, after `filter`, `select`, `with_columns` and `map_async`.
+
+        Rows are as they arrive: no row is late without an operator that has windows or buffers, and buffers
+        that producers repeat are not removed. If an operator before retracts rows, a column ``retraction``
+        marks the retractions.
+
+        Args:
+            flush: End the stream of the operators before with the run; see `Panes.to_df`.
+
+        Returns:
+            The rows, streaming if the input is. Of united streams they have the columns of the first one.
+
+        Raises:
+            InvalidArgument: ``flush`` is given, but there is no operator before or the input is a batch; or
+                a united stream lacks a column of the first one.
+
+        >>> from slackwater.progress.watermark_policies import lag
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp_seconds(id) as at, id as price from range(5)")
+        >>> rows = stream(bids, event_time="at", watermark=lag("5 seconds")).filter("price > 3")
+        >>> rows.with_columns(twice="price * 2").select("twice").to_df().collect()
+        [Row(twice=8)]
+        """
+        return stream_rows(self, flush=flush)

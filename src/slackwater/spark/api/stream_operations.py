@@ -257,6 +257,7 @@ class StreamOperations(ABC):
         condition: str | None = None,
         idle: JoinIdle = "hold",
         late: Keep = "count",
+        invalid: Keep = "count",
         suffixes: tuple[str, str] = ("_left", "_right"),
     ) -> Joined:
         """Join rows with equal keys whose event times are close together.
@@ -282,6 +283,7 @@ class StreamOperations(ABC):
             late: Whether rows that arrived behind the watermark of their side are only counted (``"count"``)
                 or also emitted (``"emit"``). Rows then have two more columns: ``kind``, which is ``row`` or
                 ``late``, and ``side``, the side of a late row.
+            invalid: The same for rows without a usable event time, as rows of kind ``invalid``.
             suffixes: Appended to the columns that both sides have and that are not in ``on``.
 
         Returns:
@@ -306,7 +308,8 @@ class StreamOperations(ABC):
             idle=idle,
             condition=condition,
         )
-        return Joined(joined(self.key_by(*on), elements_of("other", other).key_by(*on), spec))
+        right = elements_of("other", other).key_by(*on)
+        return Joined(joined(self.key_by(*on), right, spec, invalid=invalid))
 
     def join_asof(
         self,
@@ -318,6 +321,7 @@ class StreamOperations(ABC):
         how: AsofHow = "left",
         idle: JoinIdle = "hold",
         late: Keep = "count",
+        invalid: Keep = "count",
         suffixes: tuple[str, str] = ("_left", "_right"),
     ) -> Joined:
         """Join each row with the row of another stream that is closest in time.
@@ -340,6 +344,7 @@ class StreamOperations(ABC):
             how: Whether rows without a match are emitted with nulls (``"left"``) or not (``"inner"``).
             idle: As in `join`.
             late: As in `join`.
+            invalid: As in `join`.
             suffixes: Appended to the columns that both sides have and that are not in ``on``.
 
         Returns:
@@ -378,7 +383,7 @@ class StreamOperations(ABC):
         left, right = replace(self.elements(), key=()), replace(elements_of("other", other), key=())
         if on:
             left, right = left.key_by(*on), right.key_by(*on)
-        return Joined(asof_joined(left, right, spec))
+        return Joined(asof_joined(left, right, spec, invalid=invalid))
 
     def deduplicate(self, *, on: Sequence[str], within: DurationLike, late: Keep = "count") -> Deduplicated:
         """Drop rows that repeat a row with the same key within a time bound.

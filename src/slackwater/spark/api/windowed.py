@@ -207,6 +207,7 @@ for no limit
         right: Sequence[str],
         how: CogroupHow = "cogroup",
         late: Keep = "count",
+        invalid: Keep = "count",
     ) -> Panes:
         """Combine the rows of two streams with equal keys in the same windows.
 
@@ -222,6 +223,7 @@ for no limit
                 whose name is already used gets the suffix ``_right``.
             late: Whether rows that arrived too late are only counted (``"count"``) or also emitted
                 (``"emit"``), as rows of kind ``late`` in which the other side is empty or null.
+            invalid: The same for rows without a usable event time, as rows of kind ``invalid``.
 
         Raises:
             InvalidArgument: The streams cannot be combined, or a setting or a column is invalid.
@@ -231,7 +233,8 @@ for no limit
             longest = longest_lateness((strategy.allowed_lateness, elements.lateness))
             strategy = replace(strategy, allowed_lateness=longest)
         carried = {"left": left, "right": right}
-        return Panes(cogrouped(self.stream, elements, strategy, **carried, how=how, late=late))
+        dataflow = cogrouped(self.stream, elements, strategy, **carried, how=how, late=late, invalid=invalid)
+        return Panes(dataflow)
 
     def _with(self, strategy: WindowingStrategy) -> Windowed:
         return replace(self, strategy=strategy)

@@ -185,7 +185,10 @@ class OperatorPlan:
         ]
         step = OperatorBatch(sides, watermarks, keys, inputs.idle_sides, watermark, clock.steady)
         emitted = Pieces(self.host.step(state, step))
-        rejects = (self.host.invalid(rejected) for rejected in data.rejects)
+        rejects = (
+            self.host.invalid(rejected, self.sides[number] if self.sides else 0)
+            for number, rejected in data.rejects
+        )
         rows: pl.DataFrame | None = None
         for piece in bounded_pieces(chain(emitted, rejects)):
             if rows is not None:
@@ -288,8 +291,8 @@ class _BatchData:
     """The rows of a batch, decoded."""
 
     inputs: list[BatchInput]
-    rejects: list[pl.DataFrame]
-    """Rows without a usable event time."""
+    rejects: list[tuple[int, pl.DataFrame]]
+    """Rows without a usable event time, with the number of their input."""
     invalid: int
     dropped: int
 
@@ -356,7 +359,7 @@ class _Batch:
         ``arrivals`` has the event time of rows that have none of their own, for each input.
         """
         several: list[BatchInput] = []
-        rejects: list[pl.DataFrame] = []
+        rejects: list[tuple[int, pl.DataFrame]] = []
         invalid = dropped = 0
         for index, rules in enumerate(inputs):
             headers = [shipment for shipment, _ in self.shipments[index]]
@@ -368,11 +371,11 @@ class _Batch:
                 frame, repeated_rows = new_rows(self.shipments[index], headers, repeats)
                 data = BatchInput(frame)
                 rejected, _ = new_rows(self.rejects[index], headers, repeats)
-                rejects += [] if rejected is None else [rejected]
+                rejects += [] if rejected is None else [(index, rejected)]
                 dropped += repeated_rows
             else:
                 data = _batch_input(self.shipments[index])
-                rejects += [frame for _, frame in unpack_in_order(self.rejects[index])]
+                rejects += [(index, frame) for _, frame in unpack_in_order(self.rejects[index])]
             if data.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
                 data = BatchInput(data.rows.with_columns(pl.lit(arrivals[index], pl.Int64).alias(TIME)))
             several.append(data)

@@ -36,7 +36,7 @@ from slackwater.windows.engine.pieces import Pieces
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec.cogroup_spec import CogroupSpec
 from slackwater.windows.spec.join_spec import JoinSpec
-from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec
+from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec, Side
 from slackwater.windows.spec.window_spec import WindowSpec
 
 APPLIED: Final = "apply:rows"
@@ -180,8 +180,8 @@ class Host(ABC, Generic[Spec_co]):
     def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process a batch: yield the output rows, then return the new state and the result."""
 
-    def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Convert rows without a usable event time to output rows."""
+    def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+        """Convert rows of a side without a usable event time to output rows of kind ``invalid``."""
         raise NotImplementedError
 
 
@@ -223,7 +223,7 @@ class WindowHost(Host[WindowSpec]):
             yield self._dropped(output.late, LATE_KIND)
         return state, _host_output(counts, output, state)
 
-    def invalid(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows of kind ``invalid``."""
         return self._dropped(rows, INVALID_KIND)
 
@@ -286,6 +286,21 @@ class CogroupHost(Host[CogroupSpec]):
         kept = rows.drop("side", "reason").rename({"event_time": "timestamp"})
         return _of_kind(kept, LATE_KIND)
 
+    def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+        """Convert rows without a usable event time to output rows; the other side is empty or null."""
+        own, other = SIDES[side], SIDES[1 - side]
+        if self.spec.how == "cogroup":
+            nothing = pl.Series([[]], dtype=pl.List(pl.Null))
+            values = [pl.concat_list(pl.struct(self.spec.carried[own])).alias(own)]
+            values.append(pl.lit(nothing).first().alias(other))
+        else:
+            names = self.spec.carried_names
+            values = [pl.col(name).alias(names[own, name]) for name in self.spec.carried[own]]
+            values += [pl.lit(None).alias(names[other, name]) for name in self.spec.carried[other]]
+        bounds = [pl.lit(None, pl.Int64).alias(name) for name in WINDOW_BOUNDS]
+        kept = rows.select(*self.spec.key, *bounds, *values, pl.col(TIME).alias("timestamp"))
+        return _of_kind(kept, INVALID_KIND)
+
     def _with_known_lists(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Replace the lists of a side that has never sent a row, because their type is not known yet."""
         if self.spec.how != "cogroup":
@@ -321,6 +336,8 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
     """The schema of the left side."""
     right: Mapping[str, pl.DataType]
     keys: tuple[ForwardedKeys, ForwardedKeys]
+    emits_invalid: bool = False
+    """Whether rows without a usable event time are emitted; output rows then have a kind and a side."""
 
     @cached_property
     def operator(self) -> JoinOperator | AsofOperator:
@@ -365,7 +382,7 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
     def _pairs(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Pairs as output rows."""
         rows = _with_retraction(rows)
-        if self.spec.late != "emit":
+        if self.spec.late != "emit" and not self.emits_invalid:
             return rows
         return rows.with_columns(pl.lit(ROW_KIND).alias(KIND), pl.lit(None, pl.String).alias(SIDE))
 
@@ -373,11 +390,17 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
         """The late rows as output rows, if they are emitted; the columns of the other side are null."""
         for side, late in ({} if output.late is None else output.late).items():
             if late.height:
-                described = pl.lit(LATE_KIND).alias(KIND), pl.lit(side).alias(SIDE)
-                dropped = _with_retraction(self.operator.late_rows(side, late))
-                yield pl.concat(
-                    [self._empty_output, dropped.with_columns(*described)], how="diagonal_relaxed"
-                )
+                yield self._dropped(late, side, LATE_KIND)
+
+    def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+        """Convert rows of a side without a usable event time to output rows of kind ``invalid``."""
+        return self._dropped(rows, SIDES[side], INVALID_KIND)
+
+    def _dropped(self, rows: pl.DataFrame, side: Side, kind: str) -> pl.DataFrame:
+        """Dropped rows of a side as output rows of a kind; the columns of the other side are null."""
+        dropped = _with_retraction(self.operator.late_rows(side, rows))
+        described = dropped.with_columns(pl.lit(kind).alias(KIND), pl.lit(side).alias(SIDE))
+        return pl.concat([self._empty_output, described], how="diagonal_relaxed")
 
     @property
     def _empty_output(self) -> pl.DataFrame:
