@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 
 def fsync_path(path: Path) -> None:
@@ -22,19 +22,6 @@ def fsync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def open_private(path: Path) -> BinaryIO:
-    """Open a file for writing; if it is new, only its owner can read and write it, whatever the umask.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with open_private(Path(folder, "events")) as file:
-    ...         written = file.write(b"a")
-    ...     oct(Path(folder, "events").stat().st_mode & 0o777)
-    '0o600'
-    """
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
 def make_private_folder(folder: Path) -> None:
@@ -52,6 +39,36 @@ def make_private_folder(folder: Path) -> None:
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
         fsync_path(path.parent)
+
+
+def write_durably(path: Path, content: Any) -> None:
+    """Write a new file for its owner only; return once it survives a crash of the machine.
+
+    Args:
+        path: The file; its folder exists.
+        content: The content: anything with the buffer interface.
+
+    Raises:
+        OSError: The file cannot be written. On a full disk, the space that it took is freed at once.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_durably(Path(folder, "a"), b"content")
+    ...     Path(folder, "a").read_bytes()
+    b'content'
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    fsync_path(path.parent)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from slackwater.streams.log import segment_files
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.segment_files import DamagedFile, DataFolder, open_folder
 from slackwater.streams.log.writer import Writer
@@ -93,3 +94,15 @@ def test_data_files_can_be_stored_below_a_uri(tmp_path: Path) -> None:
             writer.write(b"a")
         assert values(streams.get("a/b")) == [b"a"]
         assert list((tmp_path / "elsewhere" / "a").rglob("*.arrow"))
+
+
+def test_the_name_of_a_folder_that_another_process_made_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_folder(str(tmp_path), "shop/bids-1")
+    folder.make()
+    (tmp_path / "shop/bids-1/0").mkdir()  # as another writer does that has not come to flush it yet
+    flushed: list[Path] = []
+    monkeypatch.setattr(segment_files, "fsync_path", flushed.append)
+    folder.write(BATCHES, at=5)
+    assert tmp_path / "shop/bids-1" in flushed

@@ -8,7 +8,6 @@ created for their owner only.
 
 from __future__ import annotations
 
-import os
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
@@ -20,7 +19,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyarrow import fs
 
-from slackwater._durable_files import fsync_path, make_private_folder, open_private
+from slackwater._durable_files import fsync_path, make_private_folder, write_durably
 from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR
 
@@ -176,22 +175,17 @@ class DataFolder:
             with self._filesystem.open_output_stream(path) as output:
                 output.write(content)
             return
-        try:
-            with open_private(Path(path)) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            # on a full disk, free the space of the incomplete file at once
-            Path(path).unlink(missing_ok=True)
-            raise
-        fsync_path(Path(hour))
+        write_durably(Path(path), content)
 
     def _make(self, folder: str) -> None:
         if not self._is_local:
             self._filesystem.create_dir(folder, recursive=True)
             return
-        make_private_folder(Path(folder))
+        path = Path(folder)
+        make_private_folder(path)
+        # also of folders that exist: the process that made them may not have flushed their names yet
+        for parent in (path.parent, path.parent.parent):
+            fsync_path(parent)
 
 
 def any_created_before(files: Iterable[str], horizon: int) -> bool:
