@@ -105,7 +105,7 @@ def _stop_in_the_middle(stop: Callable[[], Any]) -> None:
 
         return stopped
 
-    directories._set_link = before(directories._set_link)
+    directories.FolderTarget._set_link = before(directories.FolderTarget._set_link)  # type: ignore[method-assign]
     deltalake.write_deltalake = before(deltalake.write_deltalake)
     TransactionalWriter.commit_staged = before(TransactionalWriter.commit_staged)  # type: ignore[method-assign]
     TableTarget._insert = after(TableTarget._insert)  # type: ignore[method-assign]

@@ -113,10 +113,28 @@ class FolderTarget(ReplacingTarget[Path]):
             name = f"{_stem(slice_)}-{task.name}.{self.format}"
             (area / name).rename(version / name)
         _write_columns(self.folder, columns, area)
-        _set_link(self._link(slice_), version, area)
+        self._set_link(self._link(slice_), version, area)
         for folder in versions.iterdir():  # the previous version stays, for readers that have it open
             if folder not in (old, version):
                 shutil.rmtree(folder)
+
+    def _set_link(self, link: Path, version: Path, area: Path) -> None:
+        """Replace the link, and return once it and the version survive a crash of the machine."""
+        link.parent.mkdir(parents=True, exist_ok=True)
+        for path in version.iterdir():
+            fsync_path(path)
+        self._fsync_folders(version)
+        fresh = area / uuid.uuid4().hex
+        fresh.symlink_to(os.path.relpath(version, link.parent), target_is_directory=True)
+        fresh.replace(link)
+        self._fsync_folders(link.parent)
+
+    def _fsync_folders(self, folder: Path) -> None:
+        """Flush the names in a folder, and the names of the folders up to the target."""
+        for path in (folder, *folder.parents):
+            fsync_path(path)
+            if path == self.folder:
+                return
 
     def _current_version(self, slice_: Slice) -> Path | None:
         link = self._link(slice_)
@@ -170,16 +188,8 @@ def _write_columns(folder: Path, columns: Columns, area: Path) -> None:
     if columns and _read_columns(folder) != dict(columns):
         fresh = area / uuid.uuid4().hex
         fresh.write_bytes(pa.schema(list(columns.items())).serialize().to_pybytes())
+        fsync_path(fresh)
         fresh.replace(folder / _COLUMNS)
-
-
-def _set_link(link: Path, version: Path, area: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    for path in [*version.iterdir(), version]:
-        fsync_path(path)
-    fresh = area / uuid.uuid4().hex
-    fresh.symlink_to(os.path.relpath(version, link.parent), target_is_directory=True)
-    fresh.replace(link)
 
 
 # ---- file formats
