@@ -1,8 +1,9 @@
 """Search for counterexamples with new seeds until the time is up: `make soak MINUTES=30`.
 
 Each round runs every property test with a fresh Hypothesis seed, then random window scenarios against the
-model, and random pipelines against the batch result. The first failure ends the search with exit code 1; its
-output contains the seed and a minimal example, which belongs into the test suite as a fixed case.
+model, random pipelines against the batch result, and seeds of the simulation. The first failure ends the
+search with exit code 1; its output contains the seed and, except for the simulation, a minimal example, which
+belongs into the test suite as a fixed case.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 SCENARIOS_PER_ROUND = 3_000
 PIPELINES_PER_ROUND = 2_000
+SIMULATIONS_PER_ROUND = 300
 
 
 def commands(seed: int) -> list[list[str]]:
@@ -23,10 +25,12 @@ def commands(seed: int) -> list[list[str]]:
     searches = ["tests/property", "--hypothesis-profile", "soak", f"--hypothesis-seed={seed}"]
     scenarios = ["--cases", str(SCENARIOS_PER_ROUND), "--seed", str(seed)]
     pipelines = ["--cases", str(PIPELINES_PER_ROUND), "--seed", str(seed)]
+    simulations = ["--seeds", str(SIMULATIONS_PER_ROUND)]
     return [
         [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", *searches],
         [sys.executable, "-m", "tests.property.soak", *scenarios],
         [sys.executable, "-m", "tests.property.pipeline_soak", *pipelines],
+        [sys.executable, "-m", "slackwater.cli", "simulate", str(seed), *simulations],
     ]
 
 

@@ -38,7 +38,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "plot": _CORE | {"testing"},
     "demo": _ALL_PACKAGES | {FACE, "plot"},
     "ui": _ALL_PACKAGES | {FACE},
-    "cli": _ALL_PACKAGES | {FACE, "demo", "ui", "plot"},
+    "simulation": _ALL_PACKAGES | {"_durable_files"},
+    "cli": _ALL_PACKAGES | {FACE, "demo", "ui", "plot", "simulation"},
     FACE: _ALL_PACKAGES | {"_lazy_exports", "testing"},
 }
 """The packages that each package may import. A package that is not listed is a violation."""

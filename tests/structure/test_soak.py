@@ -36,7 +36,8 @@ def test_a_command_that_outlives_the_deadline_is_stopped(monkeypatch: pytest.Mon
 
 
 def test_a_round_searches_with_its_seed_and_without_derandomizing() -> None:
-    searches, scenarios, pipelines = soak.commands(5)
+    searches, scenarios, pipelines, simulations = soak.commands(5)
     assert "--hypothesis-seed=5" in searches
     assert searches[searches.index("--hypothesis-profile") + 1] == "soak"
     assert scenarios[-2:] == pipelines[-2:] == ["--seed", "5"]
+    assert simulations[simulations.index("simulate") + 1] == "5"

@@ -1,0 +1,248 @@
+"""An hourly job that two hosts start again and again: its plan, its ledger, its lease and its target.
+
+The source is a table whose rows appear with a delay within the grace period. In the end the target has every
+row of the source once. A high watermark is never recorded before the rows below it are in the target.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slackwater._durable_files import fsync_path
+from slackwater.errors import SlackwaterError
+from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
+from slackwater.ingest.jobfile.job import parse_job
+from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.ingest.runner import Approve, run_job
+from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
+from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.replacement import Slice, Written
+from slackwater.simulation.world import START, World
+from slackwater.time import HOUR, MINUTE, SECOND
+
+_GRACE: Final = 2 * HOUR
+_LONGEST_DELAY: Final = HOUR
+_CLOCK_ERROR: Final = 20 * SECOND
+"""Largest clock error of a host; a clock that is hours ahead plans times whose rows do not exist yet."""
+_SCHEMA: Final = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+_NAME: Final = "orders"
+_FOLDER: Final = "copied"
+_JOB: Final = {
+    "ms.job.name": _NAME,
+    "ms.watermark": [{"name": "system", "type": "datetime", "range": {"from": "2030-01-01", "to": "-"}}],
+    "ms.work.unit.partition": "hourly",
+    "ms.grace.period": "PT2H",
+    "ms.time.column": "at",
+    "ms.run.concurrency": 2,
+}
+
+
+class PathWithFaults(type(Path())):  # type: ignore[misc]  # the class of paths on this system
+    """A path whose operations are points at which a process may be interrupted."""
+
+    point: Callable[[str], None]
+
+    def mkdir(self, *arguments: Any, **options: Any) -> None:
+        """Create a folder."""
+        self.point("mkdir")
+        super().mkdir(*arguments, **options)
+
+    def rename(self, target: Any) -> Any:
+        """Rename a file."""
+        self.point("rename")
+        return super().rename(target)
+
+    def replace(self, target: Any) -> Any:
+        """Rename a file over another one."""
+        self.point("replace")
+        return super().replace(target)
+
+    def symlink_to(self, target: Any, target_is_directory: bool = False) -> None:
+        """Create a symbolic link."""
+        self.point("symlink")
+        super().symlink_to(target, target_is_directory)
+
+    def write_bytes(self, data: Any) -> int:
+        """Write a file."""
+        self.point("write")
+        return int(super().write_bytes(data))
+
+
+class LocalFrame:
+    """Runs the function of a task in this process."""
+
+    def mapInArrow(  # noqa: N802 - Spark's name
+        self, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str
+    ) -> LocalFrame:
+        """Remember the function."""
+        self._work = work
+        return self
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        """Run the function for the only partition."""
+        numbers = iter([pa.record_batch({"id": pa.array([0], pa.int64())})])
+        return [tuple(row.values()) for batch in self._work(numbers) for row in batch.to_pylist()]
+
+
+class LocalSession:
+    """The one function of a Spark session that staging calls."""
+
+    def range(self, *_: int) -> LocalFrame:
+        """A frame with one partition."""
+        return LocalFrame()
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A row of the source: it can be read from ``appears_at`` on."""
+
+    id: int
+    at: int
+    appears_at: int
+
+
+@dataclass
+class IngestScenario:
+    """One job with its source, its target and the hosts that run it.
+
+    Args:
+        world: The world.
+        minutes: A simulated hour of faults for each.
+    """
+
+    world: World
+    minutes: int = 5
+    rows: list[SourceRow] = field(default_factory=list)
+    written: dict[int, int] = field(default_factory=dict)
+    """When each slice of one minute was read for the version that is in the target."""
+
+    def run(self) -> None:
+        """Run the hosts with faults, then without, and compare the target with the source."""
+        world, random = self.world, self.world.random
+        self.end = START + self.minutes * HOUR
+        for number in range(random.randint(5, 60)):
+            at = random.randrange(START, self.end)
+            self.rows.append(SourceRow(number, at, at + random.randrange(_LONGEST_DELAY)))
+        path = type("Path", (PathWithFaults,), {"point": staticmethod(world.point)})
+        self.folder = path(world.data / _FOLDER)
+        Path(self.folder).mkdir()
+        fsync_path(world.data)
+        self.job = parse_job(_JOB)
+        self._database = sqlite3.connect(world.server.path, check_same_thread=False)
+        world.committed = self._check
+        world.largest_clock_error = _CLOCK_ERROR
+        try:
+            for number in range(2):
+                world.start(f"host-{number}", self._host)
+            world.begin_faults(rarer=10)
+            world.run_for(self.minutes * HOUR, poll=10 * MINUTE)
+            world.heal()
+            if not world.run_for(12 * HOUR, until=self._has_arrived, poll=10 * MINUTE):
+                self._explain_end()
+        finally:
+            self._database.close()
+
+    # ---- the hosts
+
+    def _host(self) -> None:
+        world = self.world
+        while True:
+            world.sleep(MINUTE, 50 * MINUTE)
+            target = FolderTarget(
+                folder=self.folder,
+                format="parquet",
+                time_column="at",
+                watermark_column=None,
+                zone="UTC",
+                job=_NAME,
+            )
+            try:
+                report = run_job(self.job, world.store(), _Extraction(self, target))
+            except AlreadyRunning:
+                world.tell("leaves the job to another host")
+            except RunReplaced:
+                world.tell("was replaced by another run")
+            else:
+                states = [outcome.state for outcome in report.outcomes]
+                world.tell(f"runs {len(states)} units, {states.count('succeeded')} succeed")
+
+    def visible(self, low: int, high: int) -> list[SourceRow]:
+        """The rows of the source in a range, as they can be read now."""
+        now = self.world.now
+        return [row for row in self.rows if low <= row.at < high and row.appears_at <= now]
+
+    # ---- the oracle
+
+    def _check(self, changed: set[str]) -> None:
+        if "slackwater_high_watermarks" not in changed:
+            return
+        found = self._database.execute("SELECT start, high FROM slackwater_high_watermarks").fetchall()
+        for start, high in found:
+            for minute in range(start, high, MINUTE):
+                if minute not in self.written:
+                    self.world.violate(
+                        f"the high watermark {high} was recorded, but {minute} was not written"
+                    )
+                    return
+
+    def replaced(self, low: int, high: int, read_at: int) -> None:
+        """A slice was replaced by rows that were read at a time."""
+        for minute in range(low, high, MINUTE):
+            if self.written.get(minute, read_at) > read_at:
+                self.world.violate(f"rows of {minute} were replaced by older ones")
+                return
+            self.written[minute] = read_at
+
+    def copied(self) -> list[int]:
+        """The ids of all rows in the target."""
+        link = Path(self.folder) / "rows"
+        if not link.exists():
+            return []
+        files = [path for path in link.iterdir() if not path.name.startswith("_")]
+        return sorted(one for path in files for one in pq.read_table(path).column("id").to_pylist())
+
+    def _has_arrived(self) -> bool:
+        return self.world.now > self.end + _GRACE + 3 * HOUR and self.copied() == [
+            row.id for row in self.rows
+        ]
+
+    def _explain_end(self) -> None:
+        copied = self.copied()
+        missing = sorted({row.id for row in self.rows} - set(copied))
+        twice = sorted({one for one in copied if copied.count(one) > 1})
+        self.world.violate(f"in the end {missing[:5]} are missing in the target, {twice[:5]} are there twice")
+
+
+@dataclass(frozen=True)
+class _Extraction:
+    """Reads the source and replaces a slice of the target, as an extraction on Spark does."""
+
+    scenario: IngestScenario
+    target: FolderTarget
+
+    def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
+        world = self.scenario.world
+        world.point("read the source")
+        if world.is_faulty and world.random.random() < 0.03:
+            world.faults["failed read"] += 1
+            raise SlackwaterError("the source does not answer")
+        read_at = world.now
+        found = self.scenario.visible(work.low, work.high)
+        world.point("extract")
+        columns = [[row.id for row in found], [row.at for row in found]]
+        arrays = [pa.array(values, one.type) for values, one in zip(columns, _SCHEMA, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+        session: Any = LocalSession()
+        partitions = RowPartitions(1, _SCHEMA, lambda _: iter([batch]))
+        rows = Rows.of_partitions(session, partitions)
+        slice_ = Slice(work.unit, work.start, work.low, work.high)
+        written = self.target.replace(rows, slice_, approve)
+        self.scenario.replaced(work.low, work.high, read_at)
+        return written

@@ -1,0 +1,71 @@
+"""Seeds of the simulation: every promise holds under faults, and a seed repeats exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slackwater.errors import InvalidArgument
+from slackwater.simulation.faults import FaultPlan
+from slackwater.simulation.runs import SCENARIOS, Simulation
+from slackwater.simulation.story import format_story
+
+SHORT = 1
+"""Simulated minutes of faults of a short seed."""
+SEEDS = {"log": 6, "pipeline": 4, "ingest": 2}
+MORE_SEEDS = 200
+ROOT = Path(__file__).parents[2]
+
+
+def run_seeds(prepared: Simulation, scenario: str, seeds: range, minutes: int) -> None:
+    for seed in seeds:
+        result = prepared.run(seed, scenario=scenario, minutes=minutes)
+        assert result.violation is None, f"seed {seed}\n{format_story(result.story[-30:])}"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_promise_holds_under_faults(prepared: Simulation, scenario: str) -> None:
+    run_seeds(prepared, scenario, range(SEEDS[scenario]), SHORT)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_promise_holds_in_many_seeds(prepared: Simulation, scenario: str) -> None:
+    run_seeds(prepared, scenario, range(1_000, 1_000 + MORE_SEEDS), 3)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_seed_repeats_exactly(prepared: Simulation, scenario: str) -> None:
+    first, second = (prepared.run(11, scenario=scenario, minutes=SHORT) for _ in range(2))
+    assert first == second
+    assert first.trace != prepared.run(12, scenario=scenario, minutes=SHORT).trace
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_seed_repeats_in_a_process_that_orders_sets_differently(scenario: str) -> None:
+    def trace(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "slackwater.cli", "simulate", "5", "--seeds", "5"]
+        command += ["--scenario", scenario, "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return " ".join(json.loads(line)["trace"] for line in done.stdout.splitlines())
+
+    assert trace("1") == trace("2")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_without_faults_everything_arrives(prepared: Simulation, scenario: str) -> None:
+    result = prepared.run(3, scenario=scenario, faults=FaultPlan(), minutes=1)
+    assert result.violation is None
+    assert result.faults.keys() <= {"failed read"}
+
+
+def test_an_unknown_scenario_is_refused(prepared: Simulation) -> None:
+    with pytest.raises(InvalidArgument, match="use one of log, pipeline, ingest"):
+        prepared.run(1, scenario="weather")
