@@ -193,7 +193,8 @@ def _window(node: Windowed | Cogrouped) -> Window | SessionsBy:
 
 def _call(modulus: int) -> AsyncFunction:
     async def function(row: Row) -> list[Row]:
-        return [row | {"value": value} for value in results_of(row["value"], modulus)]
+        kept = {"key": row["key"], AT: row[AT]}
+        return [{**kept, "value": value} for value in results_of(row["value"], modulus)]
 
     return function
 
