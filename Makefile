@@ -14,7 +14,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
-.PHONY: help demo test proof soak check lint format bench docs lock clean environment
+.PHONY: help demo test proof soak check lint audit format bench docs lock clean environment
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
@@ -40,6 +40,11 @@ lint: environment ## check style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .
 	@$(PYTHON_OF_VENV) -m ruff format --check .
 	@$(PYTHON_OF_VENV) -m mypy
+
+audit: environment ## look for known advisories in the lock and for secrets in the files
+	@$(PYTHON_OF_VENV) scripts/audit.py $(if $(INDEX),--index $(INDEX))
+	@git ls-files -z | xargs -0 $(PYTHON_OF_VENV) -m detect_secrets.pre_commit_hook --baseline security/secrets.json
+	@echo "no secrets in $$(git ls-files | wc -l) files"
 
 format: environment ## format the code and sort imports
 	@$(PYTHON_OF_VENV) -m ruff check --fix .

@@ -1,4 +1,4 @@
-"""A killed driver loses and duplicates no row of three joined streams."""
+"""A driver that is killed in several batches loses and duplicates no row of three joined streams."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.spark.postgres import running_server
 from tests.support.programs import Program
 
 FILES: Final = 8
+KILLED_IN: Final = (1, 3, 5)
+"""The batches in which the driver is killed, or the ones soon after."""
 TABLE: Final = "SELECT product, window_start, returns, refunds FROM refunds"
 
 
@@ -38,10 +40,14 @@ def test_a_killed_driver_leaves_the_table_equal_to_the_result_over_all_rows(
     offsets, commits = (tmp_path / "checkpoint" / name for name in ("offsets", "commits"))
     with running_server() as server:
         url = server.create_database("shop")
-        with driver(tmp_path, url, "goes-on", "killed.log") as killed:
-            killed.wait_until(lambda: entries(offsets) > entries(commits) >= 2)
-            killed.kill()
-        assert entries(commits) < FILES
+        for batch in KILLED_IN:
+            with driver(tmp_path, url, "goes-on", f"killed-{batch}.log") as killed:
+                killed.wait_until(
+                    lambda batch=batch: entries(offsets) > entries(commits) >= batch,  # type: ignore[misc]
+                    interval=0.005,
+                )
+                killed.kill()
+            assert batch <= entries(commits) < FILES
         with driver(tmp_path, url, "goes-on", "again.log") as again:
             again.finish()
         with driver(tmp_path, url, "ends", "last.log") as last:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as sql
 
@@ -30,7 +30,7 @@ from slackwater.spark.wire.columns import RETRACTION, TIME
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import Sessions, Window
 from slackwater.windows.assigners import SessionsBy
-from tests.model.pipelines import comparable, folded, truth
+from tests.model.pipelines import Result, comparable, folded, truth
 from tests.model.windows import Row
 from tests.property.pipeline_soak import numbered_case
 from tests.spark.running import collector, micros, run_available
@@ -224,25 +224,35 @@ def write(folder: Path, number: int, rows: Sequence[Row]) -> None:
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def as_stream(spark: SparkSession, folder: Path, made: Case) -> list[SparkRow]:
-    """The rows that the last operator emits in all micro-batches and at the end."""
-    clock = Ticks(tuple(2 * number for number in range(len(made.batches) + 1)))
-    streams: dict[str, StreamOperations] = {}
+def write_feeds(folder: Path, made: Case) -> None:
+    """The rows of all feeds: a file for each micro-batch."""
     for feed in feeds(made.last):
         for number, batch in enumerate(made.batches):
             write(folder / feed.name, number, batch.get(feed.name, ()))
+
+
+def output(spark: SparkSession, folder: Path, made: Case) -> DataFrame:
+    """The rows that the last operator emits in all micro-batches and at the end, as a streaming DataFrame."""
+    clock = Ticks(tuple(2 * number for number in range(len(made.batches) + 1)))
+    streams: dict[str, StreamOperations] = {}
+    for feed in feeds(made.last):
         reader = spark.readStream.schema("key string, value long, at timestamp")
         df = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / feed.name))
         idle_after = None if feed.idle_after is None else timedelta(microseconds=feed.idle_after)
         fed = stream(df, event_time="at", watermark=Lag(feed.lag), idle_after=idle_after, clock=clock)
         streams[feed.name] = fed.select("key", "value", sql.unix_micros("at").alias(AT))
+    return panes(made.last, streams).to_df(flush=True)
+
+
+def as_stream(spark: SparkSession, folder: Path, made: Case) -> list[SparkRow]:
+    """The rows of the output, in the order of the micro-batches."""
+    write_feeds(folder, made)
     collected: dict[int, list[SparkRow]] = {}
-    output = panes(made.last, streams).to_df(flush=True)
-    run_available(output, folder / "checkpoint", collector(collected))
+    run_available(output(spark, folder, made), folder / "checkpoint", collector(collected))
     return [row for number in sorted(collected) for row in collected[number]]
 
 
-def pane(row: SparkRow, node: Operator) -> dict[str, Any]:
+def pane(row: SparkRow | Mapping[str, Any], node: Operator) -> dict[str, Any]:
     """A row of a DataFrame under the names of a pane in process."""
     start, end = row["window"]["start"], row["window"]["end"]
     value = row["value"]
@@ -259,14 +269,18 @@ def pane(row: SparkRow, node: Operator) -> dict[str, Any]:
     }
 
 
+def expected(made: Case) -> Counter[Result]:
+    """The batch result over the rows that the operators accept, which those in process tell."""
+    pipeline = Pipeline(made.last)
+    for index, batch in enumerate(made.batches):
+        pipeline.step(batch, 2 * index)
+    return Counter(truth(pipeline, made.last))
+
+
 @pytest.mark.parametrize("number", sampled(sample(), keep=sample()[:IN_MAKE_TEST]))
 def test_a_random_pipeline_folds_to_the_batch_result(
     spark: SparkSession, tmp_path: Path, number: int
 ) -> None:
     made = numbered_case(0, number)
-    pipeline = Pipeline(made.last)
-    for index, batch in enumerate(made.batches):
-        pipeline.step(batch, 2 * index)
     rows = [pane(row, made.last) for row in as_stream(spark, tmp_path, made)]
-    found, expected = folded(rows, made.last), Counter(truth(pipeline, made.last))
-    assert comparable(found, made.last) == comparable(expected, made.last)
+    assert comparable(folded(rows, made.last), made.last) == comparable(expected(made), made.last)

@@ -69,6 +69,7 @@ class Limits:
 
     operators: int = 4
     batches: int = 4
+    least_batches: int = 1
     rows: int = 6
     """The rows of a feed in a micro-batch."""
     chains: bool = False
@@ -85,7 +86,9 @@ def case(source: Source, limits: Limits = Limits()) -> Case:  # noqa: B008 - fro
     """A case within the limits."""
     builder = _Builder(source, limits)
     last = builder.operator(source.integer(1, limits.operators), last=True)
-    batches = tuple(builder.batch(number) for number in range(source.integer(1, limits.batches)))
+    batches = tuple(
+        builder.batch(number) for number in range(source.integer(limits.least_batches, limits.batches))
+    )
     return Case(last, batches, source.chance(50))
 
 

@@ -25,7 +25,7 @@ from tests.streams.chaos import GROUP, STREAM, Crew, SharedFolder
 from tests.streams.logs import merge, split
 
 KILLS_A_ROUND = 5
-ROUNDS = 5
+ROUNDS = 13
 """Rounds of kills on each kind of store; after each round everything must continue."""
 WRITERS = ("writer-a", "writer-b", "writer-c")
 READERS = ("reader-a", "reader-b")
