@@ -46,12 +46,13 @@ def test_every_export_has_a_caller() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and file != SOURCE / "__init__.py":
                 imported[node.module].update(alias.name for alias in node.names)
+    public = public_names(sw)
     exports = {
         f"{file.stem}.{name}": name in imported[f"slackwater.progress.{file.stem}"] | returned(tree)
         for file, tree in parsed.items()
         if file.parent == SOURCE / "progress"
         for name in definitions(tree)
-        if name not in public_names(sw)
+        if name not in public
     }
     assert exports
     assert [name for name, used in exports.items() if not used] == []

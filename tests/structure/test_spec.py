@@ -45,10 +45,12 @@ def test_every_rule_has_its_own_anchor() -> None:
 def test_cited_rules_are_defined(folder: str) -> None:
     rules = {rule for rule, _ in defined()}
     files = sorted((ROOT / folder).rglob("*.py"))
+    sources = {file: file.read_text(encoding="utf-8") for file in files}
     unknown = {
         str(file.relative_to(ROOT)): sorted(missing)
-        for file in files
-        if (missing := cited(file.read_text(encoding="utf-8")) - rules)
+        for file, source in sources.items()
+        if set(RULE.findall(source)) - rules  # reading its tokens takes much longer
+        if (missing := cited(source) - rules)
     }
     assert files
     assert unknown == {}
