@@ -1,4 +1,4 @@
-"""`scripts/audit.py` reports advisories and versions that nobody looked up, and says what was checked."""
+"""`scripts/audit.py` reports advisories and versions that were not looked up, and says what was checked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_advisory_is_a_finding_unless_it_is_accepted() -> None:
     assert audit.findings([HTTPX], audit.Record({known.pin: known}, {"GHSA-1": "not used"})) == []
 
 
-def test_a_version_that_nobody_looked_up_is_a_finding() -> None:
+def test_a_version_that_was_not_looked_up_is_a_finding() -> None:
     older = audit.Package("httpx", "0.28.0", "2026-01-01", ())
     (finding,) = audit.findings([HTTPX], audit.Record({older.pin: older}))
     assert "httpx==0.28.1 is not in the record" in finding
