@@ -235,7 +235,7 @@ def test_nothing_that_spark_shows_contains_the_password_of_the_store(
     spark: SparkSession, server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = server.create_database("shown")
-    with Streams.open(store) as streams:
+    with Streams.open(store, create=True) as streams:
         stream = streams.create("shop/bids", columns=COLUMNS, data=str(tmp_path / "data"))
         with Writer(stream, "w") as output:
             output.write_many([{"user": "a", "number": 1, "at": to_datetime(SECOND)}], keys="user")
