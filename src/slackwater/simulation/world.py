@@ -98,6 +98,7 @@ class World:
     def tell(self, text: str, process: str | None = None) -> None:
         """Add a line to the story."""
         name = self.scheduler.current.process.name if process is None else process
+        text = text.replace(str(self.folder), "…")  # another folder in every run
         self.scheduler.record(text)
         self.story.append(StoryLine(self.now - START, "" if name == "main" else name, text))
 
