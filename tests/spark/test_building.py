@@ -216,7 +216,10 @@ def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
         ),
         (lambda: windowed.agg(auction=windows.count()), "is used twice in the panes"),
         (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not a valid value of late"),
-        (lambda: windowed.agg(invalid="keep", n=windows.count()), "invalid = 'keep': is not a valid choice"),
+        (
+            lambda: windowed.agg(invalid="keep", n=windows.count()),
+            "invalid = 'keep': is not a valid value of invalid",
+        ),
         (lambda: windowed.allowed_lateness("-1 second").agg(n=windows.count()), "must not be negative"),
         (lambda: windowed.trigger(windows.after_count(5)).agg(n=windows.count()), "allow_data_loss=True"),
         (

@@ -54,6 +54,17 @@ def test_a_semi_join_emits_a_left_row_once_at_its_first_match() -> None:
     assert output.rows.is_empty()
 
 
+@pytest.mark.parametrize(("how", "expected"), [("semi", [("x", 5, "l5")]), ("anti", [("x", 9, "l9")])])
+def test_the_sides_of_a_semi_or_anti_join_need_not_have_the_same_columns(
+    how: str, expected: list[tuple[str, int, str]]
+) -> None:
+    spec = JoinSpec(on=("k",), before=1, after=1, how=how)  # type: ignore[arg-type]
+    joined = JoinOperator(spec, left=SCHEMA, right={"k": pl.String(), "ts": pl.Int64()})
+    right = pl.DataFrame({"k": ["x"], "ts": [5]})
+    _, output = joined.step(joined.initial_state(), rows(("x", 5, "l5"), ("x", 9, "l9")), right, ENDED)
+    assert output.rows.rows() == expected
+
+
 def test_an_anti_join_emits_a_left_row_when_no_match_is_possible_any_more() -> None:
     joined = operator(how="anti")
     left = rows(("x", 5, "l5"), ("x", 9, "l9"), (None, 5, "null"))

@@ -155,7 +155,7 @@ def read_header(data: bytes) -> Header:
     """Decode the header of a buffer.
 
     >>> read_header(write_header(Tick(5, 1, False)))
-    Tick(now=5, run=1, end=False)
+    Tick(now=5, run=1, end=False, back=0)
     """
     return _header.decode(data)
 

@@ -254,7 +254,8 @@ class JoinOperator:
             settled = _settle(
                 buffers[side], fresh[side], old.settled(side), new.settled(side), new.freed(side)
             )
-            yield from self._marked([self._padded(side, settled)])
+            if settled.height:
+                yield from self._marked([self._padded(side, settled)])
 
         keys = {side: forwarded_keys(received[side], [(buffers[side], new.freed(side))]) for side in SIDES}
         dropped = {side: late[side].height for side in SIDES}
