@@ -223,6 +223,7 @@ def process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.proof
 def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
     """A controller and a tail run in parallel with a writer and stop on SIGTERM and on --limit."""
     with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:

@@ -12,6 +12,7 @@ from tests.conformance.suites.marks import run_with_store
 from tests.spark.postgres import Server
 
 
+@pytest.mark.proof
 @pytest.mark.postgres
 def test_all_cases(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> None:
     """One test with one database, because a database for each case takes longer than the case."""

@@ -141,6 +141,7 @@ def test_an_asof_join_of_retracting_windows_folds_to_the_batch(spark: SparkSessi
     assert folded(batches, *names) == folded([batch], *names)
 
 
+@pytest.mark.proof
 def test_a_deduplication_of_retracting_windows_folds_to_the_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_not_a_number_as_a_key_is_refused_in_sqlite_which_stores_it_as_null(tmp_
     assert rows(target) == [(None, 0)]
 
 
+@pytest.mark.proof
 def test_a_huge_batch_goes_in_whole(url: str) -> None:
     target, count = made(url), 100_000
     many = pa.record_batch(

@@ -440,6 +440,7 @@ def test_batching_is_checked(options: dict[str, Any]) -> None:
         Batching(**options)
 
 
+@pytest.mark.proof
 def test_all_chunks_of_a_large_table_are_converted() -> None:
     """More than 2 GiB of text do not fit into one chunk with 32-bit offsets; here the chunks share memory."""
     columns = pa.schema([("value", pa.string())])
