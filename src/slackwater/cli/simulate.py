@@ -53,10 +53,10 @@ def simulate(
                 print_note(f"{number - seed + 1:,} of {seeds:,} seeds")
     if not as_json:
         seconds = time.process_time() - began
-        faults = ", ".join(f"{count:,} {kind}" for kind, count in sorted(total.items())) or "no faults"
+        faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(total.items())) or "none"
         print_line(
-            f"{counted(seeds, 'seed')}, {simulated / DAY:.2f} simulated days in {seconds:.1f} s of CPU: "
-            f"{faults}"
+            f"{counted(seeds, 'seed')}, {simulated / DAY:.2f} simulated days in {seconds:.1f} s of CPU; "
+            f"faults: {faults}"
         )
     if broken:
         raise typer.Exit(FAILURE)

@@ -158,7 +158,7 @@ class PipelineScenario(LogScenario):
         world.point("save state")
         checkpoint.states[number] = (operator.save(state), kept)
         self._merge(number, output.panes)
-        world.tell(f"merges batch {number}: {len(events)} events, {output.panes.height} panes")
+        world.tell(f"merges batch {number}: events {len(events)}, panes {output.panes.height}")
 
     def _merge(self, number: int, panes: pl.DataFrame) -> None:
         rows = panes.select(
