@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater.spark.api.upsert import upsert_to
 from slackwater.spark.session import session
@@ -41,6 +44,11 @@ def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends:
             writer = upsert_to(frame, url, query.pipeline, key=["key"], create=True)
         writer = writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True)
         started.append(writer.start())
+    wait_for(started)
+
+
+def wait_for(started: Sequence[StreamingQuery]) -> None:
+    """Print ``started``, wait for the end of all queries, and print ``done``."""
     say("started")
     for running in started:
         running.awaitTermination()

@@ -9,31 +9,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from slackwater.spark.session import session
-from tests.chaos.driver import say
+from tests.chaos.driver import wait_for
 from tests.chaos.pipelines import Composed
-from tests.chaos.settings import short_lived
+from tests.chaos.settings import local_session
 from tests.spark.test_random_pipelines import output
 
 
 def main(*queries: Composed) -> None:
-    spark = session(
-        "pipelines",
-        master="local[2]",
-        partitions=2,
-        config={**short_lived("tests.chaos.preloaded"), "spark.sql.session.timeZone": "UTC"},
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = local_session("pipelines")
     started = []
     for query in queries:
         frame = output(spark, query.folder / "in", query.made)
         writer = frame.writeStream.format("parquet").option("path", str(query.output))
         writer = writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True)
         started.append(writer.start())
-    say("started")
-    for running in started:
-        running.awaitTermination()
-    say("done")
+    wait_for(started)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyspark.sql import SparkSession
+
+from slackwater.spark.session import session
+
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -20,3 +24,15 @@ def short_lived(preloaded: str) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
+
+
+def local_session(name: str) -> SparkSession:
+    """A session in this process with two tasks at a time."""
+    spark = session(
+        name,
+        master="local[2]",
+        partitions=2,
+        config={**short_lived("tests.chaos.preloaded"), "spark.sql.session.timeZone": "UTC"},
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

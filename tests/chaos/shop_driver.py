@@ -9,30 +9,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from slackwater.spark.session import session
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
-from tests.chaos.driver import say
-from tests.chaos.settings import short_lived
+from tests.chaos.driver import wait_for
+from tests.chaos.settings import local_session
 from tests.chaos.shop import refunds
 
 
 def main(folder: Path, url: str, files: int, *, ends: bool) -> None:
-    spark = session(
-        "shop",
-        master="local[2]",
-        partitions=2,
-        config={**short_lived("tests.chaos.preloaded"), "spark.sql.session.timeZone": "UTC"},
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = local_session("shop")
     clock = Ticks(tuple(number * SECOND for number in range(1, files + 1 + ends)))
     panes = refunds(spark, folder / "in", clock=clock)
     writer = panes.upsert_to(url, "refunds", create=True, flush=ends)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-    query = writer.start()
-    say("started")
-    query.awaitTermination()
-    say("done")
+    wait_for([writer.start()])
 
 
 if __name__ == "__main__":
