@@ -161,6 +161,6 @@ def test_the_command_prints_lines_to_a_file_and_bars_to_a_terminal(tmp_path: Pat
         os.close(ours)
         shown, _ = ran.communicate(timeout=60)
     assert ran.returncode == 1
-    assert "0 of 1 units succeeded, 0 rows" in shown
+    assert "0 of 1 unit succeeded, 0 rows" in shown
     assert b"1/1" in bars
     assert b"2020-01-02T00:00:00Z to 2020-01-03T00:00:00Z" in bars

@@ -90,7 +90,7 @@ def folders_that_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def batches_that_are_merged_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pane_merge, "_applied_batch", lambda *given: None)
+    patch.setattr(pane_merge, "_ledger_entry", lambda *given: None)
     patch.setattr(pane_merge, "_record_batch", lambda *given, **options: None)
 
 

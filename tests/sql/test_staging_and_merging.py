@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -147,3 +148,29 @@ def test_serialized_batches_round_trip() -> None:
     assert list(deserialize_batches(serialize_batches(batches))) == batches
     assert serialize_batches([]) is None
     assert list(deserialize_batches(None)) == []
+
+
+class FailingCursor(sqlite3.Cursor):
+    """A cursor on a disk that fails while it looks for row ids, which ends the transaction."""
+
+    def execute(self, statement: str, parameters: Any = (), /) -> FailingCursor:
+        if "rowid" in statement and "LIMIT" in statement:
+            self.connection.rollback()
+            raise sqlite3.OperationalError("disk I/O error")
+        super().execute(statement, parameters)
+        return self
+
+
+class FailingConnection(sqlite3.Connection):
+    def cursor(self, factory: Any = FailingCursor) -> Any:
+        return super().cursor(FailingCursor)
+
+
+def test_a_failure_while_row_ids_are_looked_for_is_raised() -> None:
+    engine = sql.create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(":memory:", factory=FailingConnection)
+    )
+    with engine.begin() as connection:
+        target, source = (table_of(connection, name, sql.Column("id", sql.BigInteger)) for name in "ab")
+    with pytest.raises(sql.exc.OperationalError, match="disk I/O error"), engine.begin() as connection:
+        delete_matching(connection, target, source, source.c.id == target.c.id)

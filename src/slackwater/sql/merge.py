@@ -118,6 +118,9 @@ def _has_row_ids(connection: Connection, table: sql.Table) -> bool:
     """Whether a table of SQLite has row ids, as all have that were not created WITHOUT ROWID."""
     try:
         connection.execute(sql.select(sql.literal_column("rowid")).select_from(table).limit(0))
-    except OperationalError:
+    except OperationalError as error:
+        # Any other failure may have ended the transaction: what followed would be committed without the rest.
+        if "no such column" not in str(error.orig):
+            raise
         return False
     return True
