@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,17 @@ def test_times_that_no_range_contains_are_rejected(
 )
 def test_times_that_begin_with_a_date_are_taken(tmp_path: Path, times: tuple[Any, ...]) -> None:
     check(tmp_path, *times)
+
+
+def test_looking_into_a_file_leaves_the_locks_of_the_process(tmp_path: Path) -> None:
+    """A lock belongs to the process: another SQLite library in it would release it with its own file."""
+    check(tmp_path, "2020-01-02 10:00:00")
+    file = f"{tmp_path}/a.db"
+    part = RangeStatement(range_of_table("t", None, 0, 1, "sqlite"), 0, 1)
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        check_times(file, "t", "at")
+        DatabaseReading(file, "sqlite", "UTC", "UTC", None, (part,), "t").schema()
+        begin = f"import sqlite3; sqlite3.connect({file!r}, timeout=0).execute('BEGIN IMMEDIATE')"
+        other = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr

@@ -3,11 +3,15 @@
 Every part of the range is a task. The address is captured by the function that reads, so no query plan shows
 it. A Python data source would start three more Python processes for planning, which is most of the time that
 a small job takes.
+
+The driver inspects a SQLite file with Python's own library, which also writes it. A second library in the
+process, such as that of ADBC, would release the locks of the first whenever it closed the file.
 """
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,7 +38,7 @@ from slackwater.ingest.sources.arrow_types import (
 )
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.sources.queries import Statement, setting
-from slackwater.ingest.sources.sqlite_types import found_types, typed
+from slackwater.ingest.sources.sqlite_types import column_names, embedded_connection, found_types, typed
 from slackwater.sql.adbc import adbc_connection
 from slackwater.sql.database import redacted_url
 from slackwater.sql.identifiers import quote_identifier, quote_table
@@ -100,8 +104,12 @@ class DatabaseReading:
 
     def schema(self) -> pa.Schema:
         """The schema of the result; for SQLite this scans the rows."""
-        with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
-            found = self._in_sqlite(cursor) if self.backend == "sqlite" else self._in_postgresql(cursor)
+        if self.backend == "sqlite":
+            with embedded_connection(self.address) as connection:
+                found = self._in_sqlite(connection)
+        else:
+            with adbc_connection(self.address, self.backend) as connection, connection.cursor() as cursor:
+                found = self._in_postgresql(cursor)
         at = self.time_column
         if at is not None:
             if at not in found:
@@ -119,12 +127,12 @@ class DatabaseReading:
             if pa.types.is_interval(kind):
                 raise self._unreadable(one.name, "interval")
 
-    def _in_sqlite(self, cursor: Any) -> dict[str, pa.DataType]:
+    def _in_sqlite(self, connection: sqlite3.Connection) -> dict[str, pa.DataType]:
         declared: dict[str, str] = {}
         if self.table is not None:
-            cursor.execute("SELECT name, type FROM pragma_table_info(?)", [self.table.split(".")[-1]])
-            declared = dict(cursor.fetchall())
-        found = found_types(cursor, (part.statement for part in self.parts), declared)
+            columns = "SELECT name, type FROM pragma_table_info(?)"
+            declared = dict(connection.execute(columns, [self.table.split(".")[-1]]))
+        found = found_types(connection, (part.statement for part in self.parts), declared)
         self._reject_duplicates(list(found))
         return found
 
@@ -281,12 +289,10 @@ def _extremes(address: str, table: str, column: str) -> list[tuple[str, str]]:
         f"{shown} FROM (SELECT {choose}({name}) AS value FROM {source})"  # noqa: S608 - quoted names
         for choose in ("min", "max")
     ]
-    with adbc_connection(address, "sqlite") as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM {source} LIMIT 0")  # noqa: S608 - a quoted name
-        if column not in cursor.fetch_arrow_table().column_names:
+    with embedded_connection(address) as connection:
+        if column not in column_names(connection.execute(f"SELECT * FROM {source} LIMIT 0")):  # noqa: S608 - a quoted name
             return []  # SQLite would read its name as a text
-        cursor.execute(" UNION ALL ".join(asked))
-        return list(cursor.fetchall())
+        return list(connection.execute(" UNION ALL ".join(asked)))
 
 
 def check_file(url: URL) -> None:

@@ -7,8 +7,10 @@ in the middle of the read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Final
 
 import pyarrow as pa
 
@@ -18,6 +20,7 @@ from slackwater.sql.identifiers import quote_identifier
 
 _KINDS: Final = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
 """The types of values; a column with several of them gets the last one, which can represent all."""
+_BUSY_SECONDS: Final = 60
 _EXACT: Final = 2**53
 _AT_ONCE: Final = 100
 _FIRST: Final[dict[pa.DataType, str]] = {
@@ -45,34 +48,51 @@ def declared_type(declared: str) -> pa.DataType | None:
     return next((kind for parts, kind in words if any(part in name for part in parts)), None)
 
 
+@contextmanager
+def embedded_connection(address: str) -> Iterator[sqlite3.Connection]:
+    """Open a SQLite file with the library of Python, and close it."""
+    with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        yield connection
+
+
+def column_names(cursor: sqlite3.Cursor) -> list[str]:
+    """The names of the columns of a result."""
+    return [str(column[0]) for column in cursor.description]
+
+
 def found_types(
-    cursor: Any, statements: Iterable[Statement], declared: Mapping[str, str]
+    connection: sqlite3.Connection, statements: Iterable[Statement], declared: Mapping[str, str]
 ) -> dict[str, pa.DataType]:
     """The columns of statements, with types that fit all values; null for a column without values or type.
 
-    >>> from slackwater.sql.adbc import adbc_connection
-    >>> with adbc_connection(":memory:", "sqlite") as connection, connection.cursor() as cursor:
-    ...     found_types(cursor, [Statement(("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL",))], {})
+    >>> with embedded_connection(":memory:") as connection:
+    ...     found_types(connection, [Statement(("SELECT 1 AS a, NULL AS b UNION ALL SELECT 'x', NULL",))], {})
     {'a': DataType(string), 'b': DataType(null)}
     """
     given = list(statements)
-    cursor.execute(f"SELECT * FROM ({given[0].text('sqlite')}\n) AS sample LIMIT 0", _bound(given[0]))  # noqa: S608 - the job's own query
-    names = cursor.fetch_arrow_table().column_names
+    sample = f"SELECT * FROM ({given[0].text('sqlite')}\n) AS sample LIMIT 0"  # noqa: S608 - the job's own query
+    names = column_names(connection.execute(sample, given[0].parameters))
     seen: dict[str, set[str]] = {name: set() for name in names}
     for statement in given:
         for first in range(0, len(names), _AT_ONCE):
-            _scan(cursor, statement, names[first : first + _AT_ONCE], seen)
+            _scan(connection, statement, names[first : first + _AT_ONCE], seen)
     return {name: _type_of(name, seen[name], declared.get(name, "")) for name in names}
 
 
-def _scan(cursor: Any, statement: Statement, names: Sequence[str], seen: Mapping[str, set[str]]) -> None:
+def _scan(
+    connection: sqlite3.Connection,
+    statement: Statement,
+    names: Sequence[str],
+    seen: Mapping[str, set[str]],
+) -> None:
     tests = {kind: "typeof({0}) = '" + kind + "'" for kind in _KINDS}
     tests["large"] = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{_EXACT} AND {_EXACT}"
     asked = ", ".join(
         f"MAX({test.format(quote_identifier(name))})" for name in names for test in tests.values()
     )
-    cursor.execute(f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned", _bound(statement))  # noqa: S608 - the job's own query
-    (results,) = cursor.fetchall()
+    scan = f"SELECT {asked} FROM ({statement.text('sqlite')}\n) AS scanned"  # noqa: S608 - the job's own query
+    (results,) = connection.execute(scan, statement.parameters)
     for index, found in enumerate(results):
         if found:
             seen[names[index // len(tests)]].add(list(tests)[index % len(tests)])
@@ -113,7 +133,3 @@ def _as(name: str, kind: pa.DataType) -> str:
         return f"CAST({name} AS BLOB)"
     # SQLite itself would format a fraction with fifteen digits
     return f"CASE typeof({name}) WHEN 'real' THEN printf('%!.17g', {name}) ELSE CAST({name} AS TEXT) END"
-
-
-def _bound(statement: Statement) -> list[Any] | None:
-    return list(statement.parameters) or None
