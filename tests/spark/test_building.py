@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -399,6 +400,35 @@ def test_checkpoints_on_a_local_disk_use_the_file_system_manager(spark: SparkSes
 
 def test_local_workers_use_unix_domain_sockets(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.python.unix.domain.socket.enabled") == "true"
+
+
+def test_other_users_cannot_reach_the_sockets_of_local_workers(spark: SparkSession) -> None:
+    folder = Path(str(spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")))
+    assert spark.sparkContext.parallelize([1], 1).map(lambda n: n).collect() == [1]
+    assert any(path.is_socket() for path in folder.iterdir())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_uid == os.getuid()
+
+
+@pytest.mark.proof
+def test_the_folder_of_the_sockets_is_private_and_ends_with_the_program(tmp_path: Path) -> None:
+    """Whatever the umask is, and however long the path of the temporary folder."""
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    code = (
+        "import os; os.umask(0); from slackwater.spark.session import session\n"
+        'spark = session(master="local[1]", config={"spark.ui.enabled": "false"})\n'
+        "assert spark.sparkContext.parallelize([1], 1).map(lambda n: n).collect() == [1]\n"
+        'folder = spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")\n'
+        "print(folder, oct(os.stat(folder).st_mode & 0o777))\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(long)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    folder, mode = done.stdout.split()
+    assert mode == "0o700"
+    assert not Path(folder).exists()
 
 
 @pytest.mark.parametrize(

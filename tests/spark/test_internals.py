@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from types import SimpleNamespace
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from slackwater import windows
+from slackwater.progress.watermark_policies import lag
 from slackwater.spark import internals
+from slackwater.spark.api.stream import stream
 
 pytestmark = pytest.mark.spark
 
@@ -81,6 +86,54 @@ def test_the_causes_of_a_java_error(spark: SparkSession) -> None:
         class_exists(spark, "no.such.Class")
     assert list(internals.java_causes(caught.value)) == ["java.lang.ClassNotFoundException: no.such.Class"]
     assert list(internals.java_causes(ValueError("not from the JVM"))) == []
+
+
+def monitors(spark: SparkSession) -> int:
+    """The number of threads that look for idle Python workers."""
+    named = f"Idle Worker Monitor for {internals.worker_python(spark)}"
+    threads = cast(Any, spark.sparkContext)._jvm.org.apache.commons.lang3.ThreadUtils
+    return int(threads.findThreadsByName(named).size())
+
+
+def until(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether a condition becomes true in time."""
+    deadline = monotonic() + seconds
+    while not condition():
+        if monotonic() > deadline:
+            return False
+        sleep(0.01)
+    return True
+
+
+def test_surplus_monitors_of_python_workers_are_stopped(spark: SparkSession) -> None:
+    jvm = cast(Any, spark.sparkContext)._jvm
+    needed = monitors(spark)
+    variables = jvm.scala.collection.immutable.HashMap()
+    for _ in range(20):  # what Spark does when a query with a Python source starts
+        jvm.org.apache.spark.api.python.PythonWorkerFactory(
+            internals.worker_python(spark), "worker", variables, False
+        )
+    assert monitors(spark) >= 20
+    assert internals.stop_surplus_monitors(spark, kept=1000) == 0
+    assert internals.stop_surplus_monitors(spark) >= 20
+    assert until(lambda: monitors(spark) <= needed)
+    assert spark.sparkContext.parallelize(range(4), 2).map(lambda n: 2 * n).sum() == 12  # workers go on
+
+
+@pytest.mark.proof
+def test_restarts_of_a_query_do_not_add_threads(spark: SparkSession, tmp_path: Path) -> None:
+    def start(number: int) -> int:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+        elements = stream(rows, event_time="timestamp", watermark=lag("1 second"))
+        panes = elements.window(windows.fixed("1 second")).agg(n=windows.count()).to_df()
+        query = panes.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+        try:
+            assert until(lambda: query.lastProgress is not None, 60)
+        finally:
+            query.stop()
+        return monitors(spark)
+
+    assert max(start(number) for number in range(12)) <= 16 + 3  # each start adds two, before the next one
 
 
 def test_schemas_convert_to_arrow_and_back() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "is_streaming_query",
     "java_causes",
     "repartition_checkpoint",
+    "stop_surplus_monitors",
     "streaming_source_options",
     "to_arrow_schema",
     "worker_python",
@@ -34,6 +35,8 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 FILE_SYSTEM_CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+_FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -100,6 +103,42 @@ def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int
         return False
     manager.repartition(checkpoint, partitions)
     return True
+
+
+def stop_surplus_monitors(spark: SparkSession, *, kept: int = 16) -> int:
+    """Stop threads that Spark leaves behind each time a streaming query starts.
+
+    Spark starts a Python process on the driver for every Python source and every stateful operator of a
+    query, each with a thread that looks for idle workers every ten seconds. These processes have no idle
+    workers, and nothing stops the thread when the query stops.
+
+    Returns:
+        The number of threads that were stopped: none while there are at most ``kept`` threads of this kind.
+        Always 0 on Spark Connect.
+    """
+    if is_remote(spark):
+        return 0
+    jvm = cast(Any, spark.sparkContext)._jvm  # noqa: SLF001
+    named = f"Idle Worker Monitor for {worker_python(spark)}"
+    threads = jvm.org.apache.commons.lang3.ThreadUtils.findThreadsByName(named)
+    if threads.size() <= kept:
+        return 0
+    # Stopping a thread is an uncaught InterruptedException, which Java would print.
+    kind = jvm.java.lang.invoke.MethodType.fromMethodDescriptorString(
+        "(Ljava/lang/Thread;Ljava/lang/Throwable;)V", None
+    )
+    ignore = jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
+        jvm.java.lang.Class.forName("java.lang.Thread$UncaughtExceptionHandler"),
+        jvm.java.lang.invoke.MethodHandles.empty(kind),
+    )
+    stopped = 0
+    for thread in threads.toArray():
+        # The daemon has a pool of workers, whose monitor is needed.
+        if not getattr(thread, _FACTORY_OF_MONITOR)().useDaemonEnabled():
+            thread.setUncaughtExceptionHandler(ignore)
+            thread.interrupt()
+            stopped += 1
+    return stopped
 
 
 def java_causes(error: Exception) -> Iterator[str]:

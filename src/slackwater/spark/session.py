@@ -8,13 +8,15 @@ elsewhere, before a query starts and fails in a worker or runs slowly.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -39,6 +41,9 @@ _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _CHECKPOINT_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+_UNIX_SOCKET_FOLDER: Final = "spark.python.unix.domain.socket.dir"
+_LONGEST_SOCKET_PARENT: Final = 45
+"""In bytes: the path of a socket has at most 103 on macOS, and ``/sw-xxxxxxxx/.<uuid>.sock`` takes 55."""
 _CLUSTER_VARIABLES: Final = (
     "MASTER",
     "PYSPARK_GATEWAY_PORT",
@@ -128,9 +133,10 @@ def session(
         builder = builder.remote(remote)
     chosen = {**settings(partitions), **(config or {})}
     local = remote is None and is_local_master(master or chosen.get("spark.master"))
-    if local and not _moves_temporary_folder(chosen.values()):
+    if local and (folder := socket_folder()) is not None:
         # Rows and calls to the state store are faster through Unix domain sockets than through TCP.
         chosen.setdefault(_UNIX_SOCKETS, "true")
+        chosen.setdefault(_UNIX_SOCKET_FOLDER, folder)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
@@ -159,10 +165,27 @@ def is_local_master(master: str | None) -> bool:
     return master.startswith("local")
 
 
-def _moves_temporary_folder(options: Iterable[str]) -> bool:
-    """Whether the JVM may use another temporary folder, whose path may be too long for a socket."""
-    given = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    return any("java.io.tmpdir" in text for text in (*options, *given))
+@cache
+def socket_folder() -> str | None:
+    """A folder for Unix domain sockets that only this user can enter; None if every path is too long.
+
+    The umask decides who may connect to the sockets that Spark creates, so they need a private folder. There
+    is one per process, which removes it at exit.
+
+    >>> os.stat(socket_folder()).st_mode & 0o777 == 0o700
+    True
+    """
+    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - the folder in it is private
+        if len(os.fsencode(parent)) <= _LONGEST_SOCKET_PARENT and os.access(parent, os.W_OK):
+            folder = tempfile.mkdtemp(prefix="sw-", dir=parent)
+            atexit.register(_remove_folder, folder, os.getpid())
+            return folder
+    return None
+
+
+def _remove_folder(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a process that this one forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class SlowSession(UserWarning):

@@ -15,7 +15,7 @@ from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.source_limits import check_unlimited, source_limit
 from slackwater.spark.api.stream_inputs import Source, input_names
-from slackwater.spark.internals import is_remote
+from slackwater.spark.internals import is_remote, stop_surplus_monitors
 from slackwater.spark.monitor.reports import METRIC, observed
 from slackwater.spark.monitor.run_end import end_signals_of
 from slackwater.spark.runtime.bucket import OperatorPlan
@@ -69,6 +69,8 @@ class Dataflow:
                 "has no meaning for batch input, for which every window fires anyway",
                 fix="omit it",
             )
+        if self.is_streaming:
+            stop_surplus_monitors(self.spark)
         # A query may contain several operators, and each observed metric needs a unique name.
         emitted = self.emitted(flush=flush, path=f"{METRIC}_{uuid.uuid4().hex[:8]}", codec=codec)
         return emitted.mapInArrow(reader, self.schema) if codec is None else codec.decode(emitted)
