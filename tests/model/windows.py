@@ -70,6 +70,8 @@ class Output:
     forwarded: int | None = None
     waiting: int | None = None
     """The end of the earliest window that still owes a pane."""
+    expired: int = 0
+    """How many keys of a global window were purged because of its ttl."""
 
     def dropped(self, reason: str) -> int:
         return sum(drop.reason == reason for drop in self.drops)
@@ -102,6 +104,8 @@ class Record:
     on_time_index: int = 0
     last: Pane | None = None
     owed: list[Pane] = field(default_factory=list)
+    latest: int = BEGINNING_OF_TIME
+    """The latest event time that arrived for it, also after it was closed."""
 
     @property
     def bounds(self) -> Bounds:
@@ -150,6 +154,7 @@ class WindowedModel:
         self.only_updated = only_updated
         self.retractions = retractions
         self.records: list[Record] = []
+        self.ttl = window.ttl if isinstance(window, configuration.Global) else None
         self.watermark = BEGINNING_OF_TIME
         self.received = BEGINNING_OF_TIME
         """The watermark of the inputs; behind ``watermark`` if windows were closed because of idleness."""
@@ -192,7 +197,7 @@ class WindowedModel:
         accepted: list[tuple[Key, Bounds, int, Row]] = []
         for key, at, row in rows:
             assigned = assign(self.window, at, row)
-            late = [window for window in assigned if self.watermark >= self._horizon(window[1])]
+            late = [window for window in assigned if self._is_late(at, window)]
             if self.drop_late == "by_element" and assigned and (late or self._behind(at)):
                 output.drops.append(Drop(row, "late", None))
                 continue
@@ -206,6 +211,7 @@ class WindowedModel:
             if record is None:
                 record = Record(key, *window, triggers.build(self.trigger))
                 self.records.append(record)
+            record.latest = max(record.latest, at)
             if record.closed:
                 output.drops.append(Drop(row, "closed", window))
                 continue
@@ -304,7 +310,9 @@ class WindowedModel:
         before, self.watermark = self.watermark, watermark
         for record in list(self.records):
             completes = before < record.end <= watermark
-            if watermark >= self._horizon(record.end):
+            expires = self.ttl is not None and watermark >= self._horizon(record.latest + self.ttl)
+            output.expired += expires and watermark < END_OF_TIME
+            if watermark >= self._horizon(record.end) or expires:
                 if not record.closed:
                     self._emit(record, output, last=True, completes=completes)
                 self.records.remove(record)
@@ -433,6 +441,11 @@ class WindowedModel:
         if self.allowed_lateness is None:
             return END_OF_TIME
         return min(end + self.allowed_lateness, END_OF_TIME)
+
+    def _is_late(self, at: int, window: Bounds) -> bool:
+        """Whether an element is too late; with a ttl, as if its window ended that long after it."""
+        expired = self.ttl is not None and self.watermark >= self._horizon(at + self.ttl)
+        return expired or self.watermark >= self._horizon(window[1])
 
     def _behind(self, at: int) -> bool:
         return self.allowed_lateness is not None and at < self.watermark - self.allowed_lateness

@@ -33,6 +33,9 @@ SESSIONS_WITHOUT_LATENESS = Limits(
     accumulations=ORDER_FREE,
     lateness=False,
 )
+KEYS_THAT_EXPIRE = Limits(
+    kinds=("expiring",), trigger=windows.DEFAULT_TRIGGER, only_updated=False, accumulations=ORDER_FREE
+)
 RETRACTING = Limits(
     kinds=("fixed", "sliding", "sessions", "global", "calendar"),
     modes=("accumulating_and_retracting",),
@@ -108,6 +111,17 @@ def test_on_time_panes_do_not_depend_on_batches(kind: Kind, made: Scenario, data
 @given(scenarios(SESSIONS_WITHOUT_LATENESS), st.data())
 def test_on_time_sessions_do_not_depend_on_batches(kind: Kind, made: Scenario, data: st.DataObject) -> None:
     assert on_time(play(kind, made)) == on_time(play(kind, made, split(made.steps, data)))
+
+
+@BOTH
+@SETTINGS
+@given(scenarios(KEYS_THAT_EXPIRE), st.data())
+def test_panes_of_keys_that_expire_do_not_depend_on_batches(
+    kind: Kind, made: Scenario, data: st.DataObject
+) -> None:
+    several = play(kind, made), play(kind, made, split(made.steps, data))
+    one, other = (sorted(repr(pane) for step in steps for pane in step.panes) for steps in several)
+    assert one == other
 
 
 # ---- retracting

@@ -35,6 +35,13 @@ def test_input_with_retractions(made: Scenario) -> None:
     compare(made)
 
 
+@SETTINGS
+@given(scenarios(Limits(kinds=("expiring",), keys=4)))
+def test_keys_that_expire(made: Scenario) -> None:
+    """Each key of a global window with a ttl is purged on its own, and begins anew."""
+    compare(made)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_seeded_scenarios(seed: int) -> None:
     """The first cases of what `python -m tests.property.soak` runs for hours."""

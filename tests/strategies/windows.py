@@ -125,7 +125,9 @@ class Scenario:
 class Limits:
     """Restrictions of a scenario, for laws that do not hold for all settings."""
 
-    kinds: tuple[str, ...] = ("fixed", "sliding", "sessions", "sessions", "global", "calendar", "inherited")
+    kinds: tuple[str, ...] = (
+        "fixed", "sliding", "sessions", "sessions", "global", "expiring", "calendar", "inherited",
+    )  # fmt: skip
     modes: tuple[str, ...] = ("accumulating_and_retracting", "discarding", "accumulating")
     trigger_depth: int = 3
     trigger: windows.Trigger | None = None
@@ -158,7 +160,7 @@ def scenario(source: Source, limits: Limits = Limits()) -> Scenario:  # noqa: B0
         accumulations=accumulations,
         key=key,
         mode=mode,
-        allowed_lateness=_lateness(source, scale) if limits.lateness else 0,
+        allowed_lateness=_lateness(source, scale, window) if limits.lateness else 0,
         on_time=source.choose(["always", "if_non_empty"]),
         closing=source.choose(["if_non_empty", "always"]),
         timestamp=source.choose(["end_of_window", "earliest", "latest"]),
@@ -254,6 +256,8 @@ def _window(source: Source, kind: str) -> tuple[windows.Window, _Scale]:
             return window, _Scale(CALENDAR_TICK, instant(begin))
         case "inherited":
             return windows.Inherited(), scale
+        case "expiring":
+            return windows.Global(ttl=source.choose([1, 2, 4, 8]) * scale.tick), scale
     return windows.Global(), scale
 
 
@@ -268,8 +272,9 @@ def _accumulations(source: Source) -> tuple[str, ...]:
     return tuple(name for name in (*usual, *others) if source.chance(30)) or ("max",)
 
 
-def _lateness(source: Source, scale: _Scale) -> int | None:
-    ticks = source.choose([0, 1, 5, 10, 20, None])
+def _lateness(source: Source, scale: _Scale, window: windows.Window) -> int | None:
+    expires = isinstance(window, windows.Global) and window.ttl is not None
+    ticks = source.choose([0, 0, 1, 5] if expires else [0, 1, 5, 10, 20, None])
     return None if ticks is None else ticks * scale.tick
 
 

@@ -53,6 +53,7 @@ class Observed:
     forwarded: int | None = None
     drops: tuple[Drop, ...] = field(default=())
     waiting: int | None = None
+    expired: int = 0
     takes_retractions: bool = False
 
 
@@ -134,6 +135,7 @@ class ModelSubject:
             forwarded=output.forwarded,
             drops=tuple(self._drop(drop) for drop in output.drops),
             waiting=output.waiting,
+            expired=output.expired,
             takes_retractions=self.options.retractions,
         )
 
@@ -204,6 +206,7 @@ class OperatorSubject:
             forwarded=output.watermarks.get("default"),
             drops=tuple(self._drop(row) for row in late),
             waiting=output.waiting,
+            expired=output.expired_keys,
             takes_retractions=self.options.retractions,
         )
 
@@ -306,4 +309,5 @@ def canonical(observed: Observed) -> dict[str, Any]:
         "forwarded": observed.forwarded,
         "drops": sorted(map(repr, observed.drops)),
         "waiting": observed.waiting,
+        "expired": observed.expired,
     }

@@ -46,18 +46,33 @@ MOST_OVERLAPPING: Final = 10_000
 
 def _positive(value: int, name: str) -> None:
     if check_int64(value, name) > LONGEST:
-        raise InvalidArgument(name, value, "is longer than 73,000 years", fix="use global_window()")
+        fix = "use a shorter one, or none" if name == "ttl" else "use global_window()"
+        raise InvalidArgument(name, value, "is longer than 73,000 years", fix=fix)
     if value <= 0:
         raise InvalidArgument(name, value, "must be greater than zero", fix=f'use {name}="10 seconds"')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Global:
     """A single window for all elements; complete only at the end of the input.
 
+    With ``ttl``, the state of a key is purged when it has had no element for that long, in event time.
+
     >>> Global().windows_at(5) == [(BEGINNING_OF_TIME, END_OF_TIME)]
     True
+    >>> Global(ttl=0)
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: ttl = 0: must be greater than zero; use ttl="10 seconds"
     """
+
+    ttl: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.ttl is not None:
+            _positive(self.ttl, "ttl")
+
+    def __repr__(self) -> str:
+        return "Global()" if self.ttl is None else f"Global(ttl={self.ttl})"
 
     def windows_at(self, at: int) -> list[WindowBounds]:
         """The windows of an element with event time ``at``, in ascending order."""
@@ -334,13 +349,24 @@ def zone(name: str) -> ZoneInfo:
         ) from None
 
 
-def global_window() -> Global:
+def global_window(*, ttl: DurationLike | None = None) -> Global:
     """A single window for all elements, which is complete only at the end of the input.
+
+    Args:
+        ttl: how long the state of a key is kept after its latest element, in event time. It is purged when
+            the watermark reaches the latest event time of the key plus the ttl and the allowed lateness, with
+            a last pane if elements were not emitted yet. A later element of the key begins anew. None keeps
+            all keys until the end of the input.
+
+    Raises:
+        InvalidArgument: the ttl is not a positive duration.
 
     >>> global_window()
     Global()
+    >>> global_window(ttl="7 days")
+    Global(ttl=604800000000)
     """
-    return Global()
+    return Global(None if ttl is None else duration(ttl, name="ttl"))
 
 
 def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:

@@ -45,22 +45,27 @@ from tests.unit.spark.bucket_stages import (
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    "window", [windows.Fixed(10), windows.Sliding(10, 4), windows.Sessions(4), windows.Global()]
+    "window",
+    [windows.Fixed(10), windows.Sliding(10, 4), windows.Sessions(4), windows.Global(), windows.Global(ttl=2)],
 )
 @pytest.mark.parametrize("seed", sampled(range(3), keep=[1]))
 def test_all_buckets_together_equal_the_model(window: windows.Window, mode: str, seed: int) -> None:
     options = Options(window, TRIGGER, ("count", "sum"), mode=mode, allowed_lateness=8)
     stage = Stage(OperatorPlan((SourceRules(Lag(5)),), host(options)))
     model, follower = ModelSubject(options), Follower()
+    expired = 0
     for number, rows in enumerate(random_batches(Random(seed))):
         outputs = stage.step([*shipped(rows_frame(rows)), *ticks(number)])
         said = model.step(rows, follower.after(rows), number)
+        expired += said.expired
         assert canonical(emitted(outputs, options.key)) == canonical(said.panes)
         assert sum(output.report.totals["dropped_late"] for output in outputs) == model.model.dropped_late
+        assert sum(output.report.totals["expired_keys"] for output in outputs) == expired
         assert {output.report.watermark for output in outputs} == {follower.at}
     outputs = stage.step(ticks(100, end=True))
     assert canonical(emitted(outputs, options.key)) == canonical(model.step([], END_OF_TIME, 100).panes)
     assert [output.report.open_windows for output in outputs] == [0, 0, 0]
+    assert (expired > 0) == (window == windows.Global(ttl=2))
     assert all(not blobs for blobs in stage.blobs.values()), "an ended stream keeps nothing"
 
 

@@ -88,7 +88,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     ended: bool
     totals: dict[str, int]
     """Counters since the query was first started: panes by timing, retractions, rows dropped as late or
-    closed, and, over all buckets, rows that were invalid or too far in the future, and repeated buffers."""
+    closed, keys whose state has expired, and, over all buckets, rows that were invalid or too far in the
+    future, and repeated buffers."""
     keys: tuple[KeyReport, ...] = ()
     """The progress of each watermark key, if the stream has several event times."""
     inputs: tuple[InputReport, ...] = ()

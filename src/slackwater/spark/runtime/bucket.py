@@ -51,6 +51,8 @@ class Totals(StepCounts):
     """Rows too far in the future to advance the watermark, over all buckets."""
     duplicates: int = 0
     """Repeated numbered buffers, over all buckets."""
+    expired_keys: int = 0
+    """Keys whose state was purged because of the ttl of a global window."""
 
     def add(self, counts: StepCounts) -> None:
         """Add the counts of one step."""
@@ -197,6 +199,7 @@ class OperatorPlan:
         state, output = emitted.result
         totals.add(output.counts)
         totals.dropped_duplicate += output.duplicates
+        totals.expired_keys += output.expired_keys
         operator = self.host.save(state)
         blobs.evict()
         used = watermark if output.watermark is None else output.watermark

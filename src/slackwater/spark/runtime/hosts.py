@@ -121,6 +121,8 @@ class HostOutput:
     """The size of each buffer of rows, by its name."""
     duplicates: int = 0
     """The number of rows that were dropped because they repeat earlier ones."""
+    expired_keys: int = 0
+    """The number of keys whose state was purged because of the ttl of a global window."""
 
 
 Emitting = Generator[pl.DataFrame, None, tuple[Any, HostOutput]]
@@ -468,7 +470,14 @@ def _by_side(batch: OperatorBatch) -> dict[str, int]:
 
 def _host_output(counts: StepCounts, output: WindowOutput, state: WindowState) -> HostOutput:
     counts.dropped_late, counts.dropped_closed = output.dropped_late, output.dropped_closed
-    return HostOutput(counts, output.watermarks, state.open_windows, output.waiting, state.watermark)
+    return HostOutput(
+        counts,
+        output.watermarks,
+        state.open_windows,
+        output.waiting,
+        state.watermark,
+        expired_keys=output.expired_keys,
+    )
 
 
 def _of_kind(rows: pl.DataFrame, kind: str) -> pl.DataFrame:

@@ -27,6 +27,7 @@ from slackwater.windows.columns import (
     FIRST,
     FRESH,
     INDEX,
+    LATEST,
     NEW,
     ON_TIME,
     REMAINING,
@@ -127,6 +128,8 @@ class CompiledSpec:
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
             stamp = times.min() if self.spec.timestamp == "earliest" else times.max()
             aggregations.append(stamp.alias(STAMP))
+        if self.spec.ttl is not None:
+            aggregations.append(pl.col(TIME).max().alias(LATEST))
         if self.spec.takes_retractions:
             aggregations.append(pl.col(WEIGHT).sum().alias(REMAINING))
         if self.session_elements is not None:
@@ -271,7 +274,13 @@ class CompiledSpec:
     @cached_property
     def state_columns(self) -> list[str]:
         """The columns that a window row keeps between steps, in addition to its window and key."""
-        return [NEW, FIRST, FRESH, STAMP, INDEX, ON_TIME, CLOSED, FIRED, *self.trigger.columns]
+        row = [NEW, FIRST, FRESH, STAMP, INDEX, ON_TIME, CLOSED, FIRED]
+        return [*row, *self.latest_columns, *self.trigger.columns]
+
+    @cached_property
+    def latest_columns(self) -> list[str]:
+        """The column with the latest event time of a key; none if keys do not expire."""
+        return [] if self.spec.ttl is None else [LATEST]
 
     def combine_rows(self) -> list[pl.Expr]:
         """Aggregations that combine a stored window row with a new row of the same window and key."""
@@ -285,6 +294,7 @@ class CompiledSpec:
             pl.col(CLOSED).any(),
             pl.col(FIRED).max(),
             pl.col(ADDED).sum(),
+            *(pl.col(name).max() for name in self.latest_columns),
         ]
 
     def add_to_rows(self, watermark: int, now: int) -> list[pl.Expr]:
@@ -320,6 +330,11 @@ class CompiledSpec:
         """The next watermark at which the trigger of an open window has to be evaluated; or null."""
         return pl.when(~pl.col(CLOSED)).then(self.trigger.event_target(watermark))
 
+    def next_watermark(self, watermark: int) -> pl.Expr:
+        """The next watermark at which a window row has to be evaluated before its window is due; or null."""
+        target = self.event_target(watermark)
+        return target if self.spec.ttl is None else pl.min_horizontal(target, self.lateness.expiry())
+
     def clock_target(self, clock: int) -> pl.Expr:
         """The processing time at which an open window has to be evaluated again; or null."""
         return pl.when(~pl.col(CLOSED)).then(self.trigger.target(clock))
@@ -334,3 +349,5 @@ class StepResults:
     """Numbers of dropped rows with the reason, and the window if there is one."""
     dropped_late: int = 0
     dropped_closed: int = 0
+    expired: int = 0
+    """The number of keys that were purged because of the ttl."""

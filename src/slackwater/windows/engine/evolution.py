@@ -9,6 +9,9 @@
 | allowed lateness lowered | purged in the next step if the new limit has passed, with their last pane |
 | allowed lateness raised | kept for longer; windows that were purged stay purged |
 | ``only_updated`` | the last pane before the change is not compared |
+| ttl added | a key without further elements expires when the watermark has advanced by the ttl |
+| ttl changed | applies to all keys; keys that expired stay purged, and late elements for them are dropped |
+| ttl removed | all keys that are still stored are kept |
 
 Another window, key, mode or timestamp is refused. State is rewritten blob by blob, once, when it is loaded.
 """
@@ -24,6 +27,7 @@ from slackwater.windows.accumulations.python import Accumulation
 from slackwater.windows.columns import (
     END,
     FIRST,
+    LATEST,
     NEW,
     START,
     TIME,
@@ -69,8 +73,12 @@ class Evolution:
                 entry.last_panes, entry.pane_log = None, []
         if saved.trigger != new.trigger:
             self._restart_trigger(state)
-        if saved.allowed_lateness not in (None, UNRECORDED, new.allowed_lateness):
-            self._keep_purged(state, saved.allowed_lateness)
+        if saved.ttl != new.ttl and None in (saved.ttl, new.ttl):
+            self._change_expiry(state)
+        elif saved.allowed_lateness not in (None, UNRECORDED) and (
+            (saved.allowed_lateness, saved.ttl) != (new.allowed_lateness, new.ttl)
+        ):
+            self._keep_purged(state, saved.allowed_lateness + (saved.ttl or 0))
         self._set_times(state)
         state.description = new
 
@@ -182,6 +190,23 @@ class Evolution:
         first_rows, _ = windows.first_rows(state, [bounds])
         # The former trigger waited for the end, so the arrival of the first element was not stored.
         return first_rows.with_columns(pl.lit(state.clock, pl.Int64()).alias(FIRST))
+
+    # ---- the ttl
+
+    def _change_expiry(self, state: WindowState) -> None:
+        """Add or remove the latest event time of each key, after a ttl was added or removed."""
+        watermark = pl.lit(state.watermark, pl.Int64()).alias(LATEST)
+        if state.watermark != END_OF_TIME:  # what a former ttl has purged may begin anew
+            state.purged_until = BEGINNING_OF_TIME
+        for bounds, entry in state.windows.items():
+            if self.compiled.spec.ttl is None:
+                entry.rows = _rewrite(state, entry.rows, lambda rows: rows.drop(LATEST))
+            elif isinstance(self.windows, SlicedWindows):
+                frame = self._window_rows(state, self.windows, bounds)
+                if frame is not None:
+                    frame = frame.with_columns(watermark).drop(START, END)
+                    entry.rows = state.write(frame, replaces=entry.rows)
+                    state.flush()
 
     # ---- times
 

@@ -41,6 +41,7 @@ class Evaluation:
         due: for which rows the trigger is evaluated.
         purged: which rows are purged.
         completes: which rows' windows this watermark completes.
+        expired: which rows are purged because of the ttl; None if keys do not expire on this occasion.
         evaluates_trigger: False if no row is due, so that the trigger need not be evaluated.
     """
 
@@ -50,6 +51,7 @@ class Evaluation:
     due: pl.Expr
     purged: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
     completes: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
+    expired: pl.Expr | None = None
     evaluates_trigger: bool = True
 
 
@@ -58,7 +60,11 @@ def by_watermark(compiled: CompiledSpec, state: WindowState, before: int, waterm
     completes = (pl.col(END) > before) & (pl.col(END) <= watermark)
     reached = (compiled.event_target(before) <= watermark).fill_null(value=False)
     purged = compiled.lateness.purge_times(pl.col(END)) <= watermark
-    return Evaluation(watermark, state.clock, state.step, completes | reached, purged, completes)
+    expired = None
+    if compiled.spec.ttl is not None:
+        expired = (compiled.lateness.expiry() <= watermark).fill_null(value=False)
+        purged = purged | expired
+    return Evaluation(watermark, state.clock, state.step, completes | reached, purged, completes, expired)
 
 
 def by_clock(compiled: CompiledSpec, state: WindowState, before: int) -> Evaluation:

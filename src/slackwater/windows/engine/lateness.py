@@ -1,7 +1,8 @@
 """Allowed lateness: when a window is purged, and which elements are too late.
 
 A window that ends at ``end`` accepts elements while the watermark is below ``end`` plus the allowed lateness.
-At that watermark its state is purged, and later elements for it are dropped.
+At that watermark its state is purged, and later elements for it are dropped. In a global window with a ttl,
+each key is purged on its own, as if it had a window that ends at its latest event time plus the ttl.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from slackwater.time import END_OF_TIME
-from slackwater.windows.columns import TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.windows.columns import LATEST, TIME
 from slackwater.windows.spec.window_spec import WindowSpec
 
 
@@ -52,6 +53,22 @@ class Lateness:
         if self.spec.drop_late == "by_window" or self.spec.allowed_lateness is None:
             return pl.col(TIME).is_null()  # always false: elements have an event time
         return pl.col(TIME) < max(watermark - self.spec.allowed_lateness, -(2**63))
+
+    @property
+    def _kept_for(self) -> int:
+        """How long a key is kept after its latest element."""
+        return (self.spec.ttl or 0) + (self.spec.allowed_lateness or 0)
+
+    def expiry(self) -> pl.Expr:
+        """The watermark at which the key of a window row expires; null for one whose time is not known."""
+        kept_for = min(self._kept_for, END_OF_TIME)
+        latest = pl.col(LATEST)
+        later = pl.when(latest.is_not_null()).then(pl.lit(END_OF_TIME, pl.Int64()))
+        return pl.when(latest < END_OF_TIME - kept_for).then(latest + kept_for).otherwise(later)
+
+    def expired_until(self, watermark: int) -> int:
+        """The latest event time at which the state of a key without later elements has expired."""
+        return max(watermark - self._kept_for, BEGINNING_OF_TIME)
 
     def next_due(self, end: int, watermark: int) -> int:
         """The next watermark at which a window has to be evaluated: its end, then its purge time."""

@@ -24,7 +24,7 @@ from slackwater.windows.triggers import describe
 UNRECORDED: Final = -1
 """The allowed lateness in a description that was made from a state of version 1, which did not record it."""
 
-_DURATIONS: Final = ("size", "every", "offset", "gap")
+_DURATIONS: Final = ("size", "every", "offset", "gap", "ttl")
 _UNITS: Final = (
     (DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "µs"),
 )  # fmt: skip
@@ -58,6 +58,8 @@ class OperatorDescription(Saved):
     drop_late: str | None = None
     idle: str | None = None
     watermark_key: str | None = None
+    ttl: int | None = None
+    """That of a global window, which may change; it is not part of ``window``."""
 
     @classmethod
     def of(cls, spec: WindowSpec) -> OperatorDescription:
@@ -70,7 +72,7 @@ class OperatorDescription(Saved):
         ('fixed(size=10 s)', 'accumulating', {'n': 'count()'})
         """
         return cls(
-            window=window_text(spec.window),
+            window=window_text(Global() if spec.ttl is not None else spec.window),
             key=list(spec.key),
             mode=spec.mode,
             retractions=spec.takes_retractions,
@@ -84,6 +86,7 @@ class OperatorDescription(Saved):
             drop_late=spec.drop_late,
             idle=spec.idle,
             watermark_key=spec.watermark_key,
+            ttl=spec.ttl,
         )
 
     @classmethod
@@ -123,6 +126,11 @@ class OperatorDescription(Saved):
         """The types of results that panes contain; earlier releases did not record them."""
         parted = {name: each.partition(RETURNS) for name, each in self.accumulations.items()}
         return {name: results for name, (_, separator, results) in parted.items() if separator}
+
+    @property
+    def window_text(self) -> str:
+        """The window with all its settings."""
+        return self.window if self.ttl is None else window_text(Global(self.ttl))
 
     @property
     def has_sessions(self) -> bool:

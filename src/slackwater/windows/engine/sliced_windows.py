@@ -16,8 +16,20 @@ from typing import Final
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.assigners import WindowBounds
-from slackwater.windows.columns import ADDED, CLOSED, END, FIRED, FRESH, NEW, ROW, SEQUENCE, STAMP, START
+from slackwater.windows.assigners import GLOBAL_BOUNDS, WindowBounds
+from slackwater.windows.columns import (
+    ADDED,
+    CLOSED,
+    END,
+    FIRED,
+    FRESH,
+    NEW,
+    ROW,
+    SEQUENCE,
+    STAMP,
+    START,
+    TIME,
+)
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.firing import (
     EMITS,
@@ -48,7 +60,11 @@ class SlicedWindows:
     def __init__(self, compiled: CompiledSpec, slicing: Slicing) -> None:
         self.compiled = compiled
         self.slicing = slicing
-        self.waits_for_end = compiled.trigger.waits_for_end and compiled.spec.timestamp != "latest"
+        self.waits_for_end = (
+            compiled.trigger.waits_for_end
+            and compiled.spec.timestamp != "latest"
+            and compiled.spec.ttl is None
+        )
         """Whether a window stores no window rows before its end."""
         self.partials = SlicePartials(compiled, slicing)
 
@@ -94,7 +110,7 @@ class SlicedWindows:
         """Store the partials of a batch, and evaluate the windows that may fire because of them."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if state.empty is None:
-            state.empty = partials.drop(*self.slicing.columns).clear()
+            state.empty = partials.drop(*self.slicing.columns, *self.compiled.latest_columns).clear()
         accepting = {bounds: accepting[bounds] for bounds in sorted(self._slices(partials))}
         windows = self.slicing.distinct(accepting.values())
         evaluated = [window for window in windows if not self._is_waiting(state, window, watermark)]
@@ -103,7 +119,7 @@ class SlicedWindows:
             rows = self._touched_rows(state, partials, accepting, evaluated)
             if self.compiled.trigger.can_finish:
                 rows, partials = self._drop_closed(rows, partials, elements, out)
-        self.partials.append(state, partials)
+        self.partials.append(state, partials.drop(self.compiled.latest_columns))
         for start, end in windows:
             if (start, end) not in state.windows:
                 due = self.compiled.lateness.next_due(end, watermark)
@@ -171,6 +187,12 @@ class SlicedWindows:
             if behind.height:
                 elements = elements.filter(~is_late)
                 self._report_late(behind, None, out)
+        if self.compiled.spec.ttl is not None:
+            is_expired = pl.col(TIME) <= max(lateness.expired_until(watermark), state.purged_until)
+            expired = elements.filter(is_expired)
+            if expired.height:
+                elements = elements.filter(~is_expired)
+                self._report_late(expired, None if by_element else windows, out)
         accepting: dict[WindowBounds, Sequence[WindowBounds]] = {}
         late: dict[WindowBounds, Sequence[WindowBounds]] = {}
         for bounds, holders in windows.items():
@@ -275,10 +297,11 @@ class SlicedWindows:
         added = match(partials, holders, self.slicing.columns, "inner").drop(START, END, strict=False)
         added = added.rename({_WINDOW_START: START, _WINDOW_END: END})
         stamp = [compiled.merge_stamps()] if compiled.spec.timestamp != "end_of_window" else []
-        added = added.group_by(compiled.row_columns).agg(pl.col(ADDED).sum(), *stamp)
+        latest = compiled.latest_columns
+        added = added.group_by(compiled.row_columns).agg(pl.col(ADDED).sum(), *stamp, pl.col(latest).max())
         if not stamp:
             added = added.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
-        fresh = added.select(*compiled.row_columns, *compiled.new_rows(), STAMP, ADDED)
+        fresh = added.select(*compiled.row_columns, *compiled.new_rows(), STAMP, *latest, ADDED)
         stored = [
             window for window in windows if window in state.windows and state.windows[window].rows is not None
         ]
@@ -319,7 +342,28 @@ class SlicedWindows:
                 rows = self._emit(state, rows, emitting, before, combined, out)
             if compiled.spec.mode == "discarding":
                 self._discard(state, fired, everything=fired.height == rows.height)
+        if evaluation.expired is not None:
+            rows = self._expire(state, rows, evaluation.expired, evaluation.watermark, out)
         self._store(state, rows, evaluation)
+
+    def _expire(
+        self, state: WindowState, rows: pl.DataFrame, is_expired: pl.Expr, watermark: int, out: StepResults
+    ) -> pl.DataFrame:
+        """Delete the state of keys that have expired; the rows that remain."""
+        expired = rows.filter(is_expired)
+        if expired.is_empty() or watermark == END_OF_TIME:  # at the end of the input everything is purged
+            return rows
+        out.expired += expired.height
+        if expired.height == rows.height:
+            state.forget(GLOBAL_BOUNDS)
+            state.forget_slice(GLOBAL_BOUNDS)
+            return rows.clear()
+        self.partials.discard(state, {GLOBAL_BOUNDS: expired})
+        last_panes = state.windows[GLOBAL_BOUNDS].last_panes
+        if last_panes is not None:
+            kept = match(state.read(last_panes), expired, self.compiled.key_columns, "anti")
+            self._store_last_panes(state, [GLOBAL_BOUNDS], kept)
+        return rows.filter(~is_expired)
 
     def _emit(
         self,
@@ -373,12 +417,12 @@ class SlicedWindows:
             compiled.hold().min().alias("hold"),
             compiled.waiting(evaluation.watermark).first(ignore_nulls=True).alias("waiting"),
             compiled.clock_target(evaluation.clock).min().alias("target"),
-            compiled.event_target(evaluation.watermark).min().alias("event_target"),
+            compiled.next_watermark(evaluation.watermark).min().alias("next_watermark"),
             pl.col(FIRED).max(),
         )
         columns = [*compiled.row_columns, *compiled.state_columns]
         kept = rows.select(columns).partition_by(self.slicing.columns, as_dict=True, include_key=False)
-        for start, end, hold, waiting, target, event_target, fired in times.rows():
+        for start, end, hold, waiting, target, next_watermark, fired in times.rows():
             if compiled.lateness.purge_time(end) <= evaluation.watermark:
                 continue
             entry = state.windows[start, end]
@@ -391,7 +435,7 @@ class SlicedWindows:
                 panes = match(state.read(entry.last_panes), closed, compiled.key_columns, "anti")
                 entry.retractable = retraction_hold(panes, compiled)
             entry.due = compiled.lateness.next_due(end, evaluation.watermark)
-            entry.due = entry.due if event_target is None else min(entry.due, event_target)
+            entry.due = entry.due if next_watermark is None else min(entry.due, next_watermark)
             state.note(entry)
 
     def _store_last_panes(
@@ -413,13 +457,13 @@ class SlicedWindows:
         panes = None if entry.last_panes is None else state.read(entry.last_panes)
         if entry.rows is not None:
             rows = self._read_rows(state, [(entry.start, entry.end)])
-            entry.hold, entry.waiting, entry.target, event_target = rows.select(
+            entry.hold, entry.waiting, entry.target, next_watermark = rows.select(
                 compiled.hold().min().alias("hold"),
                 compiled.waiting(watermark).first(ignore_nulls=True).alias("waiting"),
                 compiled.clock_target(state.clock).min().alias("target"),
-                compiled.event_target(watermark).min().alias("event_target"),
+                compiled.next_watermark(watermark).min().alias("next_watermark"),
             ).row(0)
-            entry.due = entry.due if event_target is None else min(entry.due, event_target)
+            entry.due = entry.due if next_watermark is None else min(entry.due, next_watermark)
             if panes is not None:  # closed rows retract nothing
                 panes = match(panes, rows.filter(CLOSED), compiled.key_columns, "anti")
         entry.retractable = retraction_hold(panes, compiled)

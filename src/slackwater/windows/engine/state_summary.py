@@ -165,7 +165,7 @@ def _distinct(keys: list[pl.DataFrame]) -> int:
 
 
 def _text(description: OperatorDescription, *, inner: bool = False) -> str:
-    parts = [description.window, description.mode, description.trigger]
+    parts = [description.window_text, description.mode, description.trigger]
     if not inner:  # the key and the accumulations of a cogroup are internal
         named = (f"{name}={signature}" for name, signature in description.accumulations.items())
         parts = [*parts[:1], f"key=({', '.join(description.key)})", *parts[1:], *named]

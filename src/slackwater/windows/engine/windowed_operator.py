@@ -55,6 +55,8 @@ class WindowOutput:
     waiting: int | None = None
     """The end of the earliest window that still owes a pane; None if the operator holds nothing. Only then
     may an operator whose inputs are idle forward IDLE."""
+    expired_keys: int = 0
+    """The number of keys whose state was purged because of the ttl of a global window."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,8 @@ class WindowedOperator:
     def load(self, saved: bytes, blobs: BlobStore) -> WindowState:
         """Load the state whose index `save` returned.
 
-        The operator may have changed since then: accumulations, trigger, allowed lateness and the settings of
-        panes. The blobs in the store are then rewritten for the new operator.
+        The operator may have changed since then: accumulations, trigger, allowed lateness, ttl and the
+        settings of panes. The blobs in the store are then rewritten for the new operator.
 
         Args:
             saved: the bytes that `save` returned.
@@ -282,6 +284,7 @@ class WindowedOperator:
             dropped_closed=out.dropped_closed,
             watermarks=self._forwarded(state),
             waiting=state.waiting,
+            expired_keys=out.expired,
         )
         return state, output
 

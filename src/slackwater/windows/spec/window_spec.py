@@ -99,8 +99,8 @@ class WindowSpec(WindowingStrategy):
     def can_fold(self) -> bool:
         """Whether rows can be aggregated to partials before the step, where the watermark is not known.
 
-        This is not possible where elements have to be handled one by one: session windows, lateness by
-        element, late rows that are emitted, and output timestamps that depend on the watermark.
+        This is not possible where elements have to be handled one by one: session windows, keys that expire,
+        lateness by element, late rows that are emitted, and output timestamps that depend on the watermark.
 
         >>> from slackwater.windows import count, sessions
         >>> counts = {"accumulations": {"n": count()}, "key": ("auction",), "event_time": "ts"}
@@ -112,7 +112,7 @@ class WindowSpec(WindowingStrategy):
     @property
     def prevents_folding(self) -> str | None:
         """The setting because of which `can_fold` is False; None if it is True."""
-        if isinstance(self.window, Sessions):
+        if isinstance(self.window, Sessions) or self.ttl is not None:
             return f"window={self.window}"
         for name, foldable in (("timestamp", "end_of_window"), ("drop_late", "by_window"), ("late", "count")):
             if getattr(self, name) != foldable:

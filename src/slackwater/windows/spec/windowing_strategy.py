@@ -137,6 +137,11 @@ class WindowingStrategy(OperatorSpec):
         return isinstance(self.window, Inherited)
 
     @property
+    def ttl(self) -> int | None:
+        """How long the state of a key is kept after its latest element; None if keys do not expire."""
+        return self.window.ttl if isinstance(self.window, Global) else None
+
+    @property
     def gap_column(self) -> str | None:
         """The column with the session gap of each row, if there is one."""
         return self.window.column if isinstance(self.window, Sessions) else None
@@ -162,12 +167,21 @@ class WindowingStrategy(OperatorSpec):
         >>> WindowingStrategy(window=fixed("10 seconds"), key=(), trigger=every(count=1)).fires_once
         False
         """
+        if self.ttl is not None:  # a key that has expired begins anew
+            return False
         if not can_fire(self.trigger):
             return True
         return self.allowed_lateness == 0 and waits_for_end(self.trigger)
 
     def _check_combination(self) -> None:
         check_lateness("allowed_lateness", self.allowed_lateness)
+        if self.ttl is not None and self.allowed_lateness is None:
+            raise InvalidArgument(
+                "ttl",
+                self.ttl,
+                "cannot purge keys whose elements are accepted without a limit of lateness",
+                fix="use a finite allowed lateness, also in the operator before this one",
+            )
         if isinstance(self.window, Sessions) and not self.key:
             raise InvalidArgument("key", (), "session windows need a key", fix="name at least one key column")
         if self.idle == "close" and (self.allowed_lateness is None or isinstance(self.window, Global)):
