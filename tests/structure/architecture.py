@@ -18,7 +18,7 @@ FACE: Final = "(the package itself)"
 
 _BASE: Final = {"_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "progress", "windows"}
-_ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "streams", "ingest"}
+_ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_time_text": set(),
@@ -30,8 +30,9 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "progress": _BASE,
     "windows": _BASE | {"_lazy_exports", "_strict_rows", "progress"},
     "sql": _BASE,
-    "spark": _CORE | {"sql"},
     "metadata": _BASE | {"sql"},
+    "monitoring": _BASE | {"progress", "sql", "metadata"},
+    "spark": _CORE | {"sql", "monitoring"},
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
     "ingest": _CORE | {"_durable_files", "sql", "spark", "metadata", "streams"},
     "testing": _CORE,
@@ -111,6 +112,7 @@ MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "testing": SPARK,
     "plot": SPARK,
     "metadata": SPARK,
+    "monitoring": SPARK,
     "sql": SPARK,
 }
 """Third-party libraries that a package must not import."""

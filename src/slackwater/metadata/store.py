@@ -169,7 +169,12 @@ class MetadataStore:
 
 
 def open_store(
-    url: str | URL, *, create: bool = False, upgrade: bool = True, clock: Callable[[], int] | None = None
+    url: str | URL,
+    *,
+    create: bool = False,
+    upgrade: bool = True,
+    clock: Callable[[], int] | None = None,
+    busy_seconds: float = _BUSY_SECONDS,
 ) -> MetadataStore:
     """Open a metadata store, and upgrade its tables.
 
@@ -179,6 +184,7 @@ def open_store(
             address does not go unnoticed.
         upgrade: Whether to upgrade the tables; without it they may be of an older version, or missing.
         clock: Returns the time of the store in microseconds; by default the clock of the database.
+        busy_seconds: How long an attempt waits for the lock of a SQLite file.
 
     Returns:
         The store. Close it, or use it in a ``with`` block.
@@ -201,7 +207,7 @@ def open_store(
             _create_file(path, address)
         elif not path.exists():
             raise UnknownStore(redacted_url(address))
-    store = MetadataStore(address, _engine(address), clock=clock)
+    store = MetadataStore(address, _engine(address, busy_seconds), clock=clock)
     try:
         found = store.read(schema_version)
         if found is None and upgrade and not create:
@@ -246,10 +252,10 @@ def insert_of(connection: Connection) -> Callable[[sql.Table], Any]:
     return insert
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, busy_seconds: float) -> Engine:
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": busy_seconds})
 
     def open_existing(_: object, __: object, arguments: list[Any], options: dict[str, Any]) -> None:
         # a file that has disappeared must not be created again, empty

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0011"
+NEWEST: Final = "0012"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -267,4 +267,94 @@ intents: Final = Table(
     Column("unit", Text, primary_key=True),
     Column("number", BigInteger, nullable=False),  # of the commit to the target
     Column("high", BigInteger, nullable=False),
+)
+
+queries: Final = Table(
+    "slackwater_queries",
+    TABLES,
+    Column("id", Text, primary_key=True),  # the same over restarts from a checkpoint
+    Column("name", Text),
+    Column("run", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("running", Boolean, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("error", Text),
+    Column("lost", BigInteger, nullable=False),  # reports that could not be written
+    Column("batch", BigInteger),  # this and the next: of the newest batch with a report
+    Column("batch_at", BigInteger),
+    Column("duration", BigInteger),
+    Column("rows", BigInteger),
+    Column("state_bytes", BigInteger),
+    Column("operators", Text),  # as JSON
+    Index("slackwater_queries_by_name", "name"),
+)
+
+query_holders: Final = Table(
+    "slackwater_query_holders",
+    TABLES,
+    Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("key", Text, primary_key=True),  # watermark key
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    Column("until", BigInteger, nullable=False),
+    Column("held_by", Text),
+    Column("reason", Text, nullable=False),
+    Column("since", BigInteger),
+    Column("watermark", BigInteger),  # at the beginning
+    Column("reached", BigInteger),  # at the end
+    Index("slackwater_query_holders_by_time", "until"),
+)
+
+query_watermarks: Final = Table(
+    "slackwater_query_watermarks",
+    TABLES,
+    Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    Column("until", BigInteger, nullable=False),
+    Column("watermark", BigInteger, nullable=False),  # at the beginning
+    Column("reached", BigInteger, nullable=False),  # at the end
+    Index("slackwater_query_watermarks_by_time", "until"),
+)
+
+query_windows: Final = Table(
+    "slackwater_query_windows",
+    TABLES,
+    Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("end", BigInteger, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, nullable=False),  # the earliest of windows with this end
+    Column("opened_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("closed_at", BigInteger),
+    Column("keys", BigInteger),
+    Column("early", BigInteger, nullable=False),
+    Column("on_time", BigInteger, nullable=False),
+    Column("late", BigInteger, nullable=False),
+    Column("retractions", BigInteger, nullable=False),
+    Index("slackwater_query_windows_by_time", "updated_at"),
+)
+
+query_delays: Final = Table(
+    "slackwater_query_delays",
+    TABLES,
+    Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),  # its beginning
+    Column("delays", Text, nullable=False),  # histogram as JSON
+    Index("slackwater_query_delays_by_time", "hour"),
+)
+
+query_late_rows: Final = Table(
+    "slackwater_query_late_rows",
+    TABLES,
+    Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
+    Column("operator", Text, primary_key=True),
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # within the batch
+    Column("row", Text, nullable=False),  # as JSON
+    Index("slackwater_query_late_rows_by_time", "at"),
 )

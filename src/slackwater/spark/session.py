@@ -32,11 +32,14 @@ from slackwater.spark.internals import (
     is_remote,
     worker_python,
 )
+from slackwater.sql.database import database_url
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+MONITOR_VARIABLE: Final = "SLACKWATER_STORE"
+"""The environment variable with the URL of the store in which queries are recorded."""
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _CHECKPOINT_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
@@ -97,6 +100,7 @@ def session(
     remote: str | None = None,
     partitions: int | None = None,
     config: Mapping[str, str] | None = None,
+    monitor: str | None = None,
 ) -> SparkSession:
     """Create a SparkSession with all settings that Slackwater needs, or return the active one.
 
@@ -108,13 +112,15 @@ def session(
         partitions: The number of shuffle partitions, and so of stateful tasks in a micro-batch; the number
             of CPU cores if omitted. It is fixed by the first start of a query.
         config: Further Spark settings. They override those of `settings`.
+        monitor: The URL of a metadata store, such as ``"sqlite:///slackwater.db"``, in which the progress of
+            all queries is recorded; the environment variable ``SLACKWATER_STORE`` if omitted.
 
     Returns:
         The session, checked by `check_session`.
 
     Raises:
         InvalidArgument: Both ``master`` and ``remote`` are given, ``partitions`` is less than 1, or the
-            active session has settings with which a query would fail.
+            active session has settings with which a query would fail; or ``monitor`` is not a database URL.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
@@ -124,6 +130,8 @@ def session(
         raise InvalidArgument(
             "remote", remote, f"cannot be combined with master={master!r}", fix="give one of the two"
         )
+    if monitor is not None:
+        database_url(monitor)
     # Spark reads this variable when the context starts; the equivalent setting only works in spark-submit.
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
@@ -147,7 +155,22 @@ def session(
         # Spark's default manager runs `readlink` eight times for every file that it writes to a local disk.
         spark.conf.set(_CHECKPOINT_MANAGER, FILE_SYSTEM_CHECKPOINTS)
     check_session(spark)
+    if monitor is not None:
+        _monitors[spark] = monitor
     return spark
+
+
+_monitors: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()
+
+
+def monitor_url(spark: SparkSession) -> str | None:
+    """The store in which the queries of a session are recorded; None if there is none.
+
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> monitor_url(spark) == os.environ.get(MONITOR_VARIABLE)
+    True
+    """
+    return _monitors.get(spark) or os.environ.get(MONITOR_VARIABLE) or None
 
 
 def is_local_master(master: str | None) -> bool:

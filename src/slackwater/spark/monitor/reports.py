@@ -111,6 +111,8 @@ class OperatorReport(msgspec.Struct, frozen=True):
     """
 
     buckets: tuple[BucketReport, ...]
+    id: str = "0"
+    """``0`` for the operator whose rows leave the query, ``0.1`` for the one before its second input."""
 
     @property
     def slowest(self) -> BucketReport:
@@ -260,18 +262,37 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
     True
     """
     names = sorted(name for name in progress.observedMetrics if name.startswith(METRIC))
-    operators = [found for name in names if (found := _operator(progress.observedMetrics[name])).buckets]
+    operators = [
+        found
+        for name, number in zip(names, _ids(names), strict=True)
+        if (found := _operator(progress.observedMetrics[name], number)).buckets
+    ]
     if not operators:
         return None
     return QueryReport(tuple(operators), sum(map(_state_bytes, progress.stateOperators)))
 
 
-def _operator(metric: Any) -> OperatorReport:
+def _ids(names: Sequence[str]) -> list[str]:
+    """The ids of operators, given the sorted names of their metrics: that of an input continues the other.
+
+    >>> _ids(["slackwater_ab", "slackwater_ab_0", "slackwater_ab_1_0", "slackwater_cd"])
+    ['0', '0.0', '0.1.0', '1']
+    """
+    roots: list[str] = []
+    ids: list[str] = []
+    for name in names:
+        if not roots or not name.startswith(f"{roots[-1]}_"):
+            roots.append(name)
+        ids.append(f"{len(roots) - 1}{name.removeprefix(roots[-1]).replace('_', '.')}")
+    return ids
+
+
+def _operator(metric: Any, number: str) -> OperatorReport:
     row = metric.asDict()
     # Over Spark Connect the metric of a query is a row of a schema and a list of values.
     texts = row["values"] if {"values", "schema"} == row.keys() else row.values()
     found = (msgspec.json.decode(text, type=BucketReport) for text in texts if text is not None)
-    return OperatorReport(tuple(found))
+    return OperatorReport(tuple(found), number)
 
 
 def _state_bytes(operator: Any) -> int:

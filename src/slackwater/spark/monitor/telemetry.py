@@ -1,24 +1,31 @@
 """Telemetry: the reports of all queries of a session, batch by batch, for dashboards, plots and alerts.
 
 `why` returns the last report of one query. `Telemetry` is a listener that receives the report of every batch
-of every query in the session and keeps the most recent ones, also of queries that have ended.
+of every query in the session and keeps the most recent ones, also of queries that have ended. With a store it
+records them there as well, so that they outlive the process.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from slackwater.errors import InvalidArgument
+from slackwater.monitoring.events import RunEnded, RunStarted
+from slackwater.monitoring.recorder import ROWS, Recorder
 from slackwater.spark.monitor.reports import QueryReport, reported
+from slackwater.spark.monitor.snapshots import batch_finished
+from slackwater.spark.session import monitor_url
 from slackwater.spark.wire.clock_source import is_tick
-from slackwater.time import check_int64, instant
+from slackwater.time import DurationLike, check_int64, instant, now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MILLISECOND: Final = 1_000
+_log: Final = logging.getLogger(__name__)
 
 
 class BatchReport(msgspec.Struct, frozen=True):
@@ -101,7 +109,7 @@ class Telemetry(StreamingQueryListener):
     ()
     """
 
-    def __init__(self, *, batches: int, queries: int) -> None:
+    def __init__(self, *, batches: int, queries: int, recorder: Recorder | None = None) -> None:
         for name, value in (("batches", batches), ("queries", queries)):
             if check_int64(value, name) < 1:
                 raise InvalidArgument(name, value, "must be at least 1", fix="omit it for the default, 100")
@@ -110,6 +118,8 @@ class Telemetry(StreamingQueryListener):
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._session: SparkSession | None = None
+        self.recorder = recorder
+        """Writes the reports to a store; None without one."""
 
     def queries(self) -> tuple[QueryHistory, ...]:
         """All queries, in the order of their last event."""
@@ -141,7 +151,11 @@ class Telemetry(StreamingQueryListener):
         """Stop listening; the recorded batches stay available."""
         if self._session is not None:
             self._session.streams.removeListener(self)
+            if _recording.get(self._session) is self:
+                del _recording[self._session]
             self._session = None
+        if self.recorder is not None:
+            self.recorder.close()
 
     def listen(self, spark: SparkSession) -> Self:
         """Start listening to the queries of a session."""
@@ -158,7 +172,9 @@ class Telemetry(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Record the start or restart of a query."""
         with self._lock:
-            self._run(event.id, event.runId, event.name, event.timestamp)
+            query = self._run(event.id, event.runId, event.name, event.timestamp)
+        if self.recorder is not None:
+            self.recorder.record(RunStarted(query.id, query.run, query.name, query.started))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Record a batch."""
@@ -166,16 +182,27 @@ class Telemetry(StreamingQueryListener):
         report = reported(progress)
         with self._lock:
             query = self._run(progress.id, progress.runId, progress.name, progress.timestamp)
-            if report is not None:
-                query.batches.append(_batch(progress, report))
+            batch = None if report is None else _batch(progress, report)
+            if batch is not None:
+                query.batches.append(batch)
+        if self.recorder is not None and batch is not None:
+            self.recorder.record(
+                batch_finished(
+                    query.id, query.run, query.name, batch.report, number=batch.number, at=batch.at,
+                    duration=batch.duration, rows=batch.rows,
+                )
+            )  # fmt: skip
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Record the end of a run."""
+        error = event.exception.splitlines()[0] if event.exception else None
         with self._lock:
             query = self._queries.get(str(event.id))
             if query is not None and query.run == str(event.runId):
                 query.running = False
-                query.error = event.exception.splitlines()[0] if event.exception else None
+                query.error = error
+        if self.recorder is not None:
+            self.recorder.record(RunEnded(str(event.id), str(event.runId), now(), error))
 
     def _run(self, query: UUID, run: UUID, name: str | None, timestamp: str) -> _Query:
         """The record of a run; it is created here for a query that started before `listen`."""
@@ -205,20 +232,34 @@ def _batch(progress: StreamingQueryProgress, report: QueryReport) -> BatchReport
     )
 
 
-def telemetry(spark: SparkSession, *, batches: int = 100, queries: int = 100) -> Telemetry:
-    """Listen to the queries of a session and keep their recent batches.
+def telemetry(
+    spark: SparkSession,
+    *,
+    batches: int = 100,
+    queries: int = 100,
+    store: str | None = None,
+    keep: DurationLike | None = None,
+    rows: int = ROWS,
+) -> Telemetry:
+    """Listen to the queries of a session and keep their recent batches, in memory and in a store.
 
     Args:
         spark: The session.
-        batches: The number of batches to keep for each query.
-        queries: The number of queries to keep; running queries are always kept.
+        batches: The number of batches to keep in memory for each query.
+        queries: The number of queries to keep in memory; running queries are always kept.
+        store: The URL of a metadata store, such as ``"sqlite:///slackwater.db"``, to record the reports in;
+            by default that of ``session(monitor=…)`` or of the environment variable ``SLACKWATER_STORE``. A
+            thread writes to it. Reports that it cannot write are dropped and counted.
+        keep: How long the store keeps history; 7 days by default.
+        rows: How many rows of history each table of the store keeps.
 
     Returns:
         The listener, which can be read from any thread with `Telemetry.queries` and `Telemetry.query`. It
         listens until it is closed: use it in a ``with`` statement, or call `Telemetry.close`.
 
     Raises:
-        InvalidArgument: ``batches`` or ``queries`` is less than 1.
+        InvalidArgument: ``batches``, ``queries`` or ``rows`` is less than 1, or ``store`` is not a database
+            URL. A store that cannot be reached is not an error.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -226,4 +267,31 @@ def telemetry(spark: SparkSession, *, batches: int = 100, queries: int = 100) ->
     ...     recorded.queries()
     ()
     """
-    return Telemetry(batches=batches, queries=queries).listen(spark)
+    heard = Telemetry(batches=batches, queries=queries)
+    url = store
+    if url is None and spark not in _recording:
+        url = monitor_url(spark)
+    if url is not None:
+        heard.recorder = Recorder(url, keep=keep, rows=rows)
+        _recording.setdefault(spark, heard)
+    return heard.listen(spark)
+
+
+_recording: Final[WeakKeyDictionary[SparkSession, Telemetry]] = WeakKeyDictionary()
+"""The telemetry of each session that records in a store."""
+
+
+def start_recording(spark: SparkSession) -> None:
+    """Record the queries of a session if a store is configured and nothing records them yet.
+
+    The store is that of ``session(monitor=…)``, or the environment variable ``SLACKWATER_STORE``.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> start_recording(spark)  # none is configured
+    """
+    if spark not in _recording and monitor_url(spark) is not None:
+        try:
+            telemetry(spark)
+        except InvalidArgument as error:  # of the environment variable: a session checks its argument
+            _log.warning("telemetry is not recorded: %s", error)
