@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,15 @@ def test_a_query_changes_is_inspected_and_rescaled(query: Query, spark: SparkSes
     rows = sw.state(spark, query.checkpoint)
     assert rows.selectExpr("sum(keys)", "count(*)").first() == (12, 4)
     assert rows.selectExpr("inline(windows)").selectExpr("sum(keys)").first() == (12,)
+
+    # A damaged copy is reported as such.
+    copy = query.folder / "copy"
+    for damaged in ("offsets/0", "state/0/0/1.zip"):
+        shutil.copytree(query.checkpoint, copy, ignore=shutil.ignore_patterns("*.crc"))
+        (copy / damaged).write_bytes((copy / damaged).read_bytes()[:20])
+        with pytest.raises(InvalidArgument, match=r"copy': .*cannot be read \(.*; give the checkpointLoc"):
+            sw.state(spark, copy)
+        shutil.rmtree(copy)
 
     # The same state in one partition, and a changed query that goes on with it.
     assert rescale(spark, query.checkpoint, 1) == 4

@@ -457,21 +457,25 @@ def test_panes_are_joined_with_their_windows(spark: SparkSession) -> None:
 
 def test_invalid_expressions_raise_on_their_line(streams: dict[str, Stream]) -> None:
     one: Any = streams["early"].key_by("key")
+    ranked = "row_number() over (order by value) = 1"
+    hint = "without aggregates, window functions or explode"
     refused: list[tuple[Any, str]] = [
         (lambda: one.filter("value"), "filter = 'value': is of type int, not boolean; write a condition"),
         (lambda: one.filter("price > 3"), r"filter = 'price > 3'.*price.*name its columns as in F.col"),
         (lambda: one.filter("value >"), "filter = 'value >': is not an expression"),
         (lambda: one.filter(3), "filter = 3: is neither a Spark Column nor SQL text"),
         (lambda: one.filter(sql.max("value") > 3), "is not an expression over the columns"),
+        (lambda: one.filter(ranked), hint),
+        (lambda: one.with_columns(total="sum(value) over ()"), hint),
         (one.select, r"select = \(\): is empty"),
         (lambda: one.select("value"), "key_by = 'key': column not found; available: value"),
         (lambda: one.select("key", "key"), "select = 'key': is used twice"),
-        (lambda: one.select("key", sql.explode(sql.array("value"))), "without aggregates or explode"),
+        (lambda: one.select("key", sql.explode(sql.array("value"))), hint),
         (lambda: one.select("key", sql.col("*")), "it stands for several columns"),
         (one.with_columns, "with_columns = {}: is empty"),
         (lambda: one.with_columns({"event:time": "value"}), "is a reserved name"),
         (lambda: one.with_columns(key=sql.create_map("key", "value")), "which cannot be a key"),
-        (lambda: one.with_columns(total="sum(value)"), "without aggregates or explode"),
+        (lambda: one.with_columns(total="sum(value)"), hint),
         (lambda: one.join(5, on="key", before="0 s", after="0 s"), "other = 5: is not a stream"),
         (lambda: one.union(5), "others = 5: is not a stream"),
         (lambda: one.union(streams["delivered"]), "'delivered': drives this stream, but"),
@@ -485,6 +489,16 @@ def test_panes_of_a_global_window_cannot_be_joined(streams: dict[str, Stream]) -
     whole = streams["early"].key_by("key").window(windows.global_window()).agg(n=windows.count())
     with pytest.raises(InvalidArgument, match="cannot be joined, because their timestamp is the end of time"):
         streams["delivered"].join(whole, on="key", before="0 seconds", after="1 second")
+
+
+def test_output_columns_that_differ_only_in_case_are_refused(streams: dict[str, Stream]) -> None:
+    left = streams["early"].select("key", "value as X")
+    right = streams["delivered"].select("key", "key as x")
+    message = r"output = \['X', 'x'\]: Spark ignores case in names, so it cannot tell these columns apart"
+    with pytest.raises(InvalidArgument, match=message):
+        left.join(right, on="key", before="0 seconds", after="1 second")
+    with pytest.raises(InvalidArgument, match=message):
+        left.key_by("key").window(windows.fixed("10 seconds")).agg(X=windows.count(), x=windows.count())
 
 
 def test_a_joined_stream_keeps_no_key(streams: dict[str, Stream]) -> None:

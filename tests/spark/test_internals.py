@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -63,16 +62,8 @@ def test_options_of_streaming_sources_of_both_kinds(spark: SparkSession, tmp_pat
     assert [one.get("rowsPerBatch") for one in options] == [None, "5"]
 
 
-def test_a_checkpoint_is_repartitioned_by_the_private_manager_where_there_is_one() -> None:
-    class Manager:
-        calls: ClassVar[list[tuple[str, int]]] = []
-
-        def repartition(self, checkpoint: str, partitions: int) -> None:
-            self.calls.append((checkpoint, partitions))
-
-    session = SimpleNamespace(_streamingCheckpointManager=Manager())
-    assert internals.repartition_checkpoint(cast(SparkSession, session), "checkpoint", 4)
-    assert Manager.calls == [("checkpoint", 4)]
+def test_a_checkpoint_is_not_repartitioned_where_there_is_no_manager() -> None:
+    """Where there is one, `test_checkpoints` repartitions a real checkpoint with it."""
     assert not internals.repartition_checkpoint(cast(SparkSession, object()), "checkpoint", 4)
 
 

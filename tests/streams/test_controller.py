@@ -250,6 +250,7 @@ def test_retention_by_age_works_across_scaling(bids: Stream, clock: Clock) -> No
     assert apply_retention(bids, Retention(age="1 minute")) == before
     clock.now += 2 * MINUTE
     assert apply_retention(bids, Retention(age="1 minute")) == before, "the newest append is kept"
+    assert sum(state.length - state.start for state in bids.segments()) == 1
 
 
 def test_retention_by_size_keeps_at_most_that_many_bytes(bids: Stream, clock: Clock) -> None:

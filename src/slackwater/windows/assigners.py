@@ -264,6 +264,15 @@ class Calendar:
             raise InvalidArgument(
                 "first_month", self.first_month, f"has no meaning for {self.unit}", fix='use unit="years"'
             )
+        try:
+            self._boundary(self.count)
+        except (ValueError, OverflowError):
+            raise InvalidArgument(
+                "count",
+                self.count,
+                f"{self.unit} from 1970 on end after the year 9999",
+                fix="use a smaller count, or a global window",
+            ) from None
 
     def __repr__(self) -> str:
         settings = [f"unit={self.unit!r}", f"count={self.count}", f"timezone={self.timezone!r}"]

@@ -88,6 +88,29 @@ def test_another_number_of_inputs_is_refused() -> None:
             stage.step(ticks(1))
 
 
+def union_of(*names: str | None) -> OperatorPlan:
+    """A union whose inputs have these names in reports."""
+    return replace(plan(*[SourceRules(Lag(0))] * len(names)), names=names)
+
+
+def test_named_inputs_of_a_union_cannot_change_places() -> None:
+    stage = Stage(union_of("input 'orders'", "input 'returns'", "input 3"))
+    assert watermark(stage, [*shipped(row(50)), *shipped(row(90), 1), *shipped(row(95), 2), *ticks(0)]) == 50
+    stage.plan = union_of("input 'returns'", "input 'orders'", "input 3")
+    with pytest.raises(IncompatibleState, match="the position of input 'orders' was 1 and is now 2; the pos"):
+        stage.step(ticks(1, run=2))
+    stage.plan = union_of("input 'orders'", "input 2", "input 'returns'")
+    with pytest.raises(IncompatibleState, match="the position of input 'returns' was 2 and is now 3"):
+        stage.step(ticks(1, run=2))
+
+
+def test_inputs_of_a_union_may_get_other_names() -> None:
+    stage = Stage(union_of("input 'orders'", "input 2"))
+    stage.step([*shipped(row(50)), *shipped(row(90), 1), *ticks(0)])
+    stage.plan = union_of("input 'sales'", "input 'returns'")
+    assert watermark(stage, [*shipped(row(60)), *ticks(1, run=2)]) == 60
+
+
 def test_a_removed_origin_releases_a_union_at_once() -> None:
     both = SourceRules(Lag(0), origins=("input", "other"))
     stage = Stage(plan(both, SourceRules(Lag(0))))

@@ -126,6 +126,8 @@ def test_calendar_windows_of_a_column_equal_those_of_each_element(window: Calend
         (lambda: Calendar("hours"), "is not a calendar unit"),  # type: ignore[arg-type]
         (lambda: Calendar("weeks", first_day="Sunday"), "is not a weekday; use one of mon"),  # type: ignore[arg-type]
         (lambda: Calendar("days", first_day="sunday"), "has no meaning for days"),
+        (lambda: Calendar("years", 10**6), "count = 1000000: years from 1970 on end after the year 9999"),
+        (lambda: Calendar("days", 2**62), "days from 1970 on end after the year 9999; use a smaller count"),
         (lambda: Calendar("years", first_month=13), "is not a month; use a number from 1 to 12"),
         (lambda: Calendar("weeks", first_month=4), "has no meaning for weeks"),
         (lambda: Calendar("days", 0), "count = 0"),

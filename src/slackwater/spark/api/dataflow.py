@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.key_columns import check_distinct
 from slackwater.spark.api.source_limits import check_unlimited, source_limit
 from slackwater.spark.api.stream_inputs import Source, input_names
 from slackwater.spark.internals import is_remote, stop_surplus_monitors
@@ -50,6 +51,9 @@ class Dataflow:
     """The index of each source's side, for a join or cogroup; otherwise empty."""
     further_keys: tuple[tuple[str, ...], ...] = ()
     """For each source, the watermark keys, in addition to the driving one, whose event times are needed."""
+
+    def __post_init__(self) -> None:
+        check_distinct(self.spark, self.schema.names)
 
     @property
     def spark(self) -> SparkSession:

@@ -185,9 +185,9 @@ def _resolve(source: Source, argument: str, given: Expression, column: Column) -
 
 def _analyzed(source: Source, schema: StructType, column: Column) -> StructField:
     rows = source.spark.createDataFrame([], StructType([StructField(TIME, BooleanType()), *schema.fields]))
-    # Next to another column an aggregate is rejected, and in a struct a generator such as explode:
-    # a row must become exactly one row, because the rows of an operator carry its watermarks.
-    rows.select(quoted(TIME), sql.struct(column).alias("row")).schema  # noqa: B018 - analyzes it
+    # A condition cannot contain an aggregate, a window function or a generator such as explode: a row must
+    # become exactly one row, and depend on no other, because the rows of an operator carry its watermarks.
+    rows.where(sql.struct(column).isNotNull()).schema  # noqa: B018 - analyzes it
     field, *others = rows.select(column).schema.fields
     if others:
         raise AnalysisException(message="it stands for several columns")
@@ -200,7 +200,7 @@ def _invalid(argument: str, given: Expression, error: Exception) -> InvalidArgum
         argument,
         _text(given),
         f"is not an expression over the columns of the stream: {reason}",
-        fix='name its columns as in F.col("price"), without aggregates or explode',
+        fix='name its columns as in F.col("price"), without aggregates, window functions or explode',
     )
 
 

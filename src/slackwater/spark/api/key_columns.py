@@ -46,9 +46,7 @@ all but one
         )
     if name not in names:
         raise InvalidArgument(argument, name, "column not found", fix=f"available: {', '.join(names)}")
-    alike = [other for other in names if other.lower() == name.lower()]
-    if len(alike) > 1 and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
-        alike = [other for other in alike if other == name]
+    alike = _alike(spark, names, name)
     if len(alike) > 1:
         raise InvalidArgument(
             argument,
@@ -56,6 +54,37 @@ all but one
             f"is ambiguous: it matches the columns {', '.join(alike)}",
             fix="rename all but one",
         )
+
+
+def check_distinct(spark: SparkSession, names: Sequence[str]) -> None:
+    """Raise if Spark cannot tell two output columns of an operator apart.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> check_distinct(spark, ["price", "Price"])
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: output = ['price', 'Price']: Spark ignores case in names, so it \
+cannot tell these columns apart; rename all but one before the operator
+    """
+    if len({name.lower() for name in names}) == len(names):
+        return
+    for name in names:
+        alike = _alike(spark, names, name)
+        if len(alike) > 1:
+            raise InvalidArgument(
+                "output",
+                alike,
+                "Spark ignores case in names, so it cannot tell these columns apart",
+                fix="rename all but one before the operator",
+            )
+
+
+def _alike(spark: SparkSession, names: Sequence[str], name: str) -> list[str]:
+    """The names that Spark takes for the same."""
+    alike = [other for other in names if other.lower() == name.lower()]
+    if len(alike) > 1 and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return [other for other in alike if other == name]
+    return alike
 
 
 def check_free(argument: str, name: str) -> None:

@@ -6,6 +6,8 @@ the state itself never leaves them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -30,7 +32,7 @@ from pyspark.sql.types import (
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.checkpoint.bucket_summary import BucketSummary, summarize_bucket
-from slackwater.spark.internals import JavaError, to_arrow_schema
+from slackwater.spark.internals import JavaError, java_causes, to_arrow_schema
 from slackwater.spark.runtime.processor import STATE_VARIABLE
 
 _OPERATOR_NAMES: Final = ("transformWithStateInPandasExec", "transformWithStateInPySparkExec")
@@ -124,8 +126,8 @@ def state(spark: SparkSession, checkpoint: str | PathLike[str]) -> DataFrame:
         open_windows, keys, buffered, bytes, dropped_late, dropped_closed, windows and origins.
 
     Raises:
-        InvalidArgument: There is no checkpoint, it has no committed micro-batch, or none of its operators is
-            one of Slackwater.
+        InvalidArgument: There is no checkpoint, it is damaged, it has no committed micro-batch, or none of
+            its operators is one of Slackwater.
 
     >>> import tempfile
     >>> from slackwater.progress.watermark_policies import lag
@@ -143,18 +145,14 @@ def state(spark: SparkSession, checkpoint: str | PathLike[str]) -> DataFrame:
     [Row(sum(open_windows)=1, sum(keys)=1)]
     """
     path = _path(checkpoint)
-    several = [_operator_state(spark, path, each) for each in stateful_operators(spark, path)]
-    return reduce(lambda one, other: one.unionByName(other), several)
+    # Read at once, because a damaged checkpoint would otherwise fail in whatever the caller does with it.
+    return spark.createDataFrame(_collected(spark, path, stateful_operators(spark, path)), STATE)
 
 
 def stateful_operators(spark: SparkSession, checkpoint: str) -> list[StatefulOperator]:
     """The operators of Slackwater in a checkpoint; raises if there are none."""
-    try:
+    with _reading(checkpoint, "cannot be read"):
         found = spark.read.format("state-metadata").load(checkpoint).collect()
-    except PySparkException as error:
-        raise InvalidArgument(
-            "checkpoint", checkpoint, f"cannot be read ({_first_line(error)})", fix=_FIX
-        ) from error
     if not found:
         raise InvalidArgument(
             "checkpoint", checkpoint, "has no committed micro-batch of a stateful query", fix=_FIX
@@ -172,25 +170,37 @@ def stateful_operators(spark: SparkSession, checkpoint: str) -> list[StatefulOpe
     return sorted(ours, key=lambda each: each.number)
 
 
-_FIX: Final = "give the checkpointLocation of a query that has run with Slackwater"
+_FIX: Final = "give the checkpointLocation of a query that has run with Slackwater, or an intact copy of it"
+
+
+@contextmanager
+def _reading(checkpoint: str, problem: str) -> Iterator[None]:
+    """Report errors of Spark as a problem of the checkpoint."""
+    try:
+        yield
+    except (PySparkException, JavaError) as error:
+        causes = list(java_causes(error)) if isinstance(error, JavaError) else []
+        reason = (causes[-1] if causes else str(error)).strip().splitlines()[0]
+        raise InvalidArgument("checkpoint", checkpoint, f"{problem} ({reason})", fix=_FIX) from error
+
+
+def _collected(spark: SparkSession, checkpoint: str, operators: Sequence[StatefulOperator]) -> pa.Table:
+    """The rows of all buckets of the operators, in order."""
+    with _reading(checkpoint, "has state that cannot be read"):
+        several = [_operator_state(spark, checkpoint, each) for each in operators]
+        united = reduce(lambda one, other: one.unionByName(other), several)
+        # Arrow, because collect() gives times in the timezone of this process without saying so.
+        return united.orderBy("operator", "bucket").toArrow()
 
 
 def _operator_state(spark: SparkSession, checkpoint: str, operator: StatefulOperator) -> DataFrame:
-    try:
-        entries = (
-            spark.read.format("statestore")
-            .option("operatorId", operator.number)
-            .option("stateVarName", STATE_VARIABLE)
-            .option("flattenCollectionTypes", "true")
-            .load(checkpoint)
-        )
-    except PySparkException as error:
-        raise InvalidArgument(
-            "checkpoint",
-            checkpoint,
-            f"has an operator {operator.number} whose state cannot be read ({_first_line(error)})",
-            fix=_FIX,
-        ) from error
+    entries = (
+        spark.read.format("statestore")
+        .option("operatorId", operator.number)
+        .option("stateVarName", STATE_VARIABLE)
+        .option("flattenCollectionTypes", "true")
+        .load(checkpoint)
+    )
     values = entries.select(
         sql.lit(operator.number).alias("operator"),
         sql.col("key.bucket").alias("bucket"),
@@ -256,19 +266,11 @@ def _readable(time: int | None) -> int | None:
 
 def operator_states(spark: SparkSession, checkpoint: str) -> list[OperatorState]:
     """The state of each operator in a checkpoint, over all buckets; see `state`."""
-    partitions = {each.number: each.partitions for each in stateful_operators(spark, checkpoint)}
+    path = _path(checkpoint)
+    operators = stateful_operators(spark, path)
+    partitions = {each.number: each.partitions for each in operators}
     rows: dict[int, list[dict[str, Any]]] = {}
-    # Arrow, because collect() gives times in the timezone of this process without saying so.
-    try:
-        collected = state(spark, checkpoint).orderBy("operator", "bucket").toArrow()
-    except (PySparkException, JavaError) as error:
-        raise InvalidArgument(
-            "checkpoint",
-            checkpoint,
-            f"has state that cannot be read ({_first_line(error)})",
-            fix="restore an intact copy of the checkpoint",
-        ) from error
-    for row in collected.to_pylist(maps_as_pydicts="strict"):
+    for row in _collected(spark, path, operators).to_pylist(maps_as_pydicts="strict"):
         rows.setdefault(row["operator"], []).append(row)
     return [_combined(buckets, partitions[number]) for number, buckets in sorted(rows.items())]
 
@@ -336,7 +338,3 @@ def _path(checkpoint: object) -> str:
     if not isinstance(checkpoint, str | PathLike):
         raise InvalidArgument("checkpoint", checkpoint, "is not a path", fix=_FIX)
     return str(checkpoint)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -81,7 +81,7 @@ class SavedBucket(Saved):
     """By how much the clock was set back so far, in all."""
 
 
-FORM: Final = SavedForm("bucket", "B", 2, SavedBucket, readable=(1,))
+FORM: Final = SavedForm("bucket", "B", 3, SavedBucket, readable=(1, 2))
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,8 @@ class SavedInputs(Saved):
     coalescer: bytes | None
     sides: tuple[bytes | None, ...] = ()
     """The coalescer of each side that has several inputs, if there is more than one side."""
+    names: tuple[str | None, ...] = ()
+    """What explanations call the inputs, if there are several."""
 
 
 class Inputs:
@@ -208,6 +210,7 @@ class Inputs:
     ) -> None:
         if saved is not None:
             _check_inputs(rules, saved, sides)
+            _check_order(saved.names, names)
         parts = [None] * len(rules) if saved is None else saved.parts
         self._parts = [_progress(one, now, part) for one, part in zip(rules, parts, strict=True)]
         self._coalescer: Coalescer | None = None
@@ -364,7 +367,8 @@ class Inputs:
         """The saved state."""
         coalescer = None if self._coalescer is None else self._coalescer.save()
         sides = tuple(side.save() for side in self._sides) if len(self._sides) > 1 else ()
-        return SavedInputs([part.save() for part in self._parts], coalescer, sides)
+        names = tuple(self._names) if len(self._parts) > 1 else ()
+        return SavedInputs([part.save() for part in self._parts], coalescer, sides, names)
 
 
 class _Side:
@@ -435,6 +439,17 @@ def _check_inputs(rules: Sequence[InputRules], saved: SavedInputs, sides: Sequen
     ]
     if differences:
         raise IncompatibleState("inputs", differences)
+
+
+def _check_order(saved: Sequence[str | None], names: Sequence[str | None]) -> None:
+    """Raise if inputs have changed places: state and the offsets of Spark's sources belong to positions."""
+    moved = [
+        (f"the position of {name}", before, names.index(name) + 1)
+        for before, name in enumerate(saved, start=1)
+        if name in names and names[before - 1] != name
+    ]
+    if moved:
+        raise IncompatibleState("inputs", moved)
 
 
 def _kind(rules: InputRules) -> str:
