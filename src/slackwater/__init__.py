@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slackwater.errors import InvalidArgument as InvalidArgument
     from slackwater.errors import InvalidDuration as InvalidDuration
     from slackwater.errors import InvalidInstant as InvalidInstant
+    from slackwater.errors import MissingExtra as MissingExtra
     from slackwater.errors import ProgressError as ProgressError
     from slackwater.errors import SequenceConflict as SequenceConflict
     from slackwater.errors import SlackwaterError as SlackwaterError
@@ -112,6 +113,8 @@ if TYPE_CHECKING:
     from slackwater.time import format_instant as format_instant
     from slackwater.time import instant as instant
     from slackwater.time import to_datetime as to_datetime
+    from slackwater.ui.running_console import RunningConsole as RunningConsole
+    from slackwater.ui.running_console import ui as ui
     from slackwater.windows import Accumulation as Accumulation
     from slackwater.windows import AsofOperator as AsofOperator
     from slackwater.windows import AsofSpec as AsofSpec

@@ -70,6 +70,19 @@ class InvalidInstant(InvalidArgument):
     """A point in time cannot be parsed, or does not fit into 64 bits of microseconds."""
 
 
+class MissingExtra(SlackwaterError, ImportError):
+    """A feature of Slackwater needs a package that is not installed by default.
+
+    >>> print(MissingExtra("ui", "fastapi"))
+    fastapi is not installed; run: pip install "slackwater[ui]"
+    """
+
+    def __init__(self, extra: str, package: str) -> None:
+        self.extra = extra
+        self.package = package
+        super().__init__(f'{package} is not installed; run: pip install "slackwater[{extra}]"')
+
+
 # ---- progress
 
 

@@ -7,18 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.errors import InvalidArgument, MissingExtra
 
 SUFFIXES: Final = (".svg", ".png")
-
-
-class MissingExtra(SlackwaterError, ImportError):
-    """A feature of Slackwater needs a package that is not installed by default."""
-
-    def __init__(self, extra: str, package: str) -> None:
-        self.extra = extra
-        self.package = package
-        super().__init__(f"{package} is not installed; run: pip install slackwater[{extra}]")
 
 
 def check_picture_path(path: str | Path) -> Path:

@@ -181,7 +181,7 @@ def test_missing_library_is_named_with_the_extra_to_install() -> None:
         "    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "matplotlib is not installed; run: pip install slackwater[plot]\n"
+    assert done.stdout == 'matplotlib is not installed; run: pip install "slackwater[plot]"\n'
     assert not Path("never.svg").exists()
     assert issubclass(MissingExtra, ImportError)
 

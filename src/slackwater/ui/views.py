@@ -1,0 +1,335 @@
+"""The views of the console: what the library knows, as answers. Needs no web server; the commands use it too."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from sqlalchemy.engine import Connection
+
+from slackwater.errors import InvalidArgument, MetadataError, SlackwaterError
+from slackwater.ingest import Job, Plan, load_job
+from slackwater.ingest import plan as make_plan
+from slackwater.ingest.ledger.job_ledger import check_identity
+from slackwater.ingest.ledger.progress_ledger import read_history
+from slackwater.ingest.ledger.run_ledger import RunRecord, list_runs
+from slackwater.ingest.ledger.unit_calendar import (
+    CalendarCell,
+    last_attempts,
+    planned_cells,
+    recorded_cells,
+    recorded_jobs,
+)
+from slackwater.ingest.plan.plan_report import OMISSIONS, warnings_of
+from slackwater.metadata import store_schema as schema
+from slackwater.metadata.leases import Leases
+from slackwater.metadata.store import MetadataStore, open_store, schema_version
+from slackwater.sql.database import database_url, redacted_url
+from slackwater.streams.description import summarize_stream
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.timeline import stream_timeline
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
+from slackwater.time import now as wall_clock
+from slackwater.ui.models import (
+    CellAnswer,
+    IngestionAnswer,
+    JobAnswer,
+    JobSummary,
+    Omission,
+    RunAnswer,
+    StreamAnswer,
+    StreamsAnswer,
+    StreamSummary,
+)
+
+MOST_CELLS: Final = 20_000
+"""The most cells of a calendar that one answer has."""
+_LISTED_RUNS: Final = 20
+_STATE_ORDER: Final = ("failed", "owed", "grace", "waiting", "left out", "done")
+_STATE_WORDS: Final = {"grace": "to read again"}
+
+Result = TypeVar("Result")
+
+
+class OutdatedStore(MetadataError):
+    """The metadata store was made by an older release, and the console does not change stores.
+
+    >>> print(OutdatedStore("sqlite:///shop.db", "0003"))
+    the metadata store at sqlite:///shop.db has schema version 0003, which this release has to upgrade first; \
+run any command that writes to it, such as `slackwater controller --once`
+    """
+
+    def __init__(self, url: str, version: str) -> None:
+        self.url = url
+        self.version = version
+        fix = "run any command that writes to it, such as `slackwater controller --once`"
+        super().__init__(
+            f"the metadata store at {url} has schema version {version}, which this release has to upgrade "
+            f"first; {fix}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Calendar:
+    """A job with its cells, and the plan if there is one."""
+
+    job: str
+    watermark: str
+    file: Path | None
+    cells: Sequence[CalendarCell]
+    plan: Plan | None
+    problem: str | None
+
+
+class Views:
+    """Reads a metadata store for the console. Safe to use from several threads; never writes.
+
+    The store is opened on first use, and again after an error, so that a console survives an outage.
+
+    Args:
+        store: The address of the metadata store.
+        jobs: Job files, so that their jobs are planned; other jobs show what the ledger records.
+        clock: Returns the current time in microseconds.
+
+    >>> Views("sqlite:////no-such-store.db").streams()
+    Traceback (most recent call last):
+    slackwater.errors.UnknownStore: there is no metadata store at sqlite:////no-such-store.db; check the \
+address, or create the store: open it with create=True, or run `slackwater stream create`
+    """
+
+    def __init__(
+        self, store: str, *, jobs: Iterable[Path] = (), clock: Callable[[], int] = wall_clock
+    ) -> None:
+        self.url = database_url(store)
+        self.address = redacted_url(self.url)
+        self._clock = clock
+        self._files = tuple(jobs)
+        self._lock = threading.Lock()
+        self._store: MetadataStore | None = None
+
+    # ---- the store
+
+    def close(self) -> None:
+        """Close the connections to the store."""
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def problem(self) -> str | None:
+        """Why the store cannot be read; None if it can."""
+        try:
+            self._read(lambda store: store.read(schema_version))
+        except SlackwaterError as error:
+            return str(error)
+        return None
+
+    def _read(self, work: Callable[[MetadataStore], Result]) -> Result:
+        try:
+            return work(self._open())
+        except MetadataError:
+            with self._lock:
+                self._drop()
+            raise
+
+    def _open(self) -> MetadataStore:
+        with self._lock:
+            if self._store is None:
+                store = open_store(self.url, upgrade=False)
+                found = store.read(schema_version)
+                if found != schema.NEWEST:
+                    store.close()
+                    raise OutdatedStore(self.address, found or "none")
+                self._store = store
+            return self._store
+
+    def _drop(self) -> None:
+        if self._store is not None:
+            with suppress(MetadataError):
+                self._store.close()
+            self._store = None
+
+    # ---- ingestion
+
+    def ingestion(self) -> IngestionAnswer:
+        """Every job of the store or of a job file, in a sentence."""
+
+        def work(store: MetadataStore) -> IngestionAnswer:
+            running = _running(store)
+            found = [_summary(store, each, running) for each in self._calendars(store)]
+            return IngestionAnswer(now=self._clock(), jobs=found)
+
+        return self._read(work)
+
+    def job(
+        self,
+        name: str,
+        *,
+        watermark: str | None = None,
+        since: int = BEGINNING_OF_TIME,
+        until: int = END_OF_TIME,
+    ) -> JobAnswer:
+        """The calendar of one job.
+
+        Args:
+            name: The name of the job.
+            watermark: The name of its watermark; by default its first.
+            since: Leave out the partitions that end at or before this instant.
+            until: Leave out the partitions that begin at or after this instant.
+
+        Raises:
+            InvalidArgument: There is no such job.
+        """
+
+        def work(store: MetadataStore) -> JobAnswer:
+            for each in self._calendars(store, only=name):
+                if watermark in (None, each.watermark):
+                    return self._job(store, each, since, until)
+            known = sorted({each.job for each in self._calendars(store)})
+            raise InvalidArgument("job", _short(name), f"is not known; known: {', '.join(known) or 'none'}")
+
+        return self._read(work)
+
+    def _job(self, store: MetadataStore, calendar: _Calendar, since: int, until: int) -> JobAnswer:
+        inside = [cell for cell in calendar.cells if cell.end > since and cell.start < until]
+        inside.sort(key=lambda cell: (cell.start, cell.unit))
+        omitted = [] if calendar.plan is None else calendar.plan.omissions
+        return JobAnswer(
+            now=self._clock(),
+            summary=_summary(store, calendar, _running(store)),
+            cells=[self._cell(cell, calendar.file) for cell in inside[-MOST_CELLS:]],
+            total_cells=len(inside),
+            omissions=[Omission(start=each.start, end=each.end, reason=OMISSIONS[each.reason]) for each in omitted],
+            warnings=[] if calendar.plan is None else warnings_of(calendar.plan),
+            runs=[RunAnswer.model_validate(run) for run in list_runs(store, calendar.job, limit=_LISTED_RUNS)],
+        )
+
+    def _calendars(self, store: MetadataStore, *, only: str | None = None) -> list[_Calendar]:
+        """The calendars of all jobs, or of one; a job without a file shows what the ledger records."""
+        found, planned = [], set()
+        for file in self._files:
+            try:
+                job = load_job(file)
+            except SlackwaterError as error:
+                found.append(_Calendar(file.stem, "", file, (), None, str(error)))
+                planned.add((file.stem, ""))
+                continue
+            key = job.settings.name, job.settings.axis.name
+            planned.add(key)
+            if only in (None, key[0]):
+                found.append(self._planned(store, job, file))
+        for name, watermarks in store.read(recorded_jobs).items():
+            for watermark in watermarks:
+                if (name, watermark) not in planned and only in (None, name):
+                    cells = store.read(lambda connection: list(recorded_cells(connection, name, watermark)))  # noqa: B023 - called at once
+                    found.append(_Calendar(name, watermark, None, cells, None, None))
+        return found
+
+    def _planned(self, store: MetadataStore, job: Job, file: Path) -> _Calendar:
+        name, watermark = job.settings.name, job.settings.axis.name
+
+        def work(connection: Connection) -> _Calendar:
+            try:
+                check_identity(connection, job)
+                history = read_history(connection, name, watermark)
+                made = make_plan(job, history, self._clock())
+            except SlackwaterError as error:
+                cells = list(recorded_cells(connection, name, watermark))
+                return _Calendar(name, watermark, file, cells, None, str(error))
+            cells = list(planned_cells(made, history, last_attempts(connection, name, watermark)))
+            return _Calendar(name, watermark, file, cells, made, None)
+
+        return store.read(work)
+
+    def _cell(self, cell: CalendarCell, file: Path | None) -> CellAnswer:
+        command = None if file is None else self._command(cell, file)
+        fields = {name: getattr(cell, name) for name in CellAnswer.model_fields if name != "command"}
+        return CellAnswer.model_validate({**fields, "command": command})
+
+    def _command(self, cell: CalendarCell, file: Path) -> str | None:
+        """The command that reads a cell, as a shell line; None if waiting is all that helps."""
+        place = f"{shlex.quote(str(file))} --state {shlex.quote(self.address)}"
+        if cell.state == "failed":
+            return f"slackwater ingest {place} --only-failed"
+        if cell.state in {"owed", "grace"}:
+            return f"slackwater ingest {place}"
+        return None
+
+    # ---- streams
+
+    def streams(self) -> StreamsAnswer:
+        """Every stream of the store, in a sentence."""
+
+        def work(store: MetadataStore) -> StreamsAnswer:
+            catalog = Streams(store)
+            found = []
+            for record in catalog.list():
+                stream = catalog.get(record.name)
+                line = stream_timeline(stream, marks=0)
+                shown = {**summarize_stream(stream), "mark": line.mark, "sentence": line.sentence}
+                found.append(StreamSummary.model_validate(shown))
+            return StreamsAnswer(now=self._clock(), streams=found)
+
+        return self._read(work)
+
+    def stream(self, name: str) -> StreamAnswer:
+        """The timeline of one stream.
+
+        Args:
+            name: Scope and name, as in ``shop/bids``.
+
+        Raises:
+            UnknownStream: There is no such stream.
+            InvalidArgument: The name is not of the form ``scope/name``.
+        """
+        return self._read(
+            lambda store: StreamAnswer.model_validate(stream_timeline(Streams(store).get(name)))
+        )
+
+
+def _running(store: MetadataStore) -> set[str]:
+    """The jobs whose lease is held."""
+    return {lease.name.removeprefix("ingest ") for lease in Leases(store).held("ingest ")}
+
+
+def _summary(store: MetadataStore, calendar: _Calendar, running: set[str]) -> JobSummary:
+    counts = Counter(str(cell.state) for cell in calendar.cells)
+    highs = [cell.high_watermark for cell in calendar.cells if cell.high_watermark is not None]
+    since = _running_since(list_runs(store, calendar.job, limit=1)) if calendar.job in running else None
+    return JobSummary(
+        job=calendar.job,
+        watermark=calendar.watermark,
+        sentence=_job_sentence(counts, is_planned=calendar.plan is not None, is_running=since is not None),
+        planned=calendar.plan is not None,
+        problem=calendar.problem,
+        states=dict(counts),
+        high_watermark=max(highs, default=None),
+        running_since=since,
+    )
+
+
+def _running_since(newest: list[RunRecord]) -> int | None:
+    return next((run.started_at for run in newest if run.state == "running"), None)
+
+
+def _job_sentence(counts: Mapping[str, int], *, is_planned: bool, is_running: bool) -> str:
+    named = [
+        f"{counts[state]} {_STATE_WORDS.get(state, state)}" for state in _STATE_ORDER if counts.get(state)
+    ]
+    total = ", ".join(named) or "nothing recorded"
+    source = "" if is_planned else " (from the ledger; give the job file with --job for the plan)"
+    return f"{'running: ' if is_running else ''}{total}{source}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,0 +1,59 @@
+"""The console's server: where it binds, what it needs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from slackwater.cli.app import app
+from slackwater.errors import InvalidArgument
+from slackwater.ui.running_console import RunningConsole
+from slackwater.ui.views import Views
+from tests.stores import new_store
+
+
+def test_the_server_answers_pushes_its_status_and_stops(tmp_path: Path) -> None:
+    with RunningConsole(Views(new_store(tmp_path)), port=0).start() as console:
+        assert console.address.startswith("http://127.0.0.1:")
+        with httpx.stream("GET", f"{console.address}api/events", timeout=10) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            lines = response.iter_lines()
+            assert next(lines) == "event: status"
+            assert json.loads(next(lines).removeprefix("data: "))["problem"] is None
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(console.address)
+
+
+def test_a_port_in_use_is_an_error_only_if_it_was_chosen() -> None:
+    views = Views("sqlite:////no-such-store.db")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidArgument, match="choose another port, or 0 for any free one"):
+            RunningConsole(views, port=port)
+
+
+def test_another_interface_needs_a_token() -> None:
+    shown = CliRunner().invoke(app, ["ui", "--host", "0.0.0.0"])  # noqa: S104 - refused
+    assert shown.exit_code == 2
+    assert "set a token in SLACKWATER_UI_TOKEN, or use 127.0.0.1" in shown.output
+    with pytest.raises(InvalidArgument, match="shorter than 16 characters"):
+        RunningConsole(Views("sqlite:////no-such-store.db"), host="0.0.0.0", token="short")  # noqa: S104, S106
+
+
+def test_a_missing_extra_is_named_with_its_command() -> None:
+    script = (
+        "import sys; sys.modules['fastapi'] = None\n"
+        "from slackwater.cli.app import main\n"
+        "sys.argv = ['slackwater', 'ui', '--store', 'sqlite:////no-such-store.db']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'fastapi is not installed; run: pip install "slackwater[ui]"' in done.stderr.replace("\n", " ")
