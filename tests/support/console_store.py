@@ -1,4 +1,4 @@
-"""A metadata store as real use leaves it: an ingestion job with failed and owed units, and a stalled stream."""
+"""A metadata store as real use leaves it: a job with failed and owed units, and a stalled stream."""
 
 from __future__ import annotations
 

@@ -49,7 +49,11 @@ def test_a_failed_cell_has_its_reason_attempts_error_and_command(app: Any, fille
     owed, *_, new = [cell for cell in cells if cell["state"] == "failed"]
     assert owed["reason"] == "a read failed after its last success: read again from where that read began"
     assert (owed["unit"], owed["last"]["attempts"], owed["last"]["error"]) == ('{"country":"SE"}', 3, ERROR)
-    assert (new["reason"], new["high_watermark"], new["last"]["attempts"]) == ("never read successfully", None, 1)
+    assert (new["reason"], new["high_watermark"], new["last"]["attempts"]) == (
+        "never read successfully",
+        None,
+        1,
+    )
     assert owed["command"] == new["command"] == f"slackwater ingest {file} --state {url} --only-failed"
 
 
@@ -73,7 +77,9 @@ def test_a_time_range_limits_the_cells(app: Any) -> None:
 def test_without_the_job_file_the_ledger_is_shown_and_said_so(filled: tuple[str, Path]) -> None:
     url, _ = filled
     found = get(app_of(url, now=NOW), "/api/job?name=orders")
-    assert found["summary"]["sentence"].endswith("(from the ledger; give the job file with --job for the plan)")
+    assert found["summary"]["sentence"].endswith(
+        "(from the ledger; give the job file with --job for the plan)"
+    )
     assert {cell["state"] for cell in found["cells"]} == {"done", "failed"}
     assert {cell["command"] for cell in found["cells"]} == {None}
 

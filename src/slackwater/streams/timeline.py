@@ -189,7 +189,9 @@ def _groups(stream: Stream) -> tuple[TimelineGroup, ...]:
         return ()
     groups = schema.groups.c
     query = sql.select(groups.name, groups.lower).where(groups.stream == stream.id)
-    lowers = {row.name: row.lower for row in stream.store.read(lambda connection: connection.execute(query).all())}
+    lowers = {
+        row.name: row.lower for row in stream.store.read(lambda connection: connection.execute(query).all())
+    }
     marks, segments = stream.marks(), stream.epochs().segments
     found = []
     for shown in described:

@@ -203,5 +203,7 @@ def _bound(host: str, port: int | None) -> socket.socket:
     except OSError as error:
         made.close()
         reason = f"cannot be bound on {host}: {error.strerror or error}"
-        raise InvalidArgument("port", wanted, reason, fix="choose another port, or 0 for any free one") from None
+        raise InvalidArgument(
+            "port", wanted, reason, fix="choose another port, or 0 for any free one"
+        ) from None
     return made

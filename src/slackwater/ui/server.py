@@ -105,9 +105,7 @@ def create_app(views: Views, *, token: str | None = None, clock: Callable[[], in
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
-    app.add_middleware(
-        Guards, policy=content_security_policy(_INLINE_SCRIPT.findall(page)), token=token
-    )
+    app.add_middleware(Guards, policy=content_security_policy(_INLINE_SCRIPT.findall(page)), token=token)
 
     def answer(make: Callable[[], BaseModel], *key: object) -> Response:
         return answers.get((feed.changes, *key), make)

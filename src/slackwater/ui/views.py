@@ -1,4 +1,4 @@
-"""The views of the console: what the library knows, as answers. Needs no web server; the commands use it too."""
+"""The views of the console: what the library knows, as answers, for the web server and for commands."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class OutdatedStore(MetadataError):
     """The metadata store was made by an older release, and the console does not change stores.
 
     >>> print(OutdatedStore("sqlite:///shop.db", "0003"))
-    the metadata store at sqlite:///shop.db has schema version 0003, which this release has to upgrade first; \
-run any command that writes to it, such as `slackwater controller --once`
+    the metadata store at sqlite:///shop.db has schema version 0003, which this release has to upgrade \
+first; run any command that writes to it, such as `slackwater controller --once`
     """
 
     def __init__(self, url: str, version: str) -> None:
@@ -209,9 +209,13 @@ address, or create the store: open it with create=True, or run `slackwater strea
             summary=_summary(store, calendar, _running(store)),
             cells=[self._cell(cell, calendar.file) for cell in inside[-MOST_CELLS:]],
             total_cells=len(inside),
-            omissions=[Omission(start=each.start, end=each.end, reason=OMISSIONS[each.reason]) for each in omitted],
+            omissions=[
+                Omission(start=each.start, end=each.end, reason=OMISSIONS[each.reason]) for each in omitted
+            ],
             warnings=[] if calendar.plan is None else warnings_of(calendar.plan),
-            runs=[RunAnswer.model_validate(run) for run in list_runs(store, calendar.job, limit=_LISTED_RUNS)],
+            runs=[
+                RunAnswer.model_validate(run) for run in list_runs(store, calendar.job, limit=_LISTED_RUNS)
+            ],
         )
 
     def _calendars(self, store: MetadataStore, *, only: str | None = None) -> list[_Calendar]:

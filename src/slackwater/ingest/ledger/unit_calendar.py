@@ -82,7 +82,8 @@ def recorded_jobs(connection: Connection) -> dict[str, list[str]]:
     {}
     """
     known = sql.union(
-        sql.select(runs.c.job, runs.c.watermark), sql.select(high_watermarks.c.job, high_watermarks.c.watermark)
+        sql.select(runs.c.job, runs.c.watermark),
+        sql.select(high_watermarks.c.job, high_watermarks.c.watermark),
     )
     found: dict[str, list[str]] = {}
     for job, watermark in sorted(tuple(row) for row in connection.execute(known)):
@@ -101,7 +102,9 @@ def last_attempts(connection: Connection, job: str, watermark: str) -> dict[tupl
     """
     columns = outcomes.c
     same: dict[str, Any] = {"partition_by": (columns.start, columns.unit)}
-    number = sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("place")
+    number = (
+        sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("place")
+    )
     ranked = (
         sql.select(columns.start, columns.unit, columns.run, columns.state,
             sql.func.count().over(**same).label("attempts"), columns.rows, columns.bytes, columns.started_at,
