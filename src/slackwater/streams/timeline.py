@@ -139,14 +139,15 @@ def stream_timeline(stream: Stream, *, marks: int = 200) -> StreamTimeline:
 
 
 def _segment(state: SegmentState, states: list[SegmentState]) -> TimelineSegment:
-    low, high = state.segment.fractions
+    segment = state.segment
+    low, high = segment.fractions
     replaced = (
         other.segment.id
         for other in states
-        if other.sealed_epoch == state.segment.epoch and other.segment.overlaps(state.segment)
+        if other.sealed_epoch == segment.epoch and other.segment.overlaps(segment)
     )
     return TimelineSegment(
-        state.segment.id, state.segment.number, low, high, state.segment.epoch, state.created_at, state.sealed_at,
+        segment.id, segment.number, low, high, segment.epoch, state.created_at, state.sealed_at,
         state.length - state.start, state.bytes, tuple(replaced),
     )  # fmt: skip
 
