@@ -18,9 +18,9 @@ from tests.stores import new_store
 # `make soak` searches with new seeds instead. An example has no deadline, because its duration depends on
 # what else the machine is doing.
 settings.register_profile(
-    "test", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=40
+    "test", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=24
 )
-settings.register_profile("quick", settings.get_profile("test"), max_examples=10)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=8)
 settings.register_profile("deep", settings.get_profile("test"), max_examples=400)
 settings.register_profile("soak", settings.get_profile("test"), derandomize=False, max_examples=600)
 settings.load_profile("test")

@@ -32,9 +32,8 @@ EVENTS = "".join(
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Command:
-    environment = {"SLACKWATER_STORE": new_store(tmp_path)}
+def command_in(folder: Path) -> Command:
+    environment = {"SLACKWATER_STORE": new_store(folder)}
 
     def command(*arguments: str, given: str | bytes | None = None) -> Result:
         return CliRunner().invoke(app, list(arguments), input=given, env=environment)
@@ -42,11 +41,26 @@ def run(tmp_path: Path) -> Command:
     return command
 
 
-@pytest.fixture
-def bids(run: Command) -> Command:
+def with_bids(run: Command) -> Command:
     columns = "auction bigint, price double, at timestamp"
     assert run("stream", "create", "shop/bids", "--columns", columns, "--segments", "2").exit_code == 0
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Command:
+    return command_in(tmp_path)
+
+
+@pytest.fixture
+def bids(run: Command) -> Command:
+    return with_bids(run)
+
+
+@pytest.fixture(scope="module")
+def unchanged_bids(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """One store for all commands that fail."""
+    return with_bids(command_in(tmp_path_factory.mktemp("unchanged")))
 
 
 def lines(result: Result) -> list[dict[str, object]]:
@@ -174,9 +188,9 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_with_the_fix(
-    bids: Command, arguments: list[str], given: str | bytes | None, code: int, said: str
+    unchanged_bids: Command, arguments: list[str], given: str | bytes | None, code: int, said: str
 ) -> None:
-    result = bids("stream", *arguments, given=given)
+    result = unchanged_bids("stream", *arguments, given=given)
     assert result.exit_code == code, result.output
     assert said in result.stderr
     assert result.stderr.count("\n") == 1

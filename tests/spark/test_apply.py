@@ -63,6 +63,7 @@ def test_a_function_over_a_batch(spark: SparkSession, scenario: Applying, tmp_pa
     check(rows, panes_alone(expected(scenario, [scenario.batches], bounded=True)), scenario)
 
 
+@pytest.mark.proof
 def test_a_function_over_micro_batches_and_a_restart(
     spark: SparkSession, scenario: Applying, tmp_path: Path
 ) -> None:

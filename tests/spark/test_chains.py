@@ -185,7 +185,7 @@ IDLE_UNION: Steps = (
         pytest.param(UNION, {}, None, marks=pytest.mark.proof),
         pytest.param(UNION, {}, 1, marks=pytest.mark.proof),
         pytest.param(UNION, {}, 2, marks=pytest.mark.proof),
-        (IDLE_UNION, {"idle_after": "10 seconds"}, 4),
+        pytest.param(IDLE_UNION, {"idle_after": "10 seconds"}, 4, marks=pytest.mark.proof),
     ],
     ids=["slower side", "restart", "another restart", "idle side and restart"],
 )

@@ -49,6 +49,7 @@ def test_an_idle_origin_is_excluded_until_it_sends_again(spark: SparkSession, tm
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
+@pytest.mark.proof
 def test_an_idle_source_closes_its_windows_by_choice(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(
         Options(windows.Fixed(10 * SECOND), idle="close"),

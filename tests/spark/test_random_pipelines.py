@@ -56,13 +56,11 @@ from tests.support.pipelines import (
     drop_late,
     results_of,
 )
-from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 CASES = 8
-IN_MAKE_TEST = 1
 AT = "micros"
 """The column with the event time of a row in microseconds, from which an as-of join computes its value."""
 
@@ -277,7 +275,8 @@ def expected(made: Case) -> Counter[Result]:
     return Counter(truth(pipeline, made.last))
 
 
-@pytest.mark.parametrize("number", sampled(sample(), keep=sample()[:IN_MAKE_TEST]))
+@pytest.mark.proof
+@pytest.mark.parametrize("number", sample())
 def test_a_random_pipeline_folds_to_the_batch_result(
     spark: SparkSession, tmp_path: Path, number: int
 ) -> None:

@@ -14,7 +14,7 @@ from tests.support.sampling import sampled
 pytestmark = pytest.mark.spark
 
 
-QUICK = ("early, on time, late, retracting", "sessions that merge and take back")
+QUICK = "early, on time, late, retracting"
 
 
 @pytest.fixture(params=list(SCENARIOS))
@@ -22,7 +22,7 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
     return SCENARIOS[request.param]
 
 
-@pytest.fixture(params=sampled(SCENARIOS, keep=QUICK))
+@pytest.fixture(params=sampled(SCENARIOS, keep=[QUICK]))
 def sampled_scenario(request: pytest.FixtureRequest) -> Scenario:
     return SCENARIOS[request.param]
 
@@ -57,13 +57,8 @@ def test_a_restart_between_two_micro_batches(
     check(rows, expected(sampled_scenario, portions), sampled_scenario)
 
 
-@pytest.mark.parametrize(
-    "name",
-    sampled(
-        ["early, on time, late, retracting", "sessions that merge and take back", "discarding by the clock"],
-        keep=["early, on time, late, retracting"],
-    ),
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("name", [QUICK, "sessions that merge and take back", "discarding by the clock"])
 def test_a_query_that_runs_on(spark: SparkSession, name: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     portions = [[batch] for batch in scenario.batches]

@@ -24,7 +24,6 @@ from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server
 from tests.spark.running import Batch, Scenario, expected, write
 from tests.spark.scenarios import SCENARIOS
-from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
@@ -56,9 +55,10 @@ def model_truth(scenario: Scenario) -> Truth:
     return truth_of(expected(scenario, [[batch] for batch in scenario.batches]))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "scenario",
-    sampled([SESSIONS, RETRACTING, NULL_KEYS], keep=[SESSIONS]),
+    [SESSIONS, RETRACTING, NULL_KEYS],
     ids=["sessions", "retracting", "null keys"],
 )
 def test_table_equals_model(spark: SparkSession, url: str, tmp_path: Path, scenario: Scenario) -> None:

@@ -31,7 +31,7 @@ def failures(test: doctest.DocTest) -> tuple[int, str]:
 
 def marked(document: Path) -> pytest.ParameterSet:
     needs_spark = SESSION in document.read_text(encoding="utf-8")
-    marks = [pytest.mark.spark] if needs_spark else []
+    marks = [pytest.mark.spark, pytest.mark.proof] if needs_spark else []
     return pytest.param(document, id=str(document.relative_to(ROOT)), marks=marks)
 
 

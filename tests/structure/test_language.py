@@ -6,7 +6,7 @@ The list covers what a pattern can find; CONTRIBUTING.md describes the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,12 +43,13 @@ def pattern(phrase: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"(?<!there) (?!\?)", lambda _: blank, BANNED[phrase]), re.IGNORECASE)
 
 
-def texts() -> Iterator[Path]:
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in SUFFIXES and path.relative_to(ROOT).as_posix() not in EXCEPTIONS:
-                yield path
-    yield from (ROOT / name for name in FILES)
+@cache
+def texts() -> dict[str, str]:
+    """The files by their path in the repository."""
+    found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))]
+    names = [path.relative_to(ROOT).as_posix() for path in found if path.suffix in SUFFIXES]
+    chosen = [*(name for name in names if name not in EXCEPTIONS), *FILES]
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in chosen}
 
 
 def found(phrase: str, text: str) -> list[int]:
@@ -58,11 +59,7 @@ def found(phrase: str, text: str) -> list[int]:
 
 @pytest.mark.parametrize("phrase", BANNED)
 def test_the_phrase_does_not_occur(phrase: str) -> None:
-    assert [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in texts()
-        for line in found(phrase, path.read_text(encoding="utf-8"))
-    ] == []
+    assert [f"{name}:{line}" for name, text in texts().items() for line in found(phrase, text)] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -178,8 +179,15 @@ def run_with_store(case: Case, url: str, data: str | None = None) -> None:
 
 
 def _with_sqlite(case: Case) -> None:
-    with TemporaryDirectory() as folder:
-        run_with_store(case, new_store(Path(folder)))
+    """Run a case in a stream of its own; all cases of a process share a store, which takes time to open."""
+    run_with_store(case, _shared_store())
+
+
+@cache
+def _shared_store() -> str:
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return new_store(Path(folder.name))
 
 
 def _run(case: Case, make: Callable[[Epochs, int], Subject]) -> None:
