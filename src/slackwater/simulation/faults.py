@@ -50,15 +50,15 @@ class FaultPlan:
             return mean if random.random() < 0.4 else None
 
         return cls(
-            crash=maybe(random.choice([0.001, 0.004, 0.015])),
-            stall=maybe(random.choice([0.001, 0.004])),
+            crash=maybe(random.choice([0.003, 0.01, 0.03])),
+            stall=maybe(random.choice([0.003, 0.01])),
             longest_stall=random.choice([2 * SECOND, 20 * SECOND, 3 * MINUTE, 3 * HOUR]),
-            lost_request=maybe(random.choice([0.002, 0.01])),
-            lost_response=maybe(random.choice([0.01, 0.05])),
-            restart_every=every(2 * MINUTE),
+            lost_request=maybe(random.choice([0.005, 0.02])),
+            lost_response=maybe(random.choice([0.03, 0.1])),
+            restart_every=every(MINUTE),
             longest_outage=random.choice([500 * MILLISECOND, 3 * SECOND, 30 * SECOND]),
-            power_failure_every=every(3 * MINUTE),
-            full_disk_every=every(3 * MINUTE),
+            power_failure_every=every(MINUTE),
+            full_disk_every=every(MINUTE),
             clock_error=random.choice([0, 0, 200 * MILLISECOND, 20 * SECOND, 2 * DAY]),
             resend=maybe(0.2),
         )

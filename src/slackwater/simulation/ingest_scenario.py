@@ -27,8 +27,8 @@ from slackwater.ingest.targets.replacement import Slice, Written
 from slackwater.simulation.world import START, World
 from slackwater.time import HOUR, MINUTE, SECOND
 
-_GRACE: Final = 2 * HOUR
-_LONGEST_DELAY: Final = HOUR
+_GRACE: Final = HOUR
+_LONGEST_DELAY: Final = 30 * MINUTE
 _CLOCK_ERROR: Final = 20 * SECOND
 """Largest clock error of a host; a clock that is hours ahead plans times whose rows do not exist yet."""
 _SCHEMA: Final = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
@@ -38,7 +38,7 @@ _JOB: Final = {
     "ms.job.name": _NAME,
     "ms.watermark": [{"name": "system", "type": "datetime", "range": {"from": "2030-01-01", "to": "-"}}],
     "ms.work.unit.partition": "hourly",
-    "ms.grace.period": "PT2H",
+    "ms.grace.period": "PT1H",
     "ms.time.column": "at",
     "ms.run.concurrency": 2,
 }
@@ -114,7 +114,7 @@ class IngestScenario:
 
     Args:
         world: The world.
-        minutes: A simulated hour of faults for each.
+        minutes: Two simulated hours of faults for each.
     """
 
     world: World
@@ -126,7 +126,7 @@ class IngestScenario:
     def run(self) -> None:
         """Run the hosts with faults, then without, and compare the target with the source."""
         world, random = self.world, self.world.random
-        self.end = START + self.minutes * HOUR
+        self.end = START + self.minutes * 2 * HOUR
         for number in range(random.randint(5, 60)):
             at = random.randrange(START, self.end)
             self.rows.append(SourceRow(number, at, at + random.randrange(_LONGEST_DELAY)))
@@ -142,7 +142,7 @@ class IngestScenario:
             for number in range(2):
                 world.start(f"host-{number}", self._host)
             world.begin_faults(rarer=10)
-            world.run_for(self.minutes * HOUR, poll=10 * MINUTE)
+            world.run_for(self.end - START, poll=HOUR)
             world.heal()
             if not world.run_for(12 * HOUR, until=self._has_arrived, poll=10 * MINUTE):
                 self._explain_end()
@@ -154,7 +154,8 @@ class IngestScenario:
     def _host(self) -> None:
         world = self.world
         while True:
-            world.sleep(MINUTE, 50 * MINUTE)
+            # without faults only what the end needs, so that a seed is mostly faults
+            world.sleep(MINUTE if world.is_faulty else HOUR, HOUR if world.is_faulty else 2 * HOUR)
             target = FolderTarget(
                 folder=self.folder,
                 format="parquet",
@@ -209,9 +210,7 @@ class IngestScenario:
         return sorted(one for path in files for one in pq.read_table(path).column("id").to_pylist())
 
     def _has_arrived(self) -> bool:
-        return self.world.now > self.end + _GRACE + 3 * HOUR and self.copied() == [
-            row.id for row in self.rows
-        ]
+        return self.world.now > self.end + _GRACE and self.copied() == [row.id for row in self.rows]
 
     def _explain_end(self) -> None:
         copied = self.copied()

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ from slackwater.time import MILLISECOND, SECOND
 _ROOT: Final = "slackwater"
 _OWN: Final = "slackwater.simulation"
 _LOCK_POLL: Final = 20 * MILLISECOND
+_LONGEST_LOCK_POLL: Final = 10 * SECOND
+"""The task that holds a lock may stand still for hours, which must not take a million steps."""
 
 
 class _Replaced:
@@ -149,17 +152,35 @@ class _Fcntl(_Replaced):
         if not self._scheduler.is_simulated():
             fcntl.flock(descriptor, operation)
             return
+        poll = _LOCK_POLL
         while True:
             try:
                 fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._scheduler.pause(_LOCK_POLL, "flock")
+                self._scheduler.pause(poll, "flock")
+                poll = min(2 * poll, _LONGEST_LOCK_POLL)
             else:
                 return
 
 
-def _uses(wanted: dict[int, str]) -> list[tuple[ModuleType, str, str]]:
-    """The names under which modules of the library hold one of the real modules."""
+_REAL: Final[dict[str, Any]] = {
+    "time": time,
+    "threading": threading,
+    "uuid": uuid,
+    "random": random,
+    "os": os,
+    "fcntl": fcntl,
+    "ThreadPoolExecutor": ThreadPoolExecutor,
+}
+
+
+@lru_cache(maxsize=1)
+def _uses(_: int) -> list[tuple[ModuleType, str, str]]:
+    """The names under which modules of the library hold one of the real modules.
+
+    Computed again when the number of loaded modules has changed.
+    """
+    wanted = {id(thing): name for name, thing in _REAL.items()}
     found = []
     for name, module in sorted(sys.modules.items()):
         inside = name == _ROOT or name.startswith(f"{_ROOT}.")
@@ -183,20 +204,11 @@ def replaced_modules(scheduler: Scheduler, disk: Disk) -> Iterator[None]:
         "fcntl": _Fcntl(fcntl, scheduler),
         "ThreadPoolExecutor": lambda workers: SimulatedExecutor(scheduler, workers),
     }
-    real: dict[str, Any] = {
-        "time": time,
-        "threading": threading,
-        "uuid": uuid,
-        "random": random,
-        "os": os,
-        "fcntl": fcntl,
-        "ThreadPoolExecutor": ThreadPoolExecutor,
-    }
-    uses = _uses({id(thing): name for name, thing in real.items()})
+    uses = _uses(len(sys.modules))
     for module, attribute, name in uses:
         setattr(module, attribute, simulated[name])
     try:
         yield
     finally:
         for module, attribute, name in uses:
-            setattr(module, attribute, real[name])
+            setattr(module, attribute, _REAL[name])

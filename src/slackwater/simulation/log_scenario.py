@@ -43,8 +43,8 @@ class LogScenario:
     def run(self) -> None:
         """Run the processes with faults, then without, and check that everything arrived."""
         world, random = self.world, self.world.random
-        period = random.choice(["5 seconds", "10 seconds", "20 seconds"])
-        timeout = random.choice(["30 seconds", "5 minutes"])
+        period = random.choice(["5 seconds", "10 seconds"])
+        timeout = random.choice(["30 seconds", "2 minutes"])
         settings = StreamSettings(marks=MarkSettings(period=period, timeout=timeout))
         with Streams(world.store()) as streams:
             created = streams.create(
@@ -59,21 +59,22 @@ class LogScenario:
 
     def _run(self) -> None:
         world, random = self.world, self.world.random
-        for number in range(random.randint(1, 3)):
+        most = 10 + 10 * self.minutes
+        for number in range(random.choice([1, 2, 2, 3])):
             name = f"writer-{number}"
-            self.quotas[name] = random.randint(10, 60)
+            self.quotas[name] = random.randint(5, most)
             world.start(name, lambda name=name: self._write(name))  # type: ignore[misc]  # bound now
         if random.random() < 0.5:
-            self.quotas["loader"] = random.randint(10, 40)
+            self.quotas["loader"] = random.randint(5, most)
             world.start("loader", self._load)
-        for number in range(random.randint(1, 2)):
+        for number in range(random.choice([1, 1, 2])):
             world.start(f"controller-{number}", self._control)
         self.start_readers()
         world.start("operator", self._operate)
         world.begin_faults()
-        world.run_for(self.minutes * MINUTE)
+        world.run_for(self.minutes * MINUTE, poll=MINUTE)
         world.heal()
-        if not world.run_for(20 * MINUTE, until=self.has_arrived):
+        if not world.run_for(20 * MINUTE, until=self.has_arrived, poll=5 * SECOND):
             self.explain_end()
 
     def start_readers(self) -> None:
@@ -93,6 +94,10 @@ class LogScenario:
     def time_after(self, number: int) -> int:
         """The time that a writer may note after an event: all later ones have this time or a later one."""
         return START + (number + 1 - _DISORDER) * _STEP
+
+    def _pause(self) -> None:
+        """Wait before the next events; without faults only for a moment, so that a seed is mostly faults."""
+        self.world.sleep(10 * MILLISECOND, 20 * SECOND if self.world.is_faulty else SECOND)
 
     # ---- the processes
 
@@ -121,7 +126,7 @@ class LogScenario:
             if random.random() < 0.03:
                 writer.mark_idle()
                 world.tell("is idle")
-            world.sleep(10 * MILLISECOND, 20 * SECOND)
+            self._pause()
         self._note(name, writer, number)
         writer.close()
         self.oracle.acknowledged(name, number)
@@ -165,7 +170,7 @@ class LogScenario:
                 world.violate(f"loader could not note the time after event {number}: {result}")
             self.oracle.acknowledged("loader", number)
             world.tell(f"commits up to event {number}")
-            world.sleep(10 * MILLISECOND, 20 * SECOND)
+            self._pause()
         writer.close()
 
     def _control(self) -> None:
@@ -173,9 +178,9 @@ class LogScenario:
         controller = Controller(
             Streams(self.world.store()),
             name=name,
-            lease="30 seconds",
-            poll="5 seconds",
-            housekeeping="1 minute",
+            lease="25 seconds",
+            poll="10 seconds",
+            housekeeping="40 seconds",
         )
         controller.run()
 
@@ -183,25 +188,29 @@ class LogScenario:
         world, random = self.world, self.world.random
         group = ReaderGroup(self._stream(), GROUP)
         # a new id after every start, so that others wait for the lease of a reader that was killed
-        reader = group.reader(f"{name}-{world.scheduler.current.process.pid}", lease="40 seconds")
+        reader = group.reader(f"{name}-{world.scheduler.current.process.pid}", lease="25 seconds")
         while True:
+            batch = None
             for _ in range(random.randint(1, 4)):
                 batch = reader.read()
                 if batch is None:
                     break
                 world.point("deliver")
                 self.oracle.deliver(batch)
-            reader.checkpoint()
+            if random.random() < 0.7:
+                reader.checkpoint()
             if random.random() < 0.3:
                 self.oracle.window(group.current_time_window())
-            world.sleep(100 * MILLISECOND, 10 * SECOND)
+            world.sleep(100 * MILLISECOND, 15 * SECOND if batch is None else SECOND)
 
     def _operate(self) -> None:
         """Scale the stream, and truncate what the group has read."""
         world, random = self.world, self.world.random
         stream = self._stream()
         while True:
-            world.sleep(SECOND, MINUTE)
+            world.sleep(SECOND, 40 * SECOND)
+            if not world.is_faulty:
+                return
             active = stream.epochs().active
             choice = random.random()
             try:

@@ -115,7 +115,7 @@ class PipelineScenario(LogScenario):
                 )
                 end = _logged(source.latestOffset(start, limit))
                 if end == start:
-                    world.sleep(100 * MILLISECOND, 5 * SECOND)
+                    world.sleep(100 * MILLISECOND, 20 * SECOND)
                     continue
                 world.point("log the end of a batch")
                 checkpoint.ends.append(end)
