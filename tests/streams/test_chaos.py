@@ -1,7 +1,7 @@
 """Writers, readers and controllers killed at random, as real processes: nothing lost, doubled or reordered.
 
 Meanwhile the stream is scaled, watermarks go on, and whenever the group says that it has read everything up
-to a time, it has.
+to a time, it has. In the end the histories of all processes are compared with each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import WriterMark
 from slackwater.streams.time.notes import writer_marks
-from tests.streams.chaos import GROUP, STREAM, Crew, SharedFolder
+from tests.streams.chaos import GROUP, ROLES, STREAM, Crew, SharedFolder
+from tests.streams.histories import Event, load_histories
+from tests.streams.history_checker import check_history
 from tests.streams.logs import merge, split
 
 KILLS_A_ROUND = 5
@@ -30,6 +32,8 @@ ROUNDS = 13
 WRITERS = ("writer-a", "writer-b", "writer-c")
 READERS = ("reader-a", "reader-b")
 CONTROLLERS = ("controller-a", "controller-b")
+OBSERVERS = ("observer-a",)
+KINDS = {"append", "note", "close", "cycle", "marks", "cut_at", "read", "window"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -72,13 +76,13 @@ class Output:
     def numbers(self) -> dict[str, set[int]]:
         found: dict[str, set[int]] = defaultdict(set)
         for line in self.events.values():
-            writer, _, number = line.split(" ")
-            found[writer].add(int(number))
+            event = Event.parse(line)
+            found[event.writer].add(event.number)
         return found
 
 
 def check_window(stream: Stream, output: Output, shared: SharedFolder) -> int | None:
-    """Check that all events up to the lower bound of the window were read; times are event numbers."""
+    """Check that all events up to the lower bound of the window were read; it is below their numbers."""
     lower = ReaderGroup(stream, GROUP).current_time_window().lower
     output.look()
     if lower is not None:
@@ -112,6 +116,8 @@ def victims(chance: random.Random) -> list[str]:
         return [chance.choice(WRITERS)]
     if kind < 0.75:
         return [chance.choice(READERS)]
+    if kind < 0.8:
+        return list(OBSERVERS)
     return list(CONTROLLERS)
 
 
@@ -137,7 +143,7 @@ def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
             crew.start(name)
         # a writer that arrives after the first watermark may be late, by the rules
         wait_for("all writers", lambda: len(noted(stream)) == len(WRITERS), crew)
-        for name in CONTROLLERS:
+        for name in (*OBSERVERS, *CONTROLLERS):
             crew.start(name)
         wait_for("the first watermark", stream.marks, crew)
         for _ in range(ROUNDS):
@@ -165,11 +171,13 @@ def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
         lengths = {state.segment.id: state.length for state in stream.segments()}
         lowers = [mark.lower for mark in stream.marks()]
         epochs = len(stream.epochs())
+        ranges = {state.segment.id: (state.segment.low, state.segment.high) for state in stream.segments()}
+        head = dict(stream.head().items())
     assert not crew.failures(), crew.failures()
 
     # the kills hit all roles in the middle of their work
     assert sum(crew.killed.values()) >= ROUNDS * KILLS_A_ROUND
-    assert {name.partition("-")[0] for name in crew.killed} == {"writer", "reader", "controller"}
+    assert {name.partition("-")[0] for name in crew.killed} == ROLES.keys()
     assert epochs > 3
 
     # every event of every segment was read
@@ -180,14 +188,18 @@ def test_nothing_is_lost_doubled_or_reordered(crew: Crew) -> None:
     numbers = defaultdict(list)
     by_key = defaultdict(list)
     for location in sorted(output.events):
-        writer, key, number = output.events[location].split(" ")
-        numbers[writer].append(int(number))
-        by_key[key].append(int(number))
+        event = Event.parse(output.events[location])
+        numbers[event.writer].append(event.number)
+        by_key[event.key].append(event.number)
     for writer in WRITERS:
         last = max(numbers[writer])
         assert crew.shared.acknowledged(writer) <= last
         assert sorted(numbers[writer]) == list(range(1, last + 1))
     # in order per routing key: a successor has a higher id
     assert all(found == sorted(found) for found in by_key.values())
+    # what each process did and saw contradicts nothing that another one did and saw
+    history = load_histories(crew.shared.folder)
+    assert {operation.kind for operation in history} == KINDS
+    assert check_history(history, ranges, head) == []
     # marks continued while processes died, with strictly increasing lower bounds
     assert lowers == sorted(set(lowers))
