@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the conventional alias
+from pyspark.sql.types import DataType, LongType, TimestampType
 
+from slackwater.errors import InvalidArgument
+from slackwater.ingest.sources.exact_casts import cast_exactly
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
+from slackwater.ingest.sources.spark_columns import REJECTED
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import stage_rows
 from slackwater.time import DAY
@@ -126,3 +131,53 @@ def test_tasks_and_spark_read_the_same_rows(spark: SparkSession, tmp_path: Path)
     found = [staged_rows(one.fitted({**one.columns, "late": pa.string()}), tmp_path) for one in ways]
     assert found[0] == found[1]
     assert found[0][0]["way"] == "given"
+
+
+# ---- values that a type cannot represent
+
+LOST = [
+    ("1.9D", "bigint"), ("1.999BD", "decimal(9,2)"), ("1.999D", "decimal(9,2)"), ("1e300D", "float"),
+    ("9007199254740993L", "double"), ("300", "tinyint"), ("7", "boolean"),
+    ("timestamp'2020-01-01 10:00:00'", "date"), ("timestamp'2020-01-01 10:00:00.5'", "bigint"),
+    ("'1.9'", "bigint"), ("'1e400'", "double"), ("'1e300'", "float"), ("'1.999'", "decimal(9,2)"),
+    ("'2020-01-01 10:00:00'", "date"), ("'12:30'", "timestamp"), ("'202001'", "timestamp"),
+    ("'1577836800'", "timestamp"), ("'2020-01-01 10:00:00.1234567'", "timestamp"),
+    ("array(1.0D, 1.9D)", "array<bigint>"), ("struct('x' AS a)", "struct<a: int>"),
+    ("map('a', '1.999')", "map<string, decimal(9,2)>"),
+]  # fmt: skip
+KEPT = [
+    ("2.0D", "bigint"), ("1.90BD", "decimal(9,1)"), ("0.1D", "float"), ("0.25D", "decimal(9,2)"),
+    ("double('inf')", "float"), ("double('nan')", "float"), ("7L", "double"), ("3", "bigint"),
+    ("1.123456789012345678BD", "double"), ("timestamp'2020-01-01 00:00:00'", "date"), ("'inf'", "float"),
+    ("'1.90'", "decimal(9,2)"), ("'2020-01-01'", "date"), ("'2020-01-01T10:00:00.123456000Z'", "timestamp"),
+    ("CAST(NULL AS double)", "bigint"), ("CAST(NULL AS string)", "timestamp"), ("1.9D", "string"),
+    ("array(1.0D, NULL)", "array<bigint>"), ("CAST(NULL AS array<double>)", "array<bigint>"),
+]  # fmt: skip
+
+
+def test_a_row_with_a_value_that_its_type_cannot_represent_is_rejected(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    cases = {f"c{number}": case for number, case in enumerate(LOST + KEPT)}
+    kinds = {name: DataType.fromDDL(kind) for name, (_, kind) in cases.items()}
+    values = enumerate(value for value, _ in cases.values())
+    given = (f"IF(id = {number}, {value}, NULL) AS c{number}" for number, value in values)
+    frame = session.range(0, len(cases), 1, 1).selectExpr(*given)  # each row has the value of one case
+    found = cast_exactly(frame, kinds).select(REJECTED).collect()
+    assert [row[0] is not None for row in found] == [True] * len(LOST) + [False] * len(KEPT)
+
+
+def test_a_rejection_has_the_value_and_the_whole_row(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 7 AS id, 1.9D AS `a.b`, timestamp_micros(5) AS at, CAST(NULL AS int) AS none")
+    row = cast_exactly(frame, {"a.b": LongType()}).first()
+    assert row is not None
+    reason, value, content = row[REJECTED]
+    assert (reason, value) == ("column 'a.b' has a value that cannot be cast to bigint without loss", "1.9")
+    found = json.loads(content)
+    assert (found["id"], found["a.b"], found["none"]) == (7, 1.9, None)
+    assert datetime.fromisoformat(found["at"]) == datetime.fromtimestamp(5e-6, UTC)
+
+
+def test_numbers_do_not_become_times(spark: SparkSession) -> None:
+    with pytest.raises(InvalidArgument, match="'at': has type bigint, and a number is not a time"):
+        cast_exactly(spark.sql("SELECT 7L AS at"), {"at": TimestampType()})

@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from slackwater.ingest.runner import Report
+from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS
+from slackwater.sql.dead_letters import dead_letters
 from slackwater.time import DAY, HOUR, to_datetime
 from tests.ingest.copying import AXIS, ROWS, START, add, execute, from_orders, orders, run
 from tests.spark.postgres import Server
@@ -127,6 +129,57 @@ def test_a_given_schema_is_what_is_read(spark: SparkSession, tmp_path: Path) -> 
     assert run(spark, tmp_path, DAYS[2], keys).succeeded
     (row,) = spark.read.parquet(f"{tmp_path}/copied/rows").collect()
     assert (row.id, row.price) == (1, Decimal("1.50"))
+
+
+def test_a_value_that_is_not_cut_fails_its_unit_or_becomes_a_dead_letter(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = ["id,price,at", "1,2,2020-01-01 05:00:00", "2,1.9,2020-01-01 06:00:00", "3,x,2020-01-09 05:00:00"]
+    (tmp_path / "in.csv").write_text("\n".join(lines), encoding="utf-8")
+    kinds = {"id": "bigint", "price": "bigint", "at": "timestamp"}
+    keys = {
+        "ms.source.type": "files", "ms.source.format": "csv", "ms.source.path": str(tmp_path / "in.csv"),
+        "ms.schema": [{"name": name, "type": kind} for name, kind in kinds.items()],
+        "ms.target.type": "parquet", "ms.target.path": str(tmp_path / "copied"),
+    }  # fmt: skip
+    (failed,) = run(spark, tmp_path, DAYS[2], keys).outcomes
+    assert "RowRejected: column 'price' has a value that cannot be cast to bigint" in str(failed.error)
+    assert '\'1.9\', in the row {"id":"2","price":"1.9"' in str(failed.error)
+    assert not (tmp_path / "copied" / "rows").exists()
+    (written,) = run(spark, tmp_path, DAYS[2], {**keys, "ms.target.on.error": "emit"}).outcomes
+    assert (written.rows, written.rejected) == (1, 1)  # the price "x" belongs to another day
+    assert [row.price for row in spark.read.parquet(f"{tmp_path}/copied/rows").collect()] == [2]
+    (line,) = (tmp_path / "copied" / "rows" / DEAD_LETTERS).read_text(encoding="utf-8").splitlines()
+    letter = json.loads(line)
+    assert (letter["job"], letter["row"]["price"]) == ("job", "1.9")
+    assert (letter["low"], letter["time"]) == ("2020-01-01T00:00:00Z", "2020-01-01T06:00:00Z")
+
+
+@pytest.mark.postgres
+def test_rows_that_postgresql_rejects_become_dead_letters_and_are_not_doubled(
+    spark: SparkSession, tmp_path: Path, server: Server
+) -> None:
+    source, target = f"sqlite:///{tmp_path}/source.db", server.create_database(f"dead_{time.monotonic_ns()}")
+    execute(source, "CREATE TABLE orders (id BIGINT, at TEXT, name TEXT, more TEXT)")
+    names = ["fine", "nul\0", "too long", "fine", "fine"]
+    numbers, more = [0, 1, 2, 40_000, 4], ['{"a": 1}', "{}", "{}", "{}", "no JSON"]
+    rows = [
+        (number, f"2020-01-0{1 + index // 3} 05:00:00", names[index], more[index])
+        for index, number in enumerate(numbers)
+    ]
+    execute(source, "INSERT INTO orders VALUES (?, ?, ?, ?)", rows)
+    execute(target, "CREATE TABLE copied (id SMALLINT, at TIMESTAMPTZ, name VARCHAR(5), more JSONB)")
+    keys = from_orders(source, target_type="sql", target_url=target, target_table="copied")
+    keys |= {"ms.target.on.error": "emit", "ms.grace.period.days": 1}
+    for day, rejected in ((3, 4), (4, 2)):
+        (outcome,) = run(spark, tmp_path, DAYS[day], keys).outcomes
+        assert (outcome.state, outcome.rejected) == ("succeeded", rejected)
+        assert execute(target, "SELECT id FROM copied") == [(0,)]
+        found = dead_letters(target, "copied").to_dicts()
+        reasons = {json.loads(each["content"])["id"]: each["reason"] for each in found}
+        assert len(found) == len(reasons) == 4
+        for number, part in {1: "U+0000", 2: "longer than 5", 40_000: "16 bits", 4: "type json"}.items():
+            assert part in reasons[number]
 
 
 @pytest.mark.postgres

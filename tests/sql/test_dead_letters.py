@@ -45,6 +45,7 @@ def letters(url: str) -> list[tuple[str, dict[str, Any]]]:
         (["äöü", "äöüß"], ColumnLimits(longest=3), "is longer than 3 characters"),
         ([1, None], ColumnLimits(nullable=False), "is null, but the column of the table is NOT NULL"),
         ([999, -1000], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
+        ([-(2**15), 2**15], ColumnLimits(bits=16), "does not fit an integer of 16 bits"),
         ([99.94, 999.96], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
         ([math.nan, math.inf], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
     ],
@@ -137,7 +138,7 @@ def test_a_violated_constraint_is_found_by_bisection(url: str) -> None:
 
 
 def test_a_table_that_rejects_every_row_fails_instead_of_being_searched(url: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("slackwater.sql.pane_merge._MOST_SEARCHED", 5)
+    monkeypatch.setattr("slackwater.sql.dead_letters._MOST_SEARCHED", 5)
     made(url)
     run_sql(url, "DROP TABLE totals")
     kind = "TIMESTAMP WITH TIME ZONE" if url.startswith("postgresql") else "TIMESTAMP"

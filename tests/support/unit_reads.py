@@ -22,6 +22,7 @@ class Amount:
     highest: int | None = None
     drift: str | None = None
     without_time: int | None = None
+    rejected: int = 0
 
 
 @dataclass

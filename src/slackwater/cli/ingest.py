@@ -184,6 +184,7 @@ def history(
             return
         rows = [_run_row(record) for record in list_runs(store, name, limit=limit)]
     columns = ["id", "state", "started", "ended", "units", "outcomes", "rows"]
+    columns += ["rejected"] if any(row["rejected"] for row in rows) else []
     print_table(rows, columns, as_json=as_json, unwrapped=["id"])
     if failed and not as_json:
         print_line(f"{counted(len(failed), 'failed read')} will be repeated; --owed lists them")
@@ -278,12 +279,13 @@ def _unit_row(outcome: Outcome) -> dict[str, Any]:
         "error": outcome.error,
         "drift": outcome.drift,
         "without_time": outcome.without_time,
+        "rejected": outcome.rejected,
     }
 
 
 def _print_units(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print a table of units, followed by their errors. Optional columns appear only if one has a value."""
-    optional = [name for name in ("drift", "without_time") if any(row[name] for row in rows)]
+    optional = [name for name in ("drift", "without_time", "rejected") if any(row[name] for row in rows)]
     print_table(rows, [*_COLUMNS, *optional], as_json=as_json)
     for row in rows:
         if row["error"] is not None and not as_json:
@@ -301,6 +303,8 @@ def _print_report(report: Report, *, as_json: bool) -> None:
         _print_units(rows, as_json=False)
     succeeded = sum(outcome.state == "succeeded" for outcome in report.outcomes)
     total = counted(sum(row["rows"] for row in rows), "row")
+    rejected = sum(outcome.rejected for outcome in report.outcomes)
+    total += f", {rejected} rejected" if rejected else ""
     rest = f"; {report.not_begun} not started" if report.not_begun else ""
     print_line(f"{succeeded} of {counted(len(report.plan.units), 'unit')} succeeded, {total}{rest}")
 

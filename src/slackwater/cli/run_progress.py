@@ -56,7 +56,8 @@ class ProgressLines(Watcher):
 
     def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
         """Print the outcome of the unit."""
-        print_line(f"{outcome.state}: {unit_text(work)}, {counted(outcome.rows, 'row')}")
+        rejected = f", {outcome.rejected} rejected" if outcome.rejected else ""
+        print_line(f"{outcome.state}: {unit_text(work)}, {counted(outcome.rows, 'row')}{rejected}")
 
 
 def unit_text(work: WorkUnit) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.errors import InvalidArgument
@@ -27,6 +27,7 @@ from slackwater.ingest.sources.adbc_source import (
     check_times,
     read_database,
 )
+from slackwater.ingest.sources.exact_casts import cast_exactly, not_a_time, readable_type
 from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.file_source import files_of, read_files
 from slackwater.ingest.sources.globs import fill_path, home_of, local_folder
@@ -43,7 +44,7 @@ from slackwater.ingest.sources.queries import (
     widened,
     zone_name,
 )
-from slackwater.ingest.sources.spark_columns import column
+from slackwater.ingest.sources.spark_columns import REJECTED, column
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.replacement import Approve, ReplacingTarget, Slice, Target, Written
@@ -62,6 +63,7 @@ class _Shared(TypedDict):
     zone: str
     drift: str
     job: str
+    on_error: str
 
 
 class Extraction:
@@ -120,17 +122,27 @@ class Extraction:
             if absent:
                 known = ", ".join(frame.columns)
                 raise InvalidArgument("ms.schema", absent[0], "column not found", fix=f"use one of {known}")
-            casts = (column(one.name).cast(one.type).alias(one.name) for one in columns)
-            frame = frame.select(*casts)
+            named = frame.select(*(column(one.name).alias(one.name) for one in columns))
+            frame = cast_exactly(named, {one.name: types.DataType.fromDDL(one.type) for one in columns})
         if at is None:
             return Rows.of(frame)
         if at not in frame.columns:
             known = ", ".join(frame.columns)
             raise InvalidArgument("ms.time.column", at, "column not found", fix=f"use one of {known}")
-        time = column(at).cast("timestamp")
-        micros = F.unix_micros(time)
-        timed = frame.observe(untimed, F.count_if(F.isnull(time)).alias("rows")).withColumn(at, time)
-        return Rows.of(timed.where((micros >= low) & (micros < work.high)))
+        kind = frame.schema[at].dataType
+        if isinstance(kind, types.NumericType):
+            error = not_a_time(at, kind)
+            raise InvalidArgument("ms.time.column", at, error.reason, fix=error.fix)
+        missing = F.isnull(column(at))
+        if REJECTED in frame.columns:
+            missing = missing & F.isnull(REJECTED)
+        counted = frame.observe(untimed, F.count_if(missing).alias("rows"))
+        timed = cast_exactly(counted, {at: types.TimestampType()})
+        micros = F.unix_micros(column(at))
+        chosen = (micros >= low) & (micros < work.high)
+        if REJECTED in timed.columns:  # a row whose time is not known may belong to the range
+            chosen = chosen | (F.isnull(column(at)) & F.isnotnull(REJECTED))
+        return Rows.of(timed.where(chosen))
 
     # ---- sources
 
@@ -202,8 +214,13 @@ class Extraction:
             options=settings.source_options,
         )
         columns = settings.schema_columns
-        given = None if columns is None else ", ".join(f"`{one.name}` {one.type}" for one in columns)
-        return read_files(self._spark, names, str(settings.source_format), settings.source_options, given)
+        form, options = str(settings.source_format), settings.source_options
+        schema = None
+        if columns is not None:
+            kinds = (readable_type(types.DataType.fromDDL(one.type), form, options) for one in columns)
+            fields = zip((one.name for one in columns), kinds, strict=True)
+            schema = types.StructType([types.StructField(*field) for field in fields])
+        return read_files(self._spark, names, form, options, schema)
 
     # ---- targets
 
@@ -215,6 +232,7 @@ class Extraction:
             "zone": self._zone,
             "drift": settings.schema_drift,
             "job": settings.name,
+            "on_error": settings.target_on_error,
         }
         if settings.target_type == "stream":
             return self._made_stream()

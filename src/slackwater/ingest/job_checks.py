@@ -127,6 +127,9 @@ def _target_problems(job: Job) -> list[Problem]:
         problems += _address_problem("ms.target.url", settings.target_url.get_secret_value())
     if kind == "stream":
         problems += _stream_problems(job)
+        if settings.target_on_error == "emit":
+            reason, fix = "does not work with a stream", "remove it, or write to a table or a folder"
+            problems.append(Problem("ms.target.on.error", "'emit'", reason, fix))
     elif settings.target_path is not None and local_folder(settings.target_path) is None:
         fix = "use a folder that the driver and the executors share"
         problems.append(Problem("ms.target.path", repr(settings.target_path), "is not a local path", fix))

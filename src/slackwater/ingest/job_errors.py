@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from slackwater.errors import InvalidArgument, SlackwaterError
+
+_LONGEST_ROW: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,25 @@ class InvalidJob(InvalidArgument):
         super().__init__("job", source, f"has {found}", fix="correct all of them")
         self.message = "\n  ".join([f"{source} has {found}:", *map(str, self.problems)])
         self.args = (self.message,)
+
+
+class RowRejected(SlackwaterError):
+    """A row cannot be stored in the target.
+
+    >>> print(RowRejected("column 'price' has a value that cannot be cast to bigint", "1.9", '{"price":1.9}'))
+    column 'price' has a value that cannot be cast to bigint: '1.9', in the row {"price":1.9}; correct the \
+source, or set ms.target.on.error to emit to put such rows aside
+    """
+
+    def __init__(self, reason: str, value: str, content: str) -> None:
+        self.reason = reason
+        self.value = value
+        self.content = content
+        row = content if len(content) <= _LONGEST_ROW else f"{content[:_LONGEST_ROW]}…"
+        super().__init__(
+            f"{reason}: {value!r}, in the row {row}; correct the source, or set ms.target.on.error to emit "
+            "to put such rows aside"
+        )
 
 
 class TooFewUnits(SlackwaterError):

@@ -57,6 +57,10 @@ class Amount(Protocol):
     def without_time(self) -> int | None:
         """Number of records left out because their time is null; None if the source selects rows by time."""
 
+    @property
+    def rejected(self) -> int:
+        """Number of records that the target cannot store, which were put aside."""
+
 
 class Approve(Protocol):
     """Called by an extraction right before it changes the target; an exception leaves the target as it is."""
@@ -176,6 +180,7 @@ def run_job(
     ...     highest: int | None = None
     ...     drift: str | None = None
     ...     without_time: int | None = None
+    ...     rejected: int = 0
     >>> def extract(work, approve):
     ...     approve(Read())
     ...     return Read()
@@ -275,9 +280,11 @@ class _UnitRunner:
             outcome = Outcome(*identity, state, 0, 0, started, self.clock(), text)
             self.run.record(work, outcome)
         else:
-            read = (amount.rows, amount.bytes, started, self.clock())
             outcome = Outcome(
-                *identity, "succeeded", *read, drift=amount.drift, without_time=amount.without_time
+                *(*identity, "succeeded", amount.rows, amount.bytes, started, self.clock()),
+                drift=amount.drift,
+                without_time=amount.without_time,
+                rejected=amount.rejected,
             )
             self.run.record(work, outcome, self._high(work, amount))
         self.watcher.ended(number, work, outcome)

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-NEWEST: Final = "0012"
+NEWEST: Final = "0013"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -256,6 +256,7 @@ outcomes: Final = Table(
     Column("error", Text),
     Column("drift", Text),  # how the columns that were read differed from those of the target
     Column("without_time", BigInteger),  # rows without an event time that were skipped; null if not counted
+    Column("rejected", BigInteger, nullable=False, server_default="0"),  # rows that the target cannot store
 )
 
 intents: Final = Table(

@@ -32,8 +32,8 @@ from slackwater.sql.dead_letters import (
     REJECTIONS,
     RowsRejected,
     as_letters,
+    find_rejected,
     record_dead_letters,
-    rejection_text,
     split_rejected,
 )
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
@@ -48,8 +48,6 @@ from slackwater.sql.staging_table import (
 
 PANE_INDEX: Final = "pane_index"
 RETRACTION: Final = "retraction"
-_MOST_SEARCHED: Final = 1_000
-"""The maximum number of rows per batch that are searched for after the database has rejected a merge."""
 
 
 class StaleBatch(SlackwaterError):
@@ -271,24 +269,13 @@ def _merge_accepted(
         connection.execute(sql.insert(numbered).from_select(["number", *current.c.keys()], selected))
     else:
         return None
-    reasons: dict[int, str] = {}
 
-    def search(first: int, last: int) -> None:
+    def merge(first: int, last: int) -> None:
         part = sql.select(numbered).where(numbered.c.number.between(first, last)).subquery("part")
-        try:
-            with connection.begin_nested():
-                _merge_rows(connection, target, part, nulls, retracts)
-        except REJECTIONS as error:
-            if first < last:
-                middle = (first + last) // 2
-                search(first, middle)
-                search(middle + 1, last)
-                return
-            reasons[first] = rejection_text(error)
-            if len(reasons) > _MOST_SEARCHED:
-                raise RowsRejected(target.name, len(reasons), rejection_text(error)) from error
+        _merge_rows(connection, target, part, nulls, retracts)
 
-    search(1, connection.execute(sql.select(sql.func.count()).select_from(numbered)).scalar_one())
+    count = connection.execute(sql.select(sql.func.count()).select_from(numbered)).scalar_one()
+    reasons = find_rejected(connection, merge, count, target.name)
     shown = [numbered.c[f"c{index}"].label(column.name) for index, column in enumerate(target.columns)]
     found = sql.select(numbered.c.number, *shown).where(numbered.c.number.in_(list(reasons)))
     rows = pl.DataFrame(

@@ -37,6 +37,8 @@ class ColumnLimits:
     """The maximum number of characters."""
     digits: tuple[int, int] | None = None
     """Precision and scale of a NUMERIC column."""
+    bits: int | None = None
+    """The width of an integer column."""
     nullable: bool = True
     is_json: bool = False
     is_identity: bool = False
@@ -61,9 +63,16 @@ def _limits(kind: types.TypeEngine[object], *, nullable: bool) -> ColumnLimits:
     return ColumnLimits(
         longest=getattr(kind, "length", None) if isinstance(kind, types.String) else None,
         digits=None if precision is None else (precision, getattr(kind, "scale", None) or 0),
+        bits=_bits(kind),
         nullable=nullable,
         is_json=isinstance(kind, types.JSON),
     )
+
+
+def _bits(kind: types.TypeEngine[object]) -> int | None:
+    if not isinstance(kind, types.Integer) or isinstance(kind, types.BigInteger):
+        return None
+    return 16 if isinstance(kind, types.SmallInteger) else 32
 
 
 def rejection_reasons(
@@ -114,6 +123,9 @@ def _problems(
         yield at < _FIRST, "is earlier than the year 1"
         if backend == "sqlite":
             yield at > _LAST, "is later than the year 9999"
+    if kind.is_integer() and limits.bits is not None and backend == "postgresql":
+        outside = ~column.is_between(-(2 ** (limits.bits - 1)), 2 ** (limits.bits - 1) - 1)
+        yield outside, f"does not fit an integer of {limits.bits} bits"
     if kind.is_numeric() and limits.digits is not None and backend == "postgresql":
         precision, scale = limits.digits
         too_large = column.cast(pl.Float64).abs().round(max(scale, 0)) >= 10.0 ** (precision - scale)

@@ -14,6 +14,7 @@ import pytest
 from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.rejected_rows import joined_letters
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
 from slackwater.ingest.targets.table_target import TableTarget
@@ -66,7 +67,7 @@ class Writing:
         self.staged = [StagedRows("a", 1, size, None, payload)]
 
     def swap(self) -> None:
-        assert self.target.swap(self.entered, self.staged, self.columns, SLICE)
+        assert self.target.swap(self.entered, self.staged, self.columns, SLICE, joined_letters([])) == 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "parquet", "delta"])

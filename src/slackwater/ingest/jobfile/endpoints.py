@@ -162,6 +162,14 @@ class EndpointKeys(HttpKeys):
             "events of a stream"
         ),
     )
+    target_on_error: Annotated[Literal["fail", "emit"], one_of("fail", "emit")] = Field(
+        "fail",
+        alias="ms.target.on.error",
+        description=(
+            "rows that the target cannot store `fail` their unit, or are put aside as dead letters with the "
+            "reason (`emit`); not for a stream"
+        ),
+    )
     run_concurrency: Annotated[int, integer(1, 1000)] = Field(
         4, alias="ms.run.concurrency", description="the number of units that run in parallel"
     )

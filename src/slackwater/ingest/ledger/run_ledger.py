@@ -51,6 +51,8 @@ class Outcome:
     """How the columns that were read differed from those of the target; None if they did not."""
     without_time: int | None = None
     """Number of rows left out because their time is null; None if the source selects rows by time."""
+    rejected: int = 0
+    """Number of rows that the target cannot store, which were put aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class RunRecord:
     failed: int = 0
     interrupted: int = 0
     rows: int = 0
+    rejected: int = 0
 
 
 class Run:
@@ -194,10 +197,13 @@ def find_run(store: MetadataStore, job: str, run: str) -> RunRecord | None:
 def _records() -> sql.Select[Any]:
     """The columns of a `RunRecord`."""
     ended = [sql.func.count().filter(outcomes.c.state == state) for state in OUTCOMES]
-    rows = sql.cast(sql.func.coalesce(sql.func.sum(outcomes.c.rows), 0), sql.BigInteger)
+    sums = [
+        sql.cast(sql.func.coalesce(sql.func.sum(each), 0), sql.BigInteger)
+        for each in (outcomes.c.rows, outcomes.c.rejected)
+    ]
     counts = [
         sql.select(each).where(outcomes.c.run == runs.c.id).correlate(runs).scalar_subquery()
-        for each in (*ended, rows)
+        for each in (*ended, *sums)
     ]
     return sql.select(*runs.c, *counts)
 

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.ingest.sources.arrow_types import INSTANTS, in_utc
-from slackwater.ingest.sources.spark_columns import Columns, columns_of, fitted
+from slackwater.ingest.sources.exact_casts import fitted
+from slackwater.ingest.sources.spark_columns import REJECTED, Columns, column, columns_of
 from slackwater.spark.internals import from_arrow_schema, from_arrow_type
 
 Batches = Iterator[pa.RecordBatch]
@@ -131,6 +132,8 @@ class Rows:
     def fitted(self, wanted: Columns) -> Rows:
         """The rows with the wanted columns in their types; missing columns are null.
 
+        A row with a value that its type cannot represent exactly gets a rejection; see `in_tasks`.
+
         >>> from slackwater.spark.session import session
         >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> Rows.of(spark.range(1)).fitted({"id": pa.string(), "name": pa.string()}).frame.collect()
@@ -143,7 +146,10 @@ class Rows:
         return replace(self.changed(fitted(self.frame, wanted)), constants={**self.constants, **missing})
 
     def in_tasks(self) -> tuple[DataFrame, Callable[[Batches], Batches]]:
-        """A DataFrame for ``mapInArrow``, and the function that turns its batches into these rows."""
+        """A DataFrame for ``mapInArrow``, and the function that turns its batches into these rows.
+
+        If values were cast, the batches have a last column `REJECTED`, which is null for accepted rows.
+        """
         kinds = self.columns
         names = list(kinds)
         if self.partitions is not None and self._unchanged(self.partitions):
@@ -155,12 +161,17 @@ class Rows:
 
             return partitions.numbers(self.spark), read
 
+        frame = self.frame
+        if REJECTED in frame.columns:
+            frame = frame.select(*map(column, names), REJECTED)
+            names.append(REJECTED)
+
         def given(batches: Batches) -> Batches:
             for batch in batches:
                 yield in_utc(batch.rename_columns(names))
 
         # mapInArrow would read a dot in a column name as a field of a struct
-        return self.frame.toDF(*(f"c{number}" for number in range(len(names)))), given
+        return frame.toDF(*(f"c{number}" for number in range(len(names)))), given
 
     def _unchanged(self, partitions: RowPartitions) -> bool:
         """Whether every column is constant or unchanged, so that Spark is not needed."""

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import instant_of
@@ -158,7 +159,7 @@ def _wall(at: int) -> str:
 
 
 def read_files(
-    spark: SparkSession, names: list[str], form: str, options: dict[str, Any], columns: str | None
+    spark: SparkSession, names: list[str], form: str, options: dict[str, Any], columns: StructType | None
 ) -> DataFrame | None:
     """Read files as a DataFrame; None without files. A value that cannot be parsed is an error, not null.
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.ingest.jobfile.endpoints import Column
+from slackwater.ingest.sources.exact_casts import as_text
 from slackwater.ingest.sources.http.http_errors import (
     HttpError,
     InvalidPagination,
@@ -36,6 +37,7 @@ _FAILURES: Final[dict[str, Callable[[str], HttpError]]] = {
     kind.__name__: kind for kind in (RequestFailed, InvalidResponse, InvalidPagination)
 }
 _NESTED: Final = (types.ArrayType, types.MapType, types.StructType)
+"""Types whose values are parsed; all others are text."""
 
 
 def _task_function(reading: HttpReading) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -81,8 +83,8 @@ def read_http(
 ) -> DataFrame | None:
     """Send the requests now and return their records as a DataFrame; None if there are none.
 
-    The persisted records are released by ``afterwards``. With ``columns`` only those are read, nested ones in
-    their type and all others as text, ready to be cast.
+    The persisted records are released by ``afterwards``. With ``columns`` only those are read, with all their
+    values as text, ready to be cast.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -114,8 +116,10 @@ def read_http(
     parsed = F.from_json("record", schema, {"mode": "FAILFAST"}).alias("record")
     frame = staged.where(whole.cast("boolean")).select("low", "high", parsed)
     if len(reading.parts) > 1 and time_column in schema.names:
-        at = F.unix_micros(F.col("record").getField(str(time_column)).cast("timestamp"))
-        frame = frame.where((at >= F.col("low")) & (at < F.col("high")))
+        time = F.col("record").getField(str(time_column))
+        at = F.unix_micros(time.try_cast("timestamp"))
+        invalid = time.isNotNull() & at.isNull()  # reported later, with all of its row
+        frame = frame.where(invalid | ((at >= F.col("low")) & (at < F.col("high"))))
     # a column that is all null fits a target column of any type, so it gets none here
     bare = {name for name, kinds in seen.items() if not kinds} if columns is None else set()
     fields = [F.lit(None) if name in bare else F.col("record").getField(name) for name in schema.names]
@@ -150,5 +154,5 @@ def _given(columns: tuple[Column, ...]) -> types.StructType:
     schema = types.StructType()
     for one in columns:
         kind = types.DataType.fromDDL(one.type)
-        schema = schema.add(one.name, kind if isinstance(kind, _NESTED) else types.StringType())
+        schema = schema.add(one.name, as_text(kind) if isinstance(kind, _NESTED) else types.StringType())
     return schema

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
-from slackwater.spark.internals import from_arrow_type, to_arrow_schema
+from slackwater.spark.internals import to_arrow_schema
 
 Columns = Mapping[str, pa.DataType]
 """The columns of a source or target by name, in order."""
 
+REJECTED: Final = "slackwater_rejected"
+"""The column of a frame with the rejection of a row: its reason, the value, and the whole row as JSON."""
+
 
 def columns_of(schema: StructType) -> dict[str, pa.DataType]:
-    """Convert a Spark schema to columns with Arrow types.
+    """Convert a Spark schema to columns with Arrow types, without that of rejections.
 
     >>> from pyspark.sql.types import LongType
     >>> columns_of(StructType().add("id", LongType()))
     {'id': DataType(int64)}
     """
-    return {field.name: field.type for field in to_arrow_schema(schema, timezone="UTC")}
+    found = to_arrow_schema(schema, timezone="UTC")
+    return {field.name: field.type for field in found if field.name != REJECTED}
 
 
 def column(name: str) -> Column:
@@ -34,20 +39,3 @@ def column(name: str) -> Column:
     ['a.`b`']
     """
     return F.col("`" + name.replace("`", "``") + "`")
-
-
-def fitted(frame: DataFrame, wanted: Columns) -> DataFrame:
-    """Select the ``wanted`` columns, cast to their types; those that the frame does not have are null.
-
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> fitted(spark.range(1), {"id": pa.string(), "name": pa.string()}).collect()
-    [Row(id='0', name=None)]
-    """
-    found = columns_of(frame.schema)
-    chosen = []
-    for name, kind in wanted.items():
-        value = column(name) if name in found else F.lit(None)
-        same = found.get(name) == kind
-        chosen.append(value if same else value.cast(from_arrow_type(kind)).alias(name))
-    return frame.select(*chosen)

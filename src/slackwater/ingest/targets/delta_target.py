@@ -7,6 +7,7 @@ killed between the commit and the record of its success, the next run replaces t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater._durable_files import fsync_path
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS, write_letters
 from slackwater.ingest.targets.folder_fence import fenced
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
@@ -28,6 +31,8 @@ from slackwater.sql.identifiers import quote_identifier
 from slackwater.time import format_instant
 
 _STAGING: Final = "_slackwater"
+_LETTERS: Final = "_slackwater_dead_letters"
+"""The folder with the rows that the table cannot store, in a file for each unit."""
 _FENCE: Final = "_slackwater_fence"
 """The folder with the fencing tokens; the names of folders that begin with _ are not part of the table."""
 
@@ -78,15 +83,29 @@ class DeltaTarget(ReplacingTarget[Path]):
 
         return stage
 
-    def swap(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+    def swap(
+        self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table
+    ) -> int | None:
         """Replace the slice in one commit."""
         with fenced(self.folder / _FENCE, self.job, self.token):
             if staged:
                 fitting = fit(columns, self.target_columns(columns), self.drift)
                 if fitting.cast or fitting.missing:
-                    return False
+                    return None
+            self._replace_letters(area, letters, slice_)  # first: a commit is followed by nothing that fails
             self._commit([area / task.name for task in staged], columns, slice_)
-            return True
+            return 0
+
+    def _replace_letters(self, area: Path, letters: pa.Table, slice_: Slice) -> None:
+        unit = hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
+        path, fresh = self.folder / _LETTERS / f"{unit}.jsonl", area / DEAD_LETTERS
+        write_letters(fresh, path, letters, slice_, self.job, self.time_column)
+        if fresh.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.replace(path)
+            fsync_path(path.parent)
+        else:
+            path.unlink(missing_ok=True)
 
     def _commit(self, files: list[Path], columns: Columns, slice_: Slice) -> None:
         library, folder = _library(), str(self.folder)

@@ -3,7 +3,8 @@
 Readers see each unit as a symbolic link to a folder that never changes, called a version. Replacing a slice
 creates the next version: files without rows of the slice are hard-linked into it, files with some are
 rewritten without them, and the new files are moved in; then the link is replaced atomically. A process that
-is killed before that leaves folders that no link refers to, and the next run removes them.
+is killed before that leaves folders that no link refers to, and the next run removes them. The dead letters
+of a unit are a hidden file of its version, so they are replaced in the same step.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants, within
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS, write_letters
 from slackwater.ingest.targets.folder_fence import fenced
 from slackwater.ingest.targets.folder_names import folder_names
 from slackwater.ingest.targets.parquet_writer import write_parquet
@@ -90,19 +92,23 @@ class FolderTarget(ReplacingTarget[Path]):
 
         return stage
 
-    def swap(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+    def swap(
+        self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table
+    ) -> int | None:
         """Create the next version of the unit, and set the link to it."""
         with fenced(self.folder, self.job, self.token):
             known = _read_columns(self.folder)
             fitting = fit(columns, known, self.drift) if staged else Fit(dict(known or {}))
             if fitting.cast or fitting.missing:
-                return False
-            self._set_version(area, staged, fitting.all_columns, slice_)
-            return True
+                return None
+            self._set_version(area, staged, fitting.all_columns, slice_, letters)
+            return 0
 
     # ---- versions
 
-    def _set_version(self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> None:
+    def _set_version(
+        self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table
+    ) -> None:
         old = self._current_version(slice_)
         versions = self.folder / _VERSIONS / hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
         version = versions / uuid.uuid4().hex
@@ -112,6 +118,8 @@ class FolderTarget(ReplacingTarget[Path]):
         for task in staged:
             name = f"{_stem(slice_)}-{task.name}.{self.format}"
             (area / name).rename(version / name)
+        before = None if old is None else old / DEAD_LETTERS
+        write_letters(version / DEAD_LETTERS, before, letters, slice_, self.job, self.time_column)
         _write_columns(self.folder, columns, area)
         self._set_link(self._link(slice_), version, area)
         for folder in versions.iterdir():  # the previous version stays, for readers that have it open

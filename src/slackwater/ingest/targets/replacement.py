@@ -13,7 +13,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.targets.rejected_rows import Check, RejectionRule, RowSorter, joined_letters
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.units import Unit
 
@@ -33,10 +34,10 @@ _WATERMARK_COLUMN: Final = "ms.watermark.column"
 _STAGED_SCHEMA: Final = pa.schema(
     [
         ("name", pa.string()), ("rows", pa.int64()), ("size", pa.int64()),
-        ("highest", pa.int64()), ("payload", pa.binary()),
+        ("highest", pa.int64()), ("payload", pa.binary()), ("letters", pa.binary()),
     ]
 )  # fmt: skip
-_STAGED_DDL: Final = "name string, rows long, size long, highest long, payload binary"
+_STAGED_DDL: Final = "name string, rows long, size long, highest long, payload binary, letters binary"
 
 StagingArea = TypeVar("StagingArea")
 
@@ -70,6 +71,8 @@ class StagedRows(NamedTuple):
     size: int
     highest: int | None
     payload: bytes | None
+    letters: bytes | None = None
+    """The rows that the target cannot store, as an Arrow IPC stream; see `joined_letters`."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Written:
     """What replaced a slice.
 
     >>> Written.of([StagedRows("a", 2, 10, 5, None), StagedRows("b", 0, 0, None, None)])
-    Written(rows=2, bytes=10, highest=5, drift=None, without_time=None)
+    Written(rows=2, bytes=10, highest=5, drift=None, without_time=None, rejected=0)
     """
 
     rows: int
@@ -87,13 +90,16 @@ class Written:
     """How the columns of the source differ from those of the target."""
     without_time: int | None = None
     """Rows of the source without a time; None where the source selects rows by time."""
+    rejected: int = 0
+    """Rows that the target cannot store, which were put aside."""
 
     @classmethod
-    def of(cls, staged: Iterable[StagedRows], drift: str | None = None) -> Written:
+    def of(cls, staged: Iterable[StagedRows], drift: str | None = None, rejected: int = 0) -> Written:
         """Add up what the tasks staged."""
         parts = list(staged)
         highest = max((part.highest for part in parts if part.highest is not None), default=None)
-        return cls(sum(part.rows for part in parts), sum(part.size for part in parts), highest, drift)
+        size = sum(part.size for part in parts)
+        return cls(sum(part.rows for part in parts), size, highest, drift, rejected=rejected)
 
 
 class Approve(Protocol):
@@ -132,6 +138,8 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
     zone: str
     drift: str = "fail"
     job: str = "job"
+    on_error: str = "fail"
+    """Rows that the target cannot store ``fail`` the unit, or are put aside (``emit``)."""
     _state: _RunState = field(default_factory=_RunState, repr=False, compare=False)
 
     @property
@@ -158,25 +166,30 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         shaped = None if rows is None else self.shape(rows, slice_)
         while True:
             with self.staging_area() as area:
-                staged, columns, drift = self._stage(shaped, area, slice_)
-                written = Written.of(staged, drift)
+                staged, letters, columns, drift = self._stage(shaped, area, slice_)
+                written = Written.of(staged, drift, letters.num_rows)
                 approve(written)
                 with self._state.lock:
-                    if self.swap(area, staged, columns, slice_):
-                        return written
+                    found = self.swap(area, staged, columns, slice_, letters)
+                if found is not None:
+                    return replace(written, rows=written.rows - found, rejected=written.rejected + found)
 
     def _stage(
         self, rows: Rows | None, area: StagingArea, slice_: Slice
-    ) -> tuple[list[StagedRows], Columns, str | None]:
+    ) -> tuple[list[StagedRows], pa.Table, Columns, str | None]:
         if rows is None:
-            return [], {}, None
+            return [], joined_letters([]), {}, None
         fitting = fit(rows.columns, self.target_columns(rows.columns), self.drift)
         columns = self.staged_columns(fitting)
         task = self.stage_task(area, slice_)
-        staged = stage_rows(rows.fitted(columns), task, self.watermark_column, self.zone)
+        emits = self.on_error == "emit"
+        rule = RejectionRule(emits, self.time_column, self.zone, self.row_check() if emits else None)
+        reports = stage_rows(rows.fitted(columns), task, self.watermark_column, self.zone, rule)
+        letters = joined_letters(report.letters for report in reports)
+        staged = [report for report in reports if report.rows]
         if not staged:  # without rows, the source may not know the types of its columns
-            return [], {}, None
-        return staged, columns, fitting.difference
+            return [], letters, {}, None
+        return staged, letters, columns, fitting.difference
 
     # ---- the steps
 
@@ -204,20 +217,41 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         """Choose the columns to stage: all of the target's, also those that the source does not have."""
         return fitting.all_columns
 
+    def row_check(self) -> Check | None:
+        """Make the function that finds rows that the target cannot store; it is sent to the executors."""
+        return None
+
     @abstractmethod
     def stage_task(self, area: StagingArea, slice_: Slice) -> StageTask:
         """Make the function that stages the rows of a task; it is sent to the executors."""
 
     @abstractmethod
-    def swap(self, area: StagingArea, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
-        """Replace the slice by the staged rows; False if they no longer fit the columns of the target.
+    def swap(
+        self,
+        area: StagingArea,
+        staged: Sequence[StagedRows],
+        columns: Columns,
+        slice_: Slice,
+        letters: pa.Table,
+    ) -> int | None:
+        """Replace the slice by the staged rows, and its dead letters by ``letters``.
 
         The same step passes the fence, so that a run that was replaced in the meantime changes nothing.
         Without staged rows ``columns`` is empty, and the slice is emptied.
+
+        Returns:
+            The number of staged rows that were rejected only now, and became dead letters as well; None if
+            the rows no longer fit the columns of the target.
         """
 
 
-def stage_rows(rows: Rows, task: StageTask, watermark_column: str | None, zone: str) -> list[StagedRows]:
+def stage_rows(
+    rows: Rows,
+    task: StageTask,
+    watermark_column: str | None,
+    zone: str,
+    rule: RejectionRule = RejectionRule(),  # noqa: B008 - it is immutable
+) -> list[StagedRows]:
     """Let every Spark task stage its rows, and collect the reports of those that had rows.
 
     >>> from slackwater.spark.session import session
@@ -235,10 +269,11 @@ def stage_rows(rows: Rows, task: StageTask, watermark_column: str | None, zone: 
 
     def work(batches: Batches) -> Batches:
         count, highest = 0, None
+        sorter = RowSorter(rule)
 
         def counted() -> Batches:
             nonlocal count, highest
-            for batch in rows_of(batches):
+            for batch in map(sorter.accepted, rows_of(batches)):
                 if batch.num_rows:
                     count += batch.num_rows
                     if watermark_column is not None:
@@ -248,8 +283,8 @@ def stage_rows(rows: Rows, task: StageTask, watermark_column: str | None, zone: 
 
         name = uuid.uuid4().hex
         size, payload = task(counted(), name)
-        if count:
-            report = [[name], [count], [size], [highest], [payload]]
+        if count or sorter.letters:
+            report = [[name], [count], [size], [highest], [payload], [sorter.payload()]]
             columns = [pa.array(each, kind) for each, kind in zip(report, schema.types, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

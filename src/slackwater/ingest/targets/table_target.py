@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+import polars as pl
 import pyarrow as pa
 import sqlalchemy as sql
 from alembic.migration import MigrationContext
@@ -27,17 +29,27 @@ from sqlalchemy.types import UserDefinedType
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.job_errors import RunReplaced
+from slackwater.ingest.sources.exact_casts import MICROSECOND_FORMATS
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import posix_zone, time_value
 from slackwater.ingest.sources.spark_columns import Columns, column
 from slackwater.ingest.targets.column_types import accepted_type, column_type, needs_cast
+from slackwater.ingest.targets.rejected_rows import LETTERS, Check, joined_letters, times_of
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.sql.adbc import create_loaded_table
 from slackwater.sql.database import temporary_engine
+from slackwater.sql.dead_letters import (
+    REJECTIONS,
+    LetterRange,
+    as_letters,
+    find_rejected,
+    replace_dead_letters,
+)
 from slackwater.sql.fences import pass_fence
 from slackwater.sql.identifiers import quote_table, split_table_name
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
+from slackwater.sql.row_checks import ColumnLimits, rejection_reasons, table_limits
 from slackwater.sql.staging_table import (
     deserialize_batches,
     drop_staging_tables,
@@ -49,10 +61,8 @@ from slackwater.sql.staging_table import (
 from slackwater.time import format_instant
 
 _STAGING_PREFIX: Final = "slackwater_ingest_"
-_MICROSECOND_FORMATS: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
+_SEARCHED: Final = "slackwater_searched"
+_NUMBER: Final = "slackwater_number"
 
 
 class _DeclaredType(UserDefinedType[Any]):
@@ -100,7 +110,7 @@ class TableTarget(ReplacingTarget[str]):
     def shape(self, rows: Rows, slice_: Slice) -> Rows:
         """Convert nested columns to JSON, and add the columns that identify the unit."""
         nested = {
-            name: F.to_json(column(name), _MICROSECOND_FORMATS)
+            name: F.to_json(column(name), MICROSECOND_FORMATS)
             for name, kind in rows.columns.items()
             if is_nested(kind)
         }
@@ -152,7 +162,18 @@ class TableTarget(ReplacingTarget[str]):
 
         return stage
 
-    def swap(self, area: str, staged: Sequence[StagedRows], columns: Columns, slice_: Slice) -> bool:
+    def row_check(self) -> Check:
+        """Compare values with what the columns of the table accept."""
+        schema, name = split_table_name("ms.target.table", self.table)
+        limits: dict[str, ColumnLimits] = {}
+        with temporary_engine(self.url, read_only=True) as engine, engine.begin() as connection:
+            if self._declared(connection):
+                limits = table_limits(connection, name, schema)
+        return partial(_rejections, limits=limits, backend=self._backend, key=self.key)
+
+    def swap(
+        self, area: str, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table
+    ) -> int | None:
         """Replace the slice by the staged rows in one transaction."""
         with temporary_engine(self.url) as engine, engine.begin() as connection:
             lock_table(connection, self.table)
@@ -164,21 +185,31 @@ class TableTarget(ReplacingTarget[str]):
             if declared and columns:
                 again = fit(columns, self._accepted(declared, columns), self.drift)
                 if again.cast:
-                    return False
+                    return None
                 self._add_columns(connection, {name: columns[name] for name in again.new})
             elif columns:
                 self._create(connection, columns, slice_)
-            elif not declared:
-                return True
-            tables = self._staging_tables(connection, area, staged, columns)
-            if self.key:
-                self._merge(connection, tables, columns, self._casts(declared))
-            else:
-                self._delete_slice(connection, slice_)
-                self._insert(connection, tables, columns, self._casts(declared))
-            for table in tables:
-                table.drop(connection)
-            return True
+            found = joined_letters([])
+            if columns or declared:
+                tables = self._staging_tables(connection, area, staged, columns)
+                if not self.key:
+                    self._delete_slice(connection, slice_)
+                if tables:
+                    found = self._store(connection, tables, columns, self._casts(declared))
+                for table in tables:
+                    table.drop(connection)
+            self._replace_letters(connection, pa.concat_tables([letters, found]), slice_)
+            return int(found.num_rows)
+
+    def _replace_letters(self, connection: Connection, letters: pa.Table, slice_: Slice) -> None:
+        replace_dead_letters(
+            connection,
+            pl.DataFrame(pl.from_arrow(letters)),
+            target=self.table,
+            identity=self.job,
+            found_in=LetterRange(slice_.unit.key, slice_.start, slice_.low, slice_.high),
+            by_time=self.time_column is not None,
+        )
 
     def _pass_fence(self, connection: Connection) -> None:
         if self.token is not None and not pass_fence(connection, self.job, self.table, self.token):
@@ -283,29 +314,83 @@ class TableTarget(ReplacingTarget[str]):
             return {}
         return {name: _DeclaredType(kind) for name, kind in declared.items() if needs_cast(kind)}
 
-    def _insert(
+    def _store(
         self, connection: Connection, tables: Sequence[sql.Table], columns: Columns, casts: _Casts
-    ) -> None:
-        target = self._sql_table(*(sql.Column(name) for name in columns))
-        for table in tables:
-            values = _values(table, columns, casts)
-            connection.execute(
-                sql.insert(target).from_select(list(values), sql.select(*values.values()).select_from(table))
-            )
-
-    def _merge(
-        self, connection: Connection, tables: Sequence[sql.Table], columns: Columns, casts: _Casts
-    ) -> None:
-        """Replace rows with the same key by the newest staged row, unless the table has a newer one."""
-        if not tables:
-            return
-        times = [] if self.time_column is None else [self.time_column]
-        _check_columns("ms.target.key", self.key, columns, self.table)
-        _check_columns("ms.time.column", times, columns, self.table)
-        target = self._sql_table(*(sql.Column(name) for name in columns))
+    ) -> pa.Table:
+        """Insert or merge the staged rows; returns those that the database rejects as dead letters."""
         selected = [sql.select(*(table.c[name] for name in columns)) for table in tables]
         rows = sql.union_all(*selected).subquery("staged")
-        self._check_key(connection, rows)
+        if self.key:
+            _check_columns("ms.target.key", self.key, columns, self.table)
+            times = [] if self.time_column is None else [self.time_column]
+            _check_columns("ms.time.column", times, columns, self.table)
+            self._check_key(connection, rows)
+
+        def store(source: sql.FromClause) -> None:
+            change = self._merge if self.key else self._insert
+            change(connection, source, columns, casts)
+
+        if self.on_error == "fail":
+            store(rows)
+            return joined_letters([])
+        try:
+            with connection.begin_nested():
+                store(rows)
+        except REJECTIONS:
+            return self._store_accepted(connection, rows, columns, store)
+        return joined_letters([])
+
+    def _store_accepted(
+        self,
+        connection: Connection,
+        rows: sql.Subquery,
+        columns: Columns,
+        store: Callable[[sql.FromClause], None],
+    ) -> pa.Table:
+        """Store the rows that the database accepts, and return the others as dead letters."""
+        numbered = sql.Table(
+            _SEARCHED,
+            sql.MetaData(),
+            sql.Column(_NUMBER, sql.BigInteger, primary_key=True, autoincrement=False),
+            *self._declarations(columns),
+            prefixes=["TEMPORARY"],
+        )
+        numbered.create(connection)
+        number = numbered.c[_NUMBER]
+        selected = sql.select(sql.func.row_number().over(), *rows.c)
+        connection.execute(sql.insert(numbered).from_select([_NUMBER, *columns], selected))
+        count = connection.execute(sql.select(sql.func.count()).select_from(numbered)).scalar_one()
+
+        def store_some(first: int, last: int) -> None:
+            store(sql.select(numbered).where(number.between(first, last)).subquery("part"))
+
+        reasons = find_rejected(connection, store_some, count, self.table)
+        found = sql.select(numbered).where(number.in_(list(reasons))).order_by(number)
+        rejected = pl.DataFrame(
+            [tuple(row) for row in connection.execute(found)],
+            schema=[_NUMBER, *columns],
+            orient="row",
+            infer_schema_length=None,
+        )
+        numbered.drop(connection)
+        given = pl.Series([reasons[each] for each in rejected[_NUMBER]], dtype=pl.String)
+        letters = as_letters(rejected.drop(_NUMBER), given).to_arrow(compat_level=pl.CompatLevel.oldest())
+        times = pa.nulls(len(letters), pa.int64())
+        if self.time_column is not None and self.time_column in columns:
+            column = rejected[self.time_column].to_arrow(compat_level=pl.CompatLevel.oldest())
+            times = times_of(column, "UTC" if is_embedded(self.url) else self.zone, self.time_column)
+        return letters.append_column("time", times).cast(LETTERS)
+
+    def _insert(self, connection: Connection, rows: sql.FromClause, columns: Columns, casts: _Casts) -> None:
+        values = _values(rows, columns, casts)
+        target = self._sql_table(*(sql.Column(name) for name in columns))
+        chosen = sql.select(*values.values()).select_from(rows)
+        connection.execute(sql.insert(target).from_select(list(values), chosen))
+
+    def _merge(self, connection: Connection, rows: sql.FromClause, columns: Columns, casts: _Casts) -> None:
+        """Replace rows with the same key by the newest staged row, unless the table has a newer one."""
+        times = [] if self.time_column is None else [self.time_column]
+        target = self._sql_table(*(sql.Column(name) for name in columns))
         newest_first = [rows.c[name].desc() for name in times]
         latest = latest_rows(rows, list(columns), key=self.key, newest_first=newest_first)
         same = sql.and_(*(latest.c[name] == target.c[name] for name in self.key))
@@ -326,6 +411,28 @@ class TableTarget(ReplacingTarget[str]):
                 fix = "add columns to the key, or set ms.time.column to keep the newest row"
                 reason = "is the same in several rows"
                 raise InvalidArgument("ms.target.key", list(self.key), reason, fix=fix)
+
+
+def _rejections(
+    batch: pa.RecordBatch, *, limits: Mapping[str, ColumnLimits], backend: str, key: Sequence[str]
+) -> tuple[pa.Array, pa.Array] | None:
+    """The rows that a table cannot store, as a `Check` returns them."""
+    frame = pl.DataFrame(pl.from_arrow(batch))
+    reasons = rejection_reasons(frame, limits, backend)
+    without_key = [
+        pl.when(pl.col(name).is_null()).then(pl.lit(f"column {name!r} of ms.target.key is null"))
+        for name in key
+    ]
+    if key and (no_key := frame.select(pl.coalesce(*without_key)).to_series()).null_count() < len(frame):
+        reasons = no_key if reasons is None else pl.select(pl.coalesce(reasons, no_key)).to_series()
+    if reasons is None:
+        return None
+    letters = as_letters(frame.filter(reasons.is_not_null()), reasons.drop_nulls())
+    return _as_texts(reasons), _as_texts(letters["content"])
+
+
+def _as_texts(series: pl.Series) -> pa.Array:
+    return series.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
 
 
 def _staging_name(prefix: str, task: str) -> str:
