@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 
 Convert = Callable[[Any], Any]
@@ -90,7 +91,7 @@ part; round it, or use double in the schema
                 what,
                 unknown,
                 f"{row_name(index)}: unknown column",
-                fix=f"available: {', '.join(schema.names)}",
+                fix=available(unknown, schema.names),
             )
     columns = [
         to_array([row.get(field.name) for row in rows], field, what=what, row_name=row_name)
@@ -278,7 +279,7 @@ def _struct(value: Any, *, fields: Mapping[str, Convert | None]) -> Any:
     if not isinstance(value, Mapping):
         return value
     if unknown := [name for name in value if name not in fields]:
-        raise _Unfit(f"has an unknown field {unknown[0]!r}", f"available: {', '.join(fields)}")
+        raise _Unfit(f"has an unknown field {unknown[0]!r}", available(unknown[0], fields))
     return {name: _converted(each, fields[name]) for name, each in value.items()}
 
 

@@ -156,7 +156,7 @@ def _joined(node: Joined, streams: Mapping[str, StreamOperations]) -> StreamOper
         value = _pair_of(sql.col("value_left"), sql.col(f"{AT}_right") - sql.col(f"{AT}_left"))
     else:
         condition = CONDITION if node.conditional else None
-        joined = left.join(right, on="key", how=node.how, before=before, after=after, condition=condition)  # type: ignore[arg-type]
+        joined = left.join(right, on="key", how=node.how, before=before, after=after, condition=condition)
     # Streams can be united only if their watermark keys have the same name.
     rows = joined.by(joined.elements().watermark_key, name=DEFAULT_KEY)
     if node.how in ("semi", "anti"):
@@ -179,7 +179,7 @@ def panes(node: Operator, streams: Mapping[str, StreamOperations]) -> Panes:
     if isinstance(node, Windowed):
         windowed = windowed.timestamp(node.timestamp)  # type: ignore[arg-type]  # one of the choices
         return windowed.agg(value=ACCUMULATIONS[node.value], elements=windows.count())
-    return windowed.cogroup(others[0], left=["value"], right=["value"], how=node.how)  # type: ignore[arg-type]
+    return windowed.cogroup(others[0], left=["value"], right=["value"], how=node.how)
 
 
 def _window(node: Windowed | Cogrouped) -> Window | SessionsBy:

@@ -16,15 +16,16 @@ ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
-_BASE: Final = {"_time_text", "errors", "time"}
+_BASE: Final = {"_suggestions", "_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
+    "_suggestions": set(),
     "_time_text": set(),
     "_durable_files": set(),
     "_lazy_exports": set(),
-    "_strict_rows": {"errors"},
+    "_strict_rows": {"_suggestions", "errors"},
     "errors": {"_time_text"},
     "time": {"_time_text", "errors"},
     "progress": _BASE,
@@ -105,6 +106,7 @@ COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "_lazy_exports": SPARK | COLUMNS,
     "_strict_rows": SPARK,
+    "_suggestions": SPARK | COLUMNS,
     "_time_text": SPARK | COLUMNS,
     "errors": SPARK | COLUMNS,
     "time": SPARK | COLUMNS,

@@ -13,6 +13,7 @@ from typing import TypedDict
 from pyspark.sql import DataFrame, Observation, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.partitions import divide
 from slackwater.ingest.job_checks import check_runnable
@@ -120,15 +121,15 @@ class Extraction:
             there = {name.lower() for name in frame.columns}  # Spark compares column names without case
             absent = [one.name for one in columns if one.name.lower() not in there]
             if absent:
-                known = ", ".join(frame.columns)
-                raise InvalidArgument("ms.schema", absent[0], "column not found", fix=f"use one of {known}")
+                fix = available(absent[0], frame.columns, lead="use one of ")
+                raise InvalidArgument("ms.schema", absent[0], "column not found", fix=fix)
             named = frame.select(*(column(one.name).alias(one.name) for one in columns))
             frame = cast_exactly(named, {one.name: types.DataType.fromDDL(one.type) for one in columns})
         if at is None:
             return Rows.of(frame)
         if at not in frame.columns:
-            known = ", ".join(frame.columns)
-            raise InvalidArgument("ms.time.column", at, "column not found", fix=f"use one of {known}")
+            fix = available(at, frame.columns, lead="use one of ")
+            raise InvalidArgument("ms.time.column", at, "column not found", fix=fix)
         kind = frame.schema[at].dataType
         if isinstance(kind, types.NumericType):
             error = not_a_time(at, kind)

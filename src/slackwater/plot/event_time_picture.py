@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.plot.picture_files import check_picture_path, require_matplotlib
 from slackwater.plot.scene import scene
@@ -52,7 +53,7 @@ def save_picture(
     target = check_picture_path(path)
     if unit not in UNITS:
         raise InvalidArgument(
-            "unit", unit, "is not a valid unit of time", fix=f"use one of {', '.join(UNITS)}"
+            "unit", unit, "is not a valid unit of time", fix=available(unit, UNITS, lead="use one of ")
         )
     shown = scene(run, value=value, element=element, key=key)
     with require_matplotlib():

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.testing.scripted_run import Elements, Step, WindowRun, elements_of, watermarks_of
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
@@ -86,7 +87,10 @@ def scene(
     """
     if value not in run.values:
         raise InvalidArgument(
-            "value", value, "is not an accumulation of this run", fix=f"use one of {', '.join(run.values)}"
+            "value",
+            value,
+            "is not an accumulation of this run",
+            fix=available(value, run.values, lead="use one of "),
         )
     key = _only_key(run) if key is None else key
     dots: list[Dot] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Final, Protocol
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.simulation.database import Databases
 from slackwater.simulation.faults import FaultPlan
@@ -80,7 +81,7 @@ class Simulation:
         chosen = names[seed % len(names)] if scenario is None else scenario
         if chosen not in SCENARIOS:
             raise InvalidArgument(
-                "scenario", chosen, "unknown scenario", fix=f"use one of {', '.join(names)}"
+                "scenario", chosen, "unknown scenario", fix=available(chosen, names, lead="use one of ")
             )
         folder = Path(mkdtemp(dir=self._folder))
         world = World(f"{chosen} {seed}", folder, self._databases, faults=faults)

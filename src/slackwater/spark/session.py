@@ -17,6 +17,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.spark.internals import (
     FILE_SYSTEM_CHECKPOINTS,
     ROCKSDB,
@@ -33,6 +34,7 @@ from slackwater.spark.internals import (
     worker_python,
 )
 from slackwater.sql.database import database_url
+from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -119,13 +121,15 @@ def session(
         The session, checked by `check_session`.
 
     Raises:
-        InvalidArgument: Both ``master`` and ``remote`` are given, ``partitions`` is less than 1, or the
-            active session has settings with which a query would fail; or ``monitor`` is not a database URL.
+        InvalidArgument: ``app_name`` is a duration, which was meant for `sessions`; both ``master`` and
+            ``remote`` are given; ``partitions`` is less than 1; the active session has settings with which a
+            query would fail; or ``monitor`` is not a database URL.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
     'true'
     """
+    _check_app_name(app_name)
     if master is not None and remote is not None:
         raise InvalidArgument(
             "remote", remote, f"cannot be combined with master={master!r}", fix="give one of the two"
@@ -158,6 +162,26 @@ def session(
     if monitor is not None:
         _monitors[spark] = monitor
     return spark
+
+
+def _check_app_name(name: object) -> None:
+    """Raise if session windows were meant: Spark would start, under the name of a duration."""
+    gap = name if isinstance(name, timedelta) or (isinstance(name, str) and _is_duration(name)) else None
+    if gap is not None or not isinstance(name, str):
+        raise InvalidArgument(
+            "app_name",
+            name,
+            "is not the name of a Spark application",
+            fix=f"for session windows write sw.sessions(gap={'…' if gap is None else repr(gap)})",
+        )
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        duration(text)
+    except InvalidDuration:
+        return False
+    return True
 
 
 _monitors: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()

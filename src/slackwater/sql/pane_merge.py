@@ -26,6 +26,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateTable
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
@@ -400,7 +401,7 @@ def _frame(batch: pa.RecordBatch, target: PaneTable) -> pl.DataFrame:
     expected = [*(column.name for column in target.columns), PANE_INDEX, RETRACTION]
     if missing := [name for name in expected if name not in frame.columns]:
         raise InvalidArgument(
-            "column", missing[0], "not found in the rows", fix=f"available: {', '.join(frame.columns)}"
+            "column", missing[0], "not found in the rows", fix=available(missing[0], frame.columns)
         )
     return frame
 

@@ -22,6 +22,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import DRIVERS, redacted_url, temporary_engine
 from slackwater.sql.dead_letters import OnError, check_on_error, create_dead_letter_table
@@ -199,8 +200,8 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
                     fix="use accumulating panes without fold",
                 )  # fmt: skip
         if unknown := sorted(self.fold.keys() - {column.name for column in self.values}):
-            known = ", ".join(column.name for column in self.values)
-            raise InvalidArgument("fold", unknown[0], "is not a value column", fix=f"available: {known}")
+            fix = available(unknown[0], (column.name for column in self.values))
+            raise InvalidArgument("fold", unknown[0], "is not a value column", fix=fix)
 
     @property
     def identity(self) -> tuple[Column, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.generator import WatermarkGenerator
@@ -223,7 +224,7 @@ class _Driver:
                 "action",
                 action.kind,
                 f"is not an action of a {type(self.subject).__name__}",
-                fix=f"available: {', '.join(self.actions)}",
+                fix=available(action.kind, self.actions),
             )
         return known(action, now) or ()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.time import HOUR, MILLISECOND, MINUTE, SECOND
 
@@ -85,7 +86,7 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
             )
     if unknown := sorted(set(schema or {}) - set(names)):
         raise InvalidArgument(
-            "schema", unknown[0], "is not a column of the table", fix=f"available: {', '.join(names)}"
+            "schema", unknown[0], "is not a column of the table", fix=available(unknown[0], names)
         )
     columns = []
     for index, header in enumerate(headers):

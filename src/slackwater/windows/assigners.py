@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, get_args, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument, InvalidInstant
 from slackwater.progress.values import is_text
 from slackwater.time import (
@@ -239,7 +240,10 @@ class Calendar:
     def __post_init__(self) -> None:
         if self.unit not in _CALENDAR_UNITS:
             raise InvalidArgument(
-                "unit", self.unit, "is not a calendar unit", fix=f"use one of {', '.join(_CALENDAR_UNITS)}"
+                "unit",
+                self.unit,
+                "is not a calendar unit",
+                fix=available(self.unit, _CALENDAR_UNITS, lead="use one of "),
             )
         if check_int64(self.count, "count") <= 0:
             raise InvalidArgument("count", self.count, "must be greater than zero", fix="use count=1 or more")
@@ -250,7 +254,10 @@ class Calendar:
         zone(self.timezone)
         if self.first_day not in WEEKDAYS:
             raise InvalidArgument(
-                "first_day", self.first_day, "is not a weekday", fix=f"use one of {', '.join(WEEKDAYS)}"
+                "first_day",
+                self.first_day,
+                "is not a weekday",
+                fix=available(self.first_day, WEEKDAYS, lead="use one of "),
             )
         if not 1 <= check_int64(self.first_month, "first_month") <= _MONTHS:
             raise InvalidArgument(

@@ -15,11 +15,12 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from slackwater._suggestions import nearest
 from slackwater.ingest.job_errors import InvalidJob, Problem
 from slackwater.ingest.jobfile.dil_keys import DIL_KEYS
 from slackwater.ingest.jobfile.job_files import read_job_file
 from slackwater.ingest.jobfile.job_keys import KEYS, Settings
-from slackwater.ingest.jobfile.key_values import json_list, nearest
+from slackwater.ingest.jobfile.key_values import json_list
 from slackwater.ingest.jobfile.references import resolve
 from slackwater.ingest.jobfile.secondary_inputs import Inputs, read_inputs
 from slackwater.ingest.redaction import (

@@ -6,15 +6,15 @@ nothing that merely resembles it: 1.5 and 3L are not integers.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator, SecretStr
 from pydantic_core import PydanticCustomError
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.time import DAY, duration
 
@@ -40,23 +40,6 @@ def invalid(reason: str, fix: str) -> PydanticCustomError:
     {'reason': 'is negative', 'fix': 'write 0 or more'}
     """
     return PydanticCustomError("job", "{reason}", {"reason": reason, "fix": fix})
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most similar to ``name``; a name that continues ``name`` comes first.
-
-    >>> nearest("ms.grace.days", ["ms.backfill", "ms.grace.period.days"])
-    'ms.grace.period.days'
-    >>> nearest("ms.pacing", ["ms.facing", "ms.pacing.seconds"])
-    'ms.pacing.seconds'
-    """
-    given = name.lower()
-
-    def likeness(each: str) -> tuple[bool, float]:
-        ratio = difflib.SequenceMatcher(None, given, each.lower()).ratio()
-        return f"{each.lower()}.".startswith(f"{given}."), ratio
-
-    return max(known, key=likeness)
 
 
 def text_parser(read: Callable[[str], Value]) -> Callable[[object], Value]:
@@ -113,7 +96,7 @@ def one_of(*words: str) -> BeforeValidator:
     def validate(value: object) -> str:
         if isinstance(value, str) and value.strip().lower() in words:
             return value.strip().lower()
-        raise invalid("is not a valid value", f"use one of {', '.join(words)}")
+        raise invalid("is not a valid value", available(value, words, lead="use one of "))
 
     return BeforeValidator(validate)
 

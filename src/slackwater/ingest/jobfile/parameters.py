@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.jobfile.key_values import KeyModel, Text, invalid, one_of, text_parser
@@ -182,7 +183,7 @@ def fill_in(text: str, values: Mapping[str, str], *, quote: Callable[[str], str]
     >>> fill_in("{{dya}}", {"day": "2020"})
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: name = 'dya': unknown parameter; use one of day, or add it to \
-ms.parameters
+ms.parameters. Did you mean 'day'?
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -197,9 +198,9 @@ def unknown_parameter(key: str, name: str, known: Iterable[str]) -> InvalidArgum
     """The error for a ``{{name}}`` that is not defined.
 
     >>> unknown_parameter("ms.source.path", "dya", ["day"]).fix
-    'use one of day, or add it to ms.parameters'
+    "use one of day, or add it to ms.parameters. Did you mean 'day'?"
     """
-    fix = f"use one of {', '.join(known)}, or add it to ms.parameters"
+    fix = available(name, known, lead="use one of ", tail=", or add it to ms.parameters")
     return InvalidArgument(key, name, "unknown parameter", fix=fix)
 
 

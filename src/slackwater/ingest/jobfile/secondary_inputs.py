@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import Problem
 from slackwater.ingest.jobfile.job_keys import SecondaryInput
@@ -82,7 +83,7 @@ def _selected(item: SecondaryInput, records: list[Mapping[str, Any]]) -> list[di
     known = dict.fromkeys(name for record in records for name in record)
     missing = [name for name in [*item.fields, *item.filters] if name not in known]
     if records and missing:
-        raise _Unusable(f"has no field {missing[0]!r}", f"use one of {', '.join(known)}")
+        raise _Unusable(f"has no field {missing[0]!r}", available(missing[0], known, lead="use one of "))
     wanted = item.fields or tuple(known)
     try:
         return [

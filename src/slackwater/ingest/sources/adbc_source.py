@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from sqlalchemy.engine import URL
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import (
     INSTANTS,
@@ -113,8 +114,8 @@ class DatabaseReading:
         at = self.time_column
         if at is not None:
             if at not in found:
-                known = ", ".join(found)
-                raise InvalidArgument("ms.time.column", at, "column not found", fix=f"use one of {known}")
+                fix = available(at, found, lead="use one of ")
+                raise InvalidArgument("ms.time.column", at, "column not found", fix=fix)
             if self.backend == "sqlite" and found[at] not in (pa.string(), pa.null()):
                 raise no_times(at, f"it has values of type {found[at]}")
             found[at] = INSTANTS

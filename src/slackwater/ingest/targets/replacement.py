@@ -19,6 +19,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
@@ -262,7 +263,7 @@ def stage_rows(
     5
     """
     if watermark_column is not None and watermark_column not in rows.columns:
-        fix = f"available: {', '.join(rows.columns)}"
+        fix = available(watermark_column, rows.columns)
         raise InvalidArgument(_WATERMARK_COLUMN, watermark_column, "column not found in the source", fix=fix)
     schema, ddl = _STAGED_SCHEMA, _STAGED_DDL
     frame, rows_of = rows.in_tasks()

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.types import UserDefinedType
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.job_errors import RunReplaced
@@ -449,5 +450,5 @@ def _values(source: sql.FromClause, columns: Columns, casts: _Casts) -> dict[str
 def _check_columns(key: str, names: Sequence[str], columns: Columns, where: str) -> None:
     for name in names:
         if name not in columns:
-            fix = f"available: {', '.join(columns)}"
+            fix = available(name, columns)
             raise InvalidArgument(key, name, f"column not found in {where}", fix=fix)

@@ -41,7 +41,7 @@ def aggregated(
     for name, accumulation in accumulations.items():
         if not isinstance(accumulation, ColumnarAccumulation):
             raise InvalidArgument(
-                name, accumulation, "is not an accumulation", fix='use count(), sum("price"), …'
+                name, accumulation, "is not an accumulation", fix='use sw.count(), sw.sum("price"), …'
             )
         for column in accumulation.inputs:
             inputs.field(name, column)

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.spark.wire.columns import is_reserved
 
@@ -45,7 +46,7 @@ all but one
             argument, name, "is not a column name", fix="give a name; use withColumn to add a computed column"
         )
     if name not in names:
-        raise InvalidArgument(argument, name, "column not found", fix=f"available: {', '.join(names)}")
+        raise InvalidArgument(argument, name, "column not found", fix=available(name, names))
     alike = _alike(spark, names, name)
     if len(alike) > 1:
         raise InvalidArgument(

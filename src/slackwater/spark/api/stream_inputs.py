@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, StructType
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
 from slackwater.spark.api.key_columns import check_free, check_named
@@ -256,7 +257,7 @@ class RowSource(Source):
                 "by",
                 key,
                 "is not a watermark key of the input",
-                fix=f"use one of {', '.join(self.event_times)}, or add it to event_times",
+                fix=available(key, self.event_times, lead="use one of ", tail=", or add it to event_times"),
             )
         if isinstance(self.source_rules, TimesRules):
             return replace(self, source_rules=replace(self.source_rules, key=key))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from pyspark.sql.types import StructType
 
@@ -43,6 +43,7 @@ from slackwater.windows import (
 from slackwater.windows.assigners import SessionsBy
 from slackwater.windows.spec.asof_spec import AsofDirection, AsofHow
 from slackwater.windows.spec.join_spec import JoinHow
+from slackwater.windows.spec.spec_checks import join_kind
 from slackwater.windows.spec.two_sided_spec import JoinIdle
 from slackwater.windows.spec.windowing_strategy import WindowingStrategy
 
@@ -253,7 +254,7 @@ class StreamOperations(ABC):
         on: Sequence[str],
         before: DurationLike,
         after: DurationLike,
-        how: JoinHow = "inner",
+        how: JoinHow | str = "inner",
         condition: str | None = None,
         idle: JoinIdle = "hold",
         late: Keep = "count",
@@ -275,7 +276,8 @@ class StreamOperations(ABC):
             before: How much earlier a row of the other stream may be.
             after: How much later a row of the other stream may be.
             how: ``"inner"``, ``"left"``, ``"right"`` or ``"full"`` for pairs; ``"semi"`` or ``"anti"`` for
-                the rows of this stream with or without a match.
+                the rows of this stream with or without a match. Spark's other spellings are accepted, such as
+                ``"leftOuter"`` or ``"left_anti"``.
             condition: A further condition for a match, as SQL text over the columns of a pair.
             idle: Whether a side whose inputs are all idle holds back the rows of the other one (``"hold"``),
                 or counts as being as far as the other side (``"proceed"``), so that rows that it sends later
@@ -300,7 +302,7 @@ class StreamOperations(ABC):
             on=on,
             before=duration(before, name="before"),
             after=duration(after, name="after"),
-            how=how,
+            how=join_kind(how, get_args(JoinHow)),
             left_time=TIME,
             right_time=TIME,
             suffixes=suffixes,
@@ -318,7 +320,7 @@ class StreamOperations(ABC):
         on: Sequence[str] = (),
         tolerance: DurationLike | None = None,
         direction: AsofDirection = "backward",
-        how: AsofHow = "left",
+        how: AsofHow | str = "left",
         idle: JoinIdle = "hold",
         late: Keep = "count",
         invalid: Keep = "count",
@@ -372,7 +374,7 @@ class StreamOperations(ABC):
         spec = AsofSpec(
             on=on,
             direction=direction,
-            how=how,
+            how=join_kind(how, get_args(AsofHow)),
             tolerance=None if tolerance is None else duration(tolerance, name="tolerance"),
             left_time=TIME,
             right_time=TIME,
@@ -445,8 +447,10 @@ class StreamOperations(ABC):
         if isinstance(window, SessionsBy) or (isinstance(window, Sessions) and window.column is not None):
             stream = replace(stream, sources=with_gaps(stream.sources, window.gap))
             window = Sessions(SESSION_GAP)
-        if not isinstance(window, Window):
-            raise InvalidArgument("window", window, "is not a window", fix='write fixed("10 seconds")')
+        given: object = window
+        if not isinstance(given, Window):
+            size = given if isinstance(given, str) else "10 seconds"
+            raise InvalidArgument("window", given, "is not a window", fix=f'write window(fixed("{size}"))')
         if isinstance(window, Inherited) and not all(source.windows for source in stream.sources):
             raise InvalidArgument(
                 "window",

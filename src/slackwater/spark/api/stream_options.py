@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -176,8 +177,8 @@ class StreamOptions:
             )
         for key in event_times:
             check_free("event_times", key)
-        columns = {key: self._timestamp("event_times", key) for key in event_times}
         rules = tuple(self._rules(policy, key) for key, policy in event_times.items())
+        columns = {key: self._timestamp("event_times", key) for key in event_times}
         return RowSource(self.df, columns, self._origin(), TimesRules(rules, rules[0].key), clock)
 
     def _ingestion_time(self, clock: ClockSpec) -> RowSource:
@@ -237,6 +238,16 @@ class StreamOptions:
         return columns
 
     def _rules(self, policy: WatermarkPolicy, key: str, *, arrival: bool = False) -> SourceRules:
+        given: object = policy
+        if not isinstance(given, WatermarkPolicy):
+            written = f"lag({given!r})" if isinstance(given, str | timedelta) else 'lag("5 seconds")'
+            several = self.event_times is not None
+            raise InvalidArgument(
+                f"event_times[{key!r}]" if several else "watermark",
+                given,
+                "is not a watermark policy",
+                fix=f"write {{{key!r}: {written}}}" if several else f"write watermark={written}",
+            )
         rules = SourceRules(
             policy=policy,
             idle_after=self.idle_after,

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
@@ -241,8 +242,8 @@ def _target(
         raise InvalidArgument("key", key, "is a string, not a list", fix=f'write key=["{key}"]')
     for name in key:
         if name not in fields or name in ("window", "pane"):
-            known = ", ".join(other for other in fields if other not in ("window", "pane"))
-            raise InvalidArgument("key", name, "column not found in the panes", fix=f"available: {known}")
+            fix = available(name, (other for other in fields if other not in ("window", "pane")))
+            raise InvalidArgument("key", name, "column not found in the panes", fix=fix)
     values = [name for name in fields if name not in (*key, "window", "pane")]
     return PaneTable(
         database_url(url),

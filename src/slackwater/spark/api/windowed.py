@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyspark.sql.types import StructType
 
@@ -17,6 +17,7 @@ from slackwater.time import DurationLike, Range, duration
 from slackwater.windows import ColumnarAccumulation, Trigger
 from slackwater.windows.spec.cogroup_spec import CogroupHow
 from slackwater.windows.spec.operator_spec import longest_lateness
+from slackwater.windows.spec.spec_checks import join_kind
 from slackwater.windows.spec.windowing_strategy import (
     Closing,
     DropLate,
@@ -205,7 +206,7 @@ for no limit
         *,
         left: Sequence[str],
         right: Sequence[str],
-        how: CogroupHow = "cogroup",
+        how: CogroupHow | str = "cogroup",
         late: Keep = "count",
         invalid: Keep = "count",
     ) -> Panes:
@@ -233,7 +234,8 @@ for no limit
             longest = longest_lateness((strategy.allowed_lateness, elements.lateness))
             strategy = replace(strategy, allowed_lateness=longest)
         carried = {"left": left, "right": right}
-        dataflow = cogrouped(self.stream, elements, strategy, **carried, how=how, late=late, invalid=invalid)
+        kind = join_kind(how, get_args(CogroupHow))
+        dataflow = cogrouped(self.stream, elements, strategy, **carried, how=kind, late=late, invalid=invalid)
         return Panes(dataflow)
 
     def _with(self, strategy: WindowingStrategy) -> Windowed:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater._strict_rows import check_value, table_to_schema, to_array
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.streams.segments.routing import Points, RoutingKey, any_point, points_of
 
@@ -126,7 +127,7 @@ def as_points(keys: Keys, *batches: pa.RecordBatch) -> Points:
         return np.full(count, any_point(), dtype=np.int64)
     if isinstance(keys, str):
         if keys not in batches[0].schema.names:
-            fix = f"available: {', '.join(batches[0].schema.names)}; or give one key per event"
+            fix = available(keys, batches[0].schema.names, tail="; or give one key per event")
             raise InvalidArgument("keys", keys, "column not found", fix=fix)
         keys = pa.chunked_array([batch.column(keys) for batch in batches])
     if len(keys) != count:

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from slackwater._strict_rows import check_value
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.streams.log.event_columns import as_batch
 from slackwater.time import format_instant, instant, to_datetime
@@ -92,7 +93,7 @@ def routing_keys(events: pa.RecordBatch, column: str) -> pa.Array:
     ['7']
     """
     if column not in events.schema.names:
-        fix = f"available: {', '.join(events.schema.names)}"
+        fix = available(column, events.schema.names)
         raise InvalidArgument("key", column, "column not found", fix=fix)
     found = events.column(column)
     is_bytes = pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type)
@@ -121,7 +122,7 @@ def _row(line: str | bytes, number: int, readers: dict[str, Callable[[Any], Any]
         fix = "write one JSON object per line"
         raise InvalidArgument(where, _shown(line), f"is not a JSON object: {error}", fix=fix) from None
     if unknown := sorted(found.keys() - readers.keys()):
-        fix = f"available: {', '.join(readers)}"
+        fix = available(unknown[0], readers)
         raise InvalidArgument(where, unknown, "column not found", fix=fix)
     try:
         return {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.time import check_int64
 from slackwater.windows.engine.join_buffers import KeyState, SideBuffer
@@ -30,7 +31,7 @@ def received_keys(
             "key_watermarks",
             unknown[0],
             f"is not a further watermark key of the {side} side",
-            fix=f"use one of {', '.join(names)}" if names else f"add it to {side}_keys",
+            fix=available(unknown[0], names, lead="use one of ") if names else f"add it to {side}_keys",
         )
     received = []
     for name, state in zip(names, states or (KeyState(),) * len(names), strict=True):

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 from slackwater.errors import InvalidArgument
 from slackwater.time import DurationLike, check_int64, duration
 from slackwater.windows.spec.operator_spec import REACH, Late, Side
-from slackwater.windows.spec.spec_checks import check_choice
+from slackwater.windows.spec.spec_checks import check_choice, join_kind
 from slackwater.windows.spec.two_sided_spec import JoinIdle, TwoSidedSpec
 
 AsofDirection = Literal["backward", "forward", "nearest"]
@@ -119,7 +119,7 @@ def asof_join(
     *on: str,
     direction: AsofDirection = "backward",
     tolerance: DurationLike | None = None,
-    how: AsofHow = "left",
+    how: AsofHow | str = "left",
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
@@ -144,7 +144,7 @@ def asof_join(
         on=on,
         direction=direction,
         tolerance=None if tolerance is None else duration(tolerance, name="tolerance"),
-        how=how,
+        how=join_kind(how, get_args(AsofHow)),
         left_time=left_time,
         right_time=right_time,
         late=late,

@@ -11,7 +11,7 @@ import polars as pl
 from slackwater.errors import InvalidArgument
 from slackwater.time import DurationLike, check_int64, duration
 from slackwater.windows.spec.operator_spec import REACH, SIDES, Late, Side
-from slackwater.windows.spec.spec_checks import check_choice
+from slackwater.windows.spec.spec_checks import check_choice, join_kind
 from slackwater.windows.spec.two_sided_spec import JoinIdle, TwoSidedSpec
 
 JoinHow = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -144,7 +144,7 @@ def time_bounded_join(
     *on: str,
     before: DurationLike,
     after: DurationLike,
-    how: JoinHow = "inner",
+    how: JoinHow | str = "inner",
     left_time: str = "ts",
     right_time: str = "ts",
     late: Late = "count",
@@ -157,7 +157,8 @@ def time_bounded_join(
         on: the key columns, which both sides have.
         before: how much earlier than the left row the right row may be.
         after: how much later than the left row the right row may be.
-        how: which sides are padded with nulls where nothing matched.
+        how: which sides are padded with nulls where nothing matched, or ``"semi"`` or ``"anti"``; also in the
+            other spellings that Spark accepts, such as ``"leftOuter"``.
         left_time: the event-time column of the left side.
         right_time: the event-time column of the right side.
         late: whether late rows are only counted or also returned.
@@ -171,7 +172,7 @@ def time_bounded_join(
         on=on,
         before=duration(before, name="before"),
         after=duration(after, name="after"),
-        how=how,
+        how=join_kind(how, get_args(JoinHow)),
         left_time=left_time,
         right_time=right_time,
         late=late,

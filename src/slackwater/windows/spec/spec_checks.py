@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import UnionType
+from typing import Any, Final
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.time import check_int64
 from slackwater.windows.accumulations.base import check_column
@@ -41,8 +43,35 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     """
     if value not in allowed:
         raise InvalidArgument(
-            name, value, f"is not a valid value of {name}", fix=f"use one of {', '.join(allowed)}"
+            name, value, f"is not a valid value of {name}", fix=available(value, allowed, lead="use one of ")
         )
+
+
+_HOWS: Final = {
+    "outer": "full",
+    "fullouter": "full",
+    "leftouter": "left",
+    "rightouter": "right",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+"""Spark's other names for kinds of joins, without underscores."""
+
+
+def join_kind(how: object, allowed: Sequence[str]) -> Any:
+    """The kind of a join in one of the spellings that Spark accepts.
+
+    >>> join_kind("leftOuter", ("inner", "left")), join_kind("full_outer", ("inner", "full"))
+    ('left', 'full')
+    >>> join_kind("cross", ("inner", "left"))
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: how = 'cross': is not a valid value of how; use one of inner, left
+    """
+    spelled = str(how).lower().replace("_", "")
+    kind = _HOWS.get(spelled, spelled)
+    if kind not in allowed:
+        check_choice("how", how, allowed)
+    return kind
 
 
 def set_names(spec: object, name: str) -> None:

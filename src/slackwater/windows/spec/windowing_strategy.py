@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any, Final, Literal, Self, get_args
 
 from slackwater.errors import InvalidArgument
@@ -33,6 +34,15 @@ PANE_FIELDS: Final = (
 """The columns of a pane that describe the pane itself."""
 PANE_COLUMNS: Final = (*WINDOW_COLUMNS, *PANE_FIELDS)
 """The columns of a pane in addition to its keys and values."""
+
+
+def _trigger_like(given: object) -> str:
+    """The trigger that a value of another type probably stands for."""
+    if isinstance(given, str | timedelta):
+        return f"a trigger, as in after_watermark(early=every(duration={given!r}))"
+    if isinstance(given, int):
+        return f"a trigger, as in after_watermark(early=every(count={given}))"
+    return "a trigger, as in after_watermark()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +100,7 @@ class WindowingStrategy(OperatorSpec):
 
     def __post_init__(self) -> None:
         check_type("window", self.window, Window, 'a window, as in fixed("10 seconds")')
-        check_type("trigger", self.trigger, Trigger, "a trigger, as in after_watermark()")
+        check_type("trigger", self.trigger, Trigger, _trigger_like(self.trigger))
         set_names(self, "key")
         choices = (
             ("mode", Mode), ("on_time", OnTime), ("closing", Closing), ("timestamp", Timestamp),
