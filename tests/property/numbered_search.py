@@ -25,6 +25,7 @@ def search(
     difference: Callable[[Case], str | None],
     shrink: Callable[[Case, Callable[[Case], bool]], Case],
     describe: Callable[[Case], str],
+    at_once: int = 1,
 ) -> int:
     """Run the cases; 1 at the first difference.
 
@@ -35,6 +36,7 @@ def search(
         difference: what is different in a case, or None.
         shrink: the smallest case for which a function is true.
         describe: a case as text.
+        at_once: how many numbered cases one of ``case`` stands for.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--cases", type=int, default=100_000, help="how many (default 100,000)")
@@ -42,7 +44,8 @@ def search(
     parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
     given = parser.parse_args(arguments)
     began = said = time.monotonic()
-    for number in range(given.first, given.first + given.cases):
+    first = given.first // at_once * at_once
+    for number in range(first, given.first + given.cases, at_once):
         made = case(given.seed, number)
         if difference(made) is not None:
             small = shrink(made, lambda candidate: difference(candidate) is not None)
@@ -51,7 +54,7 @@ def search(
             return 1
         if time.monotonic() - said > PROGRESS_SECONDS:
             said = time.monotonic()
-            done = number + 1 - given.first
+            done = number + at_once - first
             speed = done / (said - began)
             _say(f"{done:,} of {given.cases:,} cases without a difference, {speed:.0f} a second")
     _say(f"{given.cases:,} cases of seed {given.seed} without a difference")

@@ -36,6 +36,7 @@ from tests.support.pipelines import (
 INFINITE = 10**18
 RETRACTING = "accumulating_and_retracting"
 N = TypeVar("N", bound=Node)
+KINDS = ("window", "window", "window", "union", "cogroup", "join", "join")
 UNKNOWN_TIMES = ("sum", "count")
 """The accumulations whose sum over all windows does not depend on the event times of the elements."""
 
@@ -90,6 +91,22 @@ def case(source: Source, limits: Limits = Limits()) -> Case:  # noqa: B008 - fro
         builder.batch(number) for number in range(source.integer(limits.least_batches, limits.batches))
     )
     return Case(last, batches, source.chance(50))
+
+
+def family(source: Source, limits: Limits, size: int) -> list[Case]:
+    """Cases with different last operators over the same inputs, which get the same rows."""
+    builder = _Builder(source, limits)
+    operators = source.integer(1, limits.operators)
+    others = source.integer(0, min(operators - 1, 1))
+    inputs = builder.node(operators - 1 - others), builder.node(others)
+    lasts: dict[Operator, None] = {}
+    while len(lasts) < size:
+        lasts[builder.last(inputs)] = None
+    batches = tuple(
+        builder.batch(number) for number in range(source.integer(limits.least_batches, limits.batches))
+    )
+    folds = source.chance(50)
+    return [Case(last, batches, folds) for last in lasts]
 
 
 def adds_up(node: Node, *, last: bool = True) -> bool:
@@ -160,6 +177,10 @@ class _Builder:
             node: Node = feed
         else:
             node = self.operator(operators)
+        return self._steps(node)
+
+    def _steps(self, node: Node) -> Node:
+        """The node with up to two stateless steps."""
         for _ in range(self.source.choose([0, 0, 1, 2])):
             step = self.source.choose(["filter", "map", "rekey", "call"])
             if step == "filter":
@@ -174,17 +195,32 @@ class _Builder:
 
     def operator(self, operators: int, *, last: bool = False) -> Operator:
         """An operator with at most so many operators in total."""
-        kinds = ["window", "window", "window", "union", "cogroup", "join", "join"]
-        kind = self.source.choose([*kinds, *(["deduplicate"] if operators == 1 else [])])
+        kind = self.source.choose([*KINDS, *(["deduplicate"] if operators == 1 else [])])
         if self.limits.chains or kind == "window":
-            node = self.node(operators - 1)
-            if retracts(node) and not self.limits.chains and self.source.chance(25):
-                return Deduplicated(node, self.ticks(0, 8))
-            return self._windowed((node,), last=last)
+            return self._over_one("window", self.node(operators - 1), last=last)
         if kind == "deduplicate":
-            return Deduplicated(self.node(0), self.ticks(0, 9))
+            return self._over_one(kind, self.node(0), last=last)
         others = self.source.integer(0, min(operators - 1, 1))
         inputs = self.node(operators - 1 - others), self.node(others)
+        return self._over_two(kind, inputs, last=last)
+
+    def last(self, inputs: tuple[Node, Node]) -> Operator:
+        """A last operator over one or both of the inputs."""
+        first, second = (self._steps(each) if self.source.chance(30) else each for each in inputs)
+        single = first if self.source.chance(75) else second
+        kind = self.source.choose([*KINDS, *(["deduplicate"] if isinstance(base(single), Feed) else [])])
+        if kind in ("window", "deduplicate"):
+            return self._over_one(kind, single, last=True)
+        return self._over_two(kind, (first, second), last=True)
+
+    def _over_one(self, kind: str, node: Node, *, last: bool) -> Operator:
+        if kind == "deduplicate":
+            return Deduplicated(node, self.ticks(0, 9))
+        if retracts(node) and not self.limits.chains and self.source.chance(25):
+            return Deduplicated(node, self.ticks(0, 8))
+        return self._windowed((node,), last=last)
+
+    def _over_two(self, kind: str, inputs: tuple[Node, Node], *, last: bool) -> Operator:
         if self.source.chance(50):
             inputs = inputs[1], inputs[0]
         if kind == "join":

@@ -32,7 +32,7 @@ from slackwater.spark.runtime.hosts import (
     JoinHost,
     WindowHost,
 )
-from slackwater.spark.runtime.map_side import Shipper
+from slackwater.spark.runtime.map_side import Fold, Shipper
 from slackwater.spark.runtime.operator_inputs import EITHER, InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
@@ -283,6 +283,14 @@ class Stage:
     """The number of rows of feeds, once for each window, that come too late for it."""
     reported: int = 0
     """The number that the operator reports."""
+    forwarded: dict[int, dict[str, int]] = field(default_factory=dict)
+    """The last watermarks that each bucket forwarded, by their key."""
+    idle: bool = False
+    """Whether it forwarded IDLE."""
+    passed: set[int] = field(default_factory=set)
+    """The numbers of the inputs that were idle while its watermark passed theirs."""
+    overtaken: bool = False
+    """Whether such an input has sent rows behind the watermark since then, which may be late."""
 
     def step(self, buffers: Buffers) -> list[BucketOutput]:
         """Run the step of every bucket."""
@@ -298,7 +306,21 @@ class Stage:
         (watermark,) = {output.report.watermark for output in outputs}
         self.watermark = BEGINNING_OF_TIME if watermark is None else watermark
         self.reported = sum(output.report.totals["dropped_late"] for output in outputs)
+        self.idle = all(output.header.idle for output in outputs)
+        for output in outputs:
+            self.forwarded.setdefault(output.header.bucket, {}).update(output.header.watermarks)
         return outputs
+
+    @property
+    def level(self) -> int:
+        """The lowest watermark that it has forwarded."""
+        lowest = (min(known.values(), default=BEGINNING_OF_TIME) for known in self.forwarded.values())
+        return min(lowest, default=BEGINNING_OF_TIME)
+
+    def note_times(self, number: int, times: Sequence[int | None]) -> None:
+        """Note if an input that was idle sends rows behind the watermark before the step."""
+        behind = any(at is not None and at < self.watermark for at in times)
+        self.overtaken = self.overtaken or (number in self.passed and behind)
 
     def accept(self, number: int, rows: pl.DataFrame) -> None:
         """Record in which windows the rows of a feed are accepted, given the watermark before the step."""
@@ -326,72 +348,90 @@ class Stage:
 
 
 class Pipeline:
-    """A pipeline with its state."""
+    """A pipeline with its state; it may have several last operators over the same inputs."""
 
-    def __init__(self, last: Operator, *, folds: bool = True) -> None:
-        self.last = last
+    def __init__(self, *last: Operator, folds: bool = True) -> None:
         self.folds = folds
         self.stages: dict[Operator, Stage] = {}
-        self._add(last)
+        for each in last:
+            self._add(each)
 
     def _add(self, node: Node) -> None:
         if isinstance(node, Stateless):
             self._add(node.input)
-        elif isinstance(node, Operator):
+        elif isinstance(node, Operator) and node not in self.stages:
             for each in node.inputs:
                 self._add(each)
             rules = tuple(_rules(base(each)) for each in node.inputs)
             sides = (0, 1) if isinstance(node, Cogrouped | Joined) else ()
             self.stages[node] = Stage(node, OperatorPlan(rules, host(node), sides=sides))
 
-    def step(self, batch: Mapping[str, Sequence[Row]], now: int, *, end: bool = False) -> pl.DataFrame:
-        """Run a micro-batch; return the panes of the last operator."""
-        outputs: dict[Operator, list[BucketOutput]] = {}
+    def step(
+        self, batch: Mapping[str, Sequence[Row]], now: int, *, end: bool = False
+    ) -> dict[Operator, pl.DataFrame]:
+        """Run a micro-batch; return the panes of each operator."""
+        inputs: dict[Node, pl.DataFrame] = {}
+        sent_before: dict[tuple[object, ...], Buffers] = {}
+        emitted: dict[Operator, pl.DataFrame] = {}
         for node, stage in self.stages.items():
             sent: Buffers = []
             for number, each in enumerate(node.inputs):
                 start = base(each)
                 if isinstance(start, Feed):
-                    rows = pl.DataFrame(list(batch.get(start.name, ())), schema=_ROWS, orient="row")
-                    rows = applied(each, rows.with_columns(pl.lit(value=False).alias(WITNESS)))
-                    stage.accept(number, rows.filter(~pl.col(WITNESS)))
+                    if start not in inputs:
+                        inputs[start] = feed_rows(batch.get(start.name, ()))
+                    rows = applied(each, inputs)
                     if rows.height:
-                        highest = int(rows.select(pl.col(TIME).max()).item()) - start.lag
+                        stage.accept(number, rows.filter(~pl.col(WITNESS)))
+                        highest = max(rows[TIME].to_list()) - start.lag
                         stage.feeds[number] = max(highest, stage.feeds.get(number, highest))
                     sent += [(bucket, Tick(now, 1, end), None) for bucket in BUCKETS]
                 else:
-                    rows = applied(each, with_headers(outputs[start], start))
-                sent += self._shipped(stage, number, rows)
-            outputs[node] = stage.step(sent)
-        return elements(outputs[self.last], self.last)
+                    rows = applied(each, inputs)
+                    stage.note_times(number, rows[TIME].to_list())
+                fold = stage.plan.host.fold if self.folds and stage.plan.host.spec.can_fold else None
+                form = (each, number, fold, *_form(stage))
+                if form not in sent_before:
+                    sent_before[form] = _shipped(stage, number, rows, fold)
+                sent += sent_before[form]
+            outputs = stage.step(sent)
+            for number, each in enumerate(node.inputs):
+                upstream = self.stages.get(base(each))  # type: ignore[arg-type]  # None for a feed
+                if upstream is not None and upstream.idle and stage.watermark > upstream.level:
+                    stage.passed.add(number)
+            emitted[node] = elements(outputs, node)
+            inputs[node] = with_headers(outputs, emitted[node])
+        return emitted
 
-    def _shipped(self, stage: Stage, number: int, rows: pl.DataFrame) -> Buffers:
-        """The buffers of some rows, as two map tasks would make them."""
-        spec = stage.plan.host.spec
-        is_feed = CONTROL not in rows.columns
-        if not spec.takes_retractions:
-            rows = rows.drop(RETRACTION, strict=False)
-        elif RETRACTION not in rows.columns:
-            rows = rows.with_columns(pl.lit(value=False).alias(RETRACTION))
-        if not spec.inherits:
-            rows = rows.drop(WINDOW_BOUNDS, strict=False)
-        if isinstance(stage.node, Windowed) and spec.gap_column is not None:
-            gap = 1 + (pl.col("value").abs() % 5).fill_null(3)
-            rows = rows.with_columns((gap * stage.node.tick).alias(GAP))
-        index = pl.col("key").hash() % len(BUCKETS) if is_keyed(stage.node) else pl.lit(0)
-        rows = rows.with_columns(index.cast(pl.Int32).alias(BUCKET_INDEX))
-        shipper = Shipper(
-            BUCKETS,
-            number,
-            tuple(rows.columns),
-            "input" if is_feed else None,
-            peaks=False,
-            emit_invalid=False,
-            fold=stage.plan.host.fold if self.folds and spec.can_fold else None,
-        )
-        half = rows.height // 2
-        parts = [(task, part) for task, part in enumerate((rows[:half], rows[half:])) if part.height]
-        return [buffer for task, part in parts for buffer in shipper.buffers(part, task, 0)]
+
+def _form(stage: Stage) -> tuple[bool, bool, bool, int | None]:
+    """What the buffers of an operator depend on, besides the rows and how they are folded."""
+    spec, node = stage.plan.host.spec, stage.node
+    gap = node.tick if isinstance(node, Windowed) and spec.gap_column is not None else None
+    return spec.takes_retractions, spec.inherits, is_keyed(node), gap
+
+
+def _shipped(stage: Stage, number: int, rows: pl.DataFrame, fold: Fold | None) -> Buffers:
+    """The buffers of some rows, as two map tasks would make them."""
+    takes_retractions, inherits, keyed, gap = _form(stage)
+    is_feed = CONTROL not in rows.columns
+    unread = () if takes_retractions else (RETRACTION,)
+    unread = unread if inherits else (*unread, *WINDOW_BOUNDS)
+    index = pl.col("key").hash() % len(BUCKETS) if keyed else pl.lit(0)
+    columns = [pl.col(name) for name in rows.columns if name not in unread]
+    columns.append(index.cast(pl.Int32).alias(BUCKET_INDEX))
+    if takes_retractions and RETRACTION not in rows.columns:
+        columns.append(pl.lit(value=False).alias(RETRACTION))
+    if gap is not None:
+        columns.append(((1 + (pl.col("value").abs() % 5).fill_null(3)) * gap).alias(GAP))
+    rows = rows.select(columns)
+    origin = "input" if is_feed else None
+    shipper = Shipper(
+        BUCKETS, number, tuple(rows.columns), origin, peaks=False, emit_invalid=False, fold=fold
+    )
+    half = rows.height // 2
+    parts = [(task, part) for task, part in enumerate((rows[:half], rows[half:])) if part.height]
+    return [buffer for task, part in parts for buffer in shipper.buffers(part, task, 0)]
 
 
 def drop_late(node: Windowed | Cogrouped) -> str:
@@ -489,11 +529,24 @@ def _join_host(node: Joined) -> JoinHost:
     return JoinHost(spec, left=left, right=right, keys=keys)
 
 
-def applied(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows after the stateless steps of a node; filtered rows of a feed stay as witnesses."""
-    if not isinstance(node, Stateless):
-        return rows
-    rows = applied(node.input, rows)
+def feed_rows(rows: Sequence[Row]) -> pl.DataFrame:
+    """The rows of a feed, of which none is a witness yet."""
+    frame = pl.DataFrame(list(rows), schema=_ROWS, orient="row")
+    return frame.with_columns(pl.lit(value=False).alias(WITNESS))
+
+
+def applied(node: Node, known: dict[Node, pl.DataFrame]) -> pl.DataFrame:
+    """The rows after the stateless steps of a node; filtered rows of a feed stay as witnesses.
+
+    ``known`` has the rows of feeds and operators, and gets those of each step.
+    """
+    if node not in known:
+        assert isinstance(node, Stateless)
+        known[node] = _after_step(node, applied(node.input, known))
+    return known[node]
+
+
+def _after_step(node: Stateless, rows: pl.DataFrame) -> pl.DataFrame:
     value = pl.col("value")
     match node:
         case Filtered(modulus=modulus):
@@ -534,14 +587,14 @@ def _called(rows: pl.DataFrame, modulus: int) -> pl.DataFrame:
     return pl.DataFrame(pa.Table.from_batches(mapped)) if mapped else rows
 
 
-def with_headers(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:
+def with_headers(outputs: Sequence[BucketOutput], rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that the next operator gets: the header of each bucket, and the rows that it emitted."""
-    control = pl.DataFrame({CONTROL: [write_header(output.header) for output in outputs]})
-    rows = elements(outputs, node)
-    frames = [pl.DataFrame(schema=_ELEMENTS), control]
-    if rows.height:
-        frames.append(rows.select(name for name in _ELEMENTS if name != CONTROL))
-    return pl.concat(frames, how="diagonal_relaxed")
+    headers = [{CONTROL: write_header(output.header)} for output in outputs]
+    control = pl.DataFrame(headers, schema=_ELEMENTS)
+    if rows.is_empty():
+        return control
+    elements = [pl.lit(None, pl.Binary).alias(CONTROL) if name == CONTROL else name for name in _ELEMENTS]
+    return pl.concat([control, rows.select(elements)], how="vertical_relaxed")
 
 
 def elements(outputs: Sequence[BucketOutput], node: Operator) -> pl.DataFrame:

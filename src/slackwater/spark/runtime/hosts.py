@@ -62,8 +62,10 @@ class BatchInput:
         [(1, 2), (3, 4)]
         """
         frames = [one.rows for one in several if one.rows is not None]
-        aligned = [frame.select(frames[0].columns) for frame in frames]
-        rows = pl.concat(aligned, how="vertical_relaxed") if frames else None
+        rows = frames[0] if frames else None
+        if len(frames) > 1:
+            aligned = [frame.select(frames[0].columns) for frame in frames]
+            rows = pl.concat(aligned, how="vertical_relaxed")
         return cls(rows, [part for one in several for part in one.folded])
 
 

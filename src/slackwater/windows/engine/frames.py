@@ -22,9 +22,10 @@ def match(
     >>> match(left, right, ["key"], "left").to_dicts()
     [{'key': None, 'value': 7}, {'key': 1, 'value': None}]
     """
-    schemas = [frame.select(columns).clear() for frame in (left, right)]
-    if schemas[0].schema != schemas[1].schema:  # a batch whose keys are all null, or have a narrower type
-        common = pl.concat(schemas, how="vertical_relaxed").schema
+    kinds, others = ({name: frame.schema[name] for name in columns} for frame in (left, right))
+    if kinds != others:  # a batch whose keys are all null, or have a narrower type
+        empty = [pl.DataFrame(schema=each) for each in (kinds, others)]
+        common = pl.concat(empty, how="vertical_relaxed").schema
         left, right = left.cast(common), right.cast(common)
     return join_equal(left, right, columns, how, nulls_equal=True, keeps_order=True)
 
@@ -51,7 +52,7 @@ def join_equal(
         left, right, on = left.with_columns(second), right.with_columns(second), [*on, _SECOND]
     order: Literal["left", "none"] = "left" if keeps_order else "none"
     joined = left.join(right, on=on, how=how, nulls_equal=nulls_equal, maintain_order=order)
-    return joined.drop(_SECOND, strict=False)
+    return joined.drop(_SECOND) if len(on) > len(columns) else joined
 
 
 def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -66,5 +67,6 @@ def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     schema = several[0].schema
     if all(frame.schema == schema for frame in several):  # equal schemas have their columns in one order
         return pl.concat(several, rechunk=False)
-    ordered = [frame.select(schema.names()) for frame in several]
+    names = schema.names()
+    ordered = [frame if frame.columns == names else frame.select(names) for frame in several]
     return pl.concat(ordered, how="vertical_relaxed", rechunk=False)
