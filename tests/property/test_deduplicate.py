@@ -125,6 +125,7 @@ def test_retractions_fold_to_one_batch_of_the_remaining_rows_after_every_step(
                 expected[name] += 1
         assert {name: count for name, count in folded.items() if count} == expected
         assert state.duplicates == len(live) - len(expected)
+        assert min(output.duplicates, output.restored) >= 0
     state, _ = operator.step(state, watermarks={"default": END_OF_TIME})
     assert blobs == {}
 

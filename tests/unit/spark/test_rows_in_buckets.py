@@ -195,6 +195,18 @@ def test_deduplication_passes_the_first_rows_and_forwards_every_watermark_unchan
     assert OperatorReport(tuple(output.report for output in outputs)).buffers["kept"].rows == 0
 
 
+def test_the_number_of_dropped_duplicates_does_not_decrease() -> None:
+    schema = {**SIDE, RETRACTION: pl.Boolean()}
+    spec = windows.DeduplicateSpec(on=("key",), within=10, event_time=TIME, retractions=RETRACTION)
+    stage = Stage(OperatorPlan((SourceRules(Lag(20)),), DeduplicateHost(spec, schema=schema)))
+    totals: list[int] = []
+    for number, row in enumerate([("a", 5, 1, False), ("a", 6, 2, False), ("a", 5, 1, True)]):
+        buffers = shipped(pl.DataFrame([row], schema=schema, orient="row"))
+        reports = [output.report for output in stage.step([*buffers, *ticks(number)])]
+        totals.append(OperatorReport(tuple(reports)).totals["dropped_duplicate"])
+    assert totals == [0, 1, 1]
+
+
 def test_late_rows_of_a_deduplication_are_emitted() -> None:
     stage = deduplicate_stage(late="emit")
     first = rows_of(stage.step([*sent(("a", 50, 1, 0)), *ticks(0)]))

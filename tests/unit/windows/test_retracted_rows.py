@@ -177,7 +177,7 @@ def test_the_next_row_takes_the_place_of_a_retracted_one() -> None:
     state = unique.load(unique.save(state), state.blobs)
     state, output = unique.step(state, back(("x", 10, "a")))
     assert changes(output) == [("a", True), ("b", False)]
-    assert (output.duplicates, state.duplicates) == (-1, 1)
+    assert (output.duplicates, output.restored, state.duplicates) == (0, 1, 1)
 
 
 def test_a_retracted_duplicate_changes_nothing() -> None:
@@ -185,7 +185,7 @@ def test_a_retracted_duplicate_changes_nothing() -> None:
     state, _ = unique.step(unique.initial_state(), rows(("x", 10, "a"), ("x", 12, "b")))
     _, output = unique.step(state, back(("x", 12, "b")))
     assert changes(output) == []
-    assert (output.duplicates, output.dropped) == (-1, 0)
+    assert (output.duplicates, output.restored, output.dropped) == (0, 1, 0)
 
 
 def test_an_earlier_row_that_arrives_later_takes_the_place_of_a_kept_one() -> None:
@@ -193,6 +193,7 @@ def test_an_earlier_row_that_arrives_later_takes_the_place_of_a_kept_one() -> No
     state, _ = unique.step(unique.initial_state(), rows(("x", 10, "a"), ("x", 16, "c")))
     _, output = unique.step(state, rows(("x", 7, "earlier"), ("y", 7, "other")))
     assert changes(output) == [("a", True), ("earlier", False), ("other", False)]
+    assert (output.duplicates, output.restored) == (1, 0), "the kept row becomes a duplicate"
 
 
 def test_of_rows_at_the_same_time_the_first_to_arrive_is_kept() -> None:

@@ -64,7 +64,7 @@ class DeduplicateState:
     kept: SideState
     blobs: BlobStore
     duplicates: int = 0
-    """The number of duplicates so far."""
+    """The number of duplicates so far, without those that have been restored."""
     pending: SideState = field(default_factory=SideState)
     """The rows that can be retracted."""
     arrived: int = 0
@@ -80,7 +80,8 @@ class DeduplicateOutput:
     ``late="emit"``. ``watermarks`` has the watermarks that have advanced: they are forwarded unchanged.
 
     If rows may be retracted, ``rows`` has the retractions of rows that are not kept any more, then the rows
-    that are kept from now on, and ``duplicates`` is by how much their number has changed.
+    that are kept from now on. A kept row can become a duplicate, and ``restored`` is the number of duplicates
+    of earlier steps that are none any more, because they were retracted or take the place of another row.
 
     >>> spec = DeduplicateSpec(on=("id",), within=5)
     >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
@@ -94,6 +95,7 @@ class DeduplicateOutput:
     duplicates: int
     dropped: int
     late: pl.DataFrame | None
+    restored: int = 0
 
 
 class DeduplicateOperator:
@@ -234,11 +236,12 @@ class DeduplicateOperator:
             duplicates=revision.duplicates,
             dropped=late.height,
             late=late if self.spec.late == "emit" else None,
+            restored=revision.restored,
         )
         state = DeduplicateState(
             kept.commit(levels, late.height, keys),
             state.blobs,
-            state.duplicates + revision.duplicates,
+            state.duplicates + revision.duplicates - revision.restored,
             pending.commit(levels, 0, ()) if self.spec.takes_retractions else state.pending,
             state.arrived + revision.arrived,
         )
@@ -261,21 +264,25 @@ class DeduplicateOperator:
             match(pending.live(chunk.number, final), keys, on, "semi")
             for chunk in (pending.chunks if keys.height else ())
         ]
-        before, after = self._kept_rows([*same, old], kept), self._kept_rows([*same, new], kept)
+        before, repeated = self._divided([*same, old], kept)
+        after, repeats = self._divided([*same, new], kept)
         pending.append(SideRows(new, None))
         gone, come = before[equal_rows(before, after, "anti")], after[equal_rows(after, before, "anti")]
         names = self.schema.names()
         return _Revision(
             rows=pl.concat([retracting(gone, mark, names), retracting(come, mark, names, value=False)]),
-            duplicates=(new.height - old.height) - (after.height - before.height),
+            duplicates=_count_missing(repeats, repeated),
+            restored=_count_missing(repeated, repeats),
             arrived=added.height,
             unknown=(retracting(unknown, mark, names),),
         )
 
-    def _kept_rows(self, parts: Sequence[pl.DataFrame], kept: SideBuffer) -> pl.DataFrame:
-        """The rows that are kept of rows that can be retracted, in order of arrival."""
-        rows = pl.concat(parts).sort(ARRIVAL).drop(ARRIVAL)
-        return rows[self._first(rows, kept)]
+    def _divided(self, parts: Sequence[pl.DataFrame], kept: SideBuffer) -> tuple[pl.DataFrame, pl.Series]:
+        """Of rows that can be retracted, those that are kept, and the arrival numbers of the duplicates."""
+        rows = pl.concat(parts).sort(ARRIVAL)
+        plain, first = rows.drop(ARRIVAL), self._first(rows, kept)
+        numbers = rows[ARRIVAL]
+        return plain[first], numbers.filter(~numbers.is_in(numbers[first].implode()))
 
     def _finished(
         self, pending: SideBuffer, kept: SideBuffer, before: int | None, final: int | None
@@ -289,7 +296,7 @@ class DeduplicateOperator:
             ]
             pending.evict(None, final, final)
         pending.compact(final)
-        return self._kept_rows(rows, kept)
+        return self._divided(rows, kept)[0]
 
     def _remember(self, kept: SideBuffer, rows: pl.DataFrame, freed: int | None) -> None:
         """Store the keys and times of kept rows, and remove those that cannot have a duplicate any more."""
@@ -420,9 +427,15 @@ class _Revision(NamedTuple):
 
     rows: pl.DataFrame
     duplicates: int
+    restored: int = 0
     arrived: int = 0
     unknown: tuple[pl.DataFrame, ...] = ()
     """The retractions of rows that are not stored."""
+
+
+def _count_missing(numbers: pl.Series, others: pl.Series) -> int:
+    """How many of the numbers are not among others."""
+    return int((~numbers.is_in(others.implode())).sum())
 
 
 def first_within(codes: pl.Series, times: pl.Series, within: int) -> pl.Series:
