@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from slackwater import windows
 from slackwater.spark.wire.columns import TIME
+from tests.model.windows import Row
 from tests.property import pipeline_soak
 from tests.property.pipeline_soak import FAMILY, Family, difference, numbered_family
 from tests.strategies.pipelines import Case, Limits, cases
@@ -54,7 +55,7 @@ def test_rows_of_an_input_that_was_idle_may_be_late_and_are_counted() -> None:
         lateness=3,
     )
     pairs = Cogrouped(Feed("left", 0), panes, window, "inner", EARLY, "accumulating_and_retracting", 3)
-    batches = (
+    batches: tuple[dict[str, tuple[Row, ...]], ...] = (
         {"right": ({"key": None, "value": 4, TIME: -5},)},
         {},
         {"left": ({"key": "a", "value": 4, TIME: 19},)},

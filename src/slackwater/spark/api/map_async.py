@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
@@ -15,7 +15,7 @@ from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
 from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
-from slackwater.spark.wire.columns import WINDOW_BOUNDS, WITNESS, column_alias
+from slackwater.spark.wire.columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
 
 
@@ -88,9 +88,13 @@ class AsyncSource(DerivedSource):
         arguments = [quoted(name).alias(column_alias(index)) for index, name in enumerate(names)]
         chosen = rows.select(*driving, *windows, *arguments)
         passed = chosen.schema.fields[: len(driving) + len(windows)]
-        # The mapper writes the witness column anew; rows filtered by an earlier step stay witnesses.
-        kept = [field for field in passed if field.name != WITNESS]
-        output = StructType([*kept, StructField(WITNESS, BooleanType()), *self.call.schema.fields])
+        # The mapper writes these columns anew. Rows filtered by an earlier step stay witnesses, and the
+        # fallbacks of an earlier call add up.
+        marks = [StructField(WITNESS, BooleanType())]
+        if self.call.fallback is not None or FALLBACKS in chosen.columns:
+            marks.append(StructField(FALLBACKS, LongType()))
+        kept = [field for field in passed if field.name not in (WITNESS, FALLBACKS)]
+        output = StructType([*kept, *marks, *self.call.schema.fields])
         mapped = chosen.mapInArrow(AsyncMapper(self.call, tuple(names), output), output)
         driven = [field.name for field in kept if field.name not in self.inner.window_columns]
-        return mapped, [quoted(name) for name in (*driven, WITNESS)]
+        return mapped, [quoted(name) for name in (*driven, *(mark.name for mark in marks))]

@@ -143,7 +143,7 @@ class StreamOperations(ABC):
             retry: Whether and how failed calls are retried; by default they are not.
             fallback: The result for a row whose call exceeds ``timeout`` or fails after all retries: a value
                 like those that ``fn`` returns, or a function of the row that returns one. By default such a
-                call fails the batch.
+                call fails the batch. The next operator counts these rows in its reports (``fallbacks``).
 
         Returns:
             The stream of results, with the same key if its columns are in ``schema``.

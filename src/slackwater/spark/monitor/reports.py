@@ -89,7 +89,7 @@ class BucketReport(msgspec.Struct, frozen=True):
     totals: dict[str, int]
     """Counters since the query was first started: panes by timing, retractions, rows dropped as late or
     closed, keys whose state has expired, and, over all buckets, rows that were invalid or too far in the
-    future, and repeated buffers."""
+    future, repeated buffers, and rows that got the result of a fallback of `map_async`."""
     keys: tuple[KeyReport, ...] = ()
     """The progress of each watermark key, if the stream has several event times."""
     inputs: tuple[InputReport, ...] = ()
@@ -152,7 +152,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
         first = self.buckets[0].totals
         totals = {name: sum(bucket.totals[name] for bucket in self.buckets) for name in first}
         # Every bucket counts these over all buckets.
-        counted_by_all = ("invalid", "ahead", "duplicates")
+        counted_by_all = ("invalid", "ahead", "duplicates", "fallbacks")
         return totals | {name: first[name] for name in counted_by_all if name in first}
 
     @property

@@ -19,7 +19,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
 from slackwater.spark.internals import to_arrow_schema
-from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME, WITNESS, column_alias
+from slackwater.spark.wire.columns import CONTROL, FALLBACKS, ORIGIN, TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
 from slackwater.time import format_instant
 
@@ -29,6 +29,8 @@ _MAX_RESULTS: Final = 2**20
 Row = dict[str, Any]
 Item = tuple[int, Row, str]
 Result = Row | list[Row] | None
+Answer = tuple[int, Result, bool]
+"""The index of a row, the result for it, and whether it is that of the fallback."""
 AsyncFunction = Callable[[Row], Awaitable[Result]]
 Fallback = Row | list[Row] | Callable[[Row], Result]
 """The result for a row whose call failed, or a function of the row that returns it."""
@@ -51,16 +53,16 @@ class AsyncCall:
         """The name of the function in messages."""
         return getattr(self.function, "__qualname__", type(self.function).__qualname__)
 
-    def stage(self) -> AsyncStage[Item, tuple[int, Result]]:
-        """The stage that maps items (index, row, description) to (index, result)."""
+    def stage(self) -> AsyncStage[Item, Answer]:
+        """The stage that maps items (index, row, description) to answers."""
 
-        async def call(item: Item) -> tuple[int, Result]:
+        async def call(item: Item) -> Answer:
             index, row, _ = item
-            return index, await self.function(row)
+            return index, await self.function(row), False
 
-        def fallback(item: Item) -> tuple[int, Result]:
+        def fallback(item: Item) -> Answer:
             index, row, _ = item
-            return index, self.fallback(row) if callable(self.fallback) else self.fallback
+            return index, self.fallback(row) if callable(self.fallback) else self.fallback, True
 
         retry = self.retry
         if (rejects := retry.when_result) is not None:
@@ -130,15 +132,22 @@ class AsyncMapper:
             (index, []) for index, bypasses in enumerate(bypassing) if bypasses
         ]
         answers = [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
-        results += [(index, self.call.rows(result)) for index, result in answers]
+        results += [(index, self.call.rows(result)) for index, result, _ in answers]
         no_result: list[Row | None] = [None]
         pairs = [(index, row) for index, several in results for row in several or no_result]
         indices = [index for index, _ in pairs]
-        kept = _numbered_results(batch.take(pa.array(indices, pa.int64())), indices)
+        ordinals = _ordinals(indices)
+        kept = _numbered_results(batch.take(pa.array(indices, pa.int64())), ordinals)
         values = [row for _, row in pairs]
-        passed = list(target)[: len(target) - 1 - len(self.call.schema)]
+        passed = list(target)[: target.get_field_index(WITNESS)]
         columns = [kept.column(field.name).cast(field.type) for field in passed]
         columns.append(pa.array([row is None for row in values], pa.bool_()))
+        if FALLBACKS in target.names:
+            counts = _fallbacks(batch, (index for index, _, is_fallback in answers if is_fallback))
+            first = [
+                0 if ordinal else counts[index] for index, ordinal in zip(indices, ordinals, strict=True)
+            ]
+            columns.append(pa.array(first, pa.int64()))
         answered = rows_to_table(
             [row or {} for row in values],
             pa.schema([target.field(name) for name in self.call.schema.names]),
@@ -168,17 +177,30 @@ def _bypassing(batch: pa.RecordBatch) -> list[bool]:
     return [any(each) for each in zip(*flags, strict=True)] if flags else [False] * batch.num_rows
 
 
-def _numbered_results(kept: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
-    """Number the results of each input row, if rows are identified or counted by the header of a buffer."""
-    present = [name for name in (ROW, FIRST_RESULT) if name in kept.schema.names]
-    if not present:
-        return kept
+def _fallbacks(batch: pa.RecordBatch, fallen: Iterable[int]) -> list[int]:
+    """How often each row got the result of a fallback, in this call and those before it."""
+    known = FALLBACKS in batch.schema.names
+    counts: list[int] = batch.column(FALLBACKS).to_pylist() if known else [0] * batch.num_rows
+    for index in fallen:
+        counts[index] += 1
+    return counts
+
+
+def _ordinals(indices: Iterable[int]) -> list[int]:
+    """Number the results of each input row."""
     seen: dict[int, int] = {}
     ordinals: list[int] = []
     for index in indices:
         seen[index] = seen.get(index, -1) + 1
         ordinals.append(seen[index])
-    for name in present:
+    return ordinals
+
+
+def _numbered_results(kept: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
+    """Adapt the numbers of rows to results, if rows are identified or counted by the header of a buffer."""
+    for name in (ROW, FIRST_RESULT):
+        if name not in kept.schema.names:
+            continue
         column = kept.schema.get_field_index(name)
         pairs = zip(kept.column(name).to_pylist(), ordinals, strict=True)
         values: list[int | bool | None]

@@ -53,6 +53,8 @@ class Totals(StepCounts):
     """Repeated numbered buffers, over all buckets."""
     expired_keys: int = 0
     """Keys whose state was purged because of the ttl of a global window."""
+    fallbacks: int = 0
+    """Rows that got the result of a fallback of `map_async`, over all buckets."""
 
     def add(self, counts: StepCounts) -> None:
         """Add the counts of one step."""
@@ -81,7 +83,7 @@ class SavedBucket(Saved):
     """By how much the clock was set back so far, in all."""
 
 
-FORM: Final = SavedForm("bucket", "B", 3, SavedBucket, readable=(1, 2))
+FORM: Final = SavedForm("bucket", "B", 4, SavedBucket, readable=(1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class OperatorPlan:
         if before is not None and before.ended and data.has_source_rows(self.inputs):
             raise AfterEnd
         totals.ahead += found.ahead
+        totals.fallbacks += batch.fallbacks
         totals.invalid += data.invalid
         totals.dropped_duplicate += data.dropped
         totals.duplicates += inputs.duplicates - duplicates
@@ -328,6 +331,11 @@ class _Batch:
     @property
     def ends(self) -> bool:
         return any(tick.end for tick in self.ticks)
+
+    @property
+    def fallbacks(self) -> int:
+        """How many rows of the map tasks got the result of a fallback."""
+        return sum(shipment.fallbacks for several in self.shipments for shipment, _ in several)
 
     @property
     def headers(self) -> list[ProgressHeaders]:

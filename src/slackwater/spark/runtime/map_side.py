@@ -32,7 +32,15 @@ from slackwater.spark.wire.buffers import (
     pack,
     read_result,
 )
-from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, TIME, WITNESS, column_alias
+from slackwater.spark.wire.columns import (
+    BUCKET_INDEX,
+    CONTROL,
+    FALLBACKS,
+    ORIGIN,
+    TIME,
+    WITNESS,
+    column_alias,
+)
 from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, SEQUENCE, extract_chunks
 from slackwater.time import SECOND
 from slackwater.windows import Folded
@@ -95,6 +103,10 @@ class Shipper:
             if "window_start" in self.columns:
                 # The pane of a global window has the timestamp END_OF_TIME, and must stay in its window.
                 frame = frame.with_columns(pl.col(TIME).clip(-FURTHEST, FURTHEST))
+        fallbacks = 0
+        if FALLBACKS in frame.columns:
+            fallbacks = int(frame[FALLBACKS].sum())
+            frame = frame.drop(FALLBACKS)
         usable = _usable(TIME)
         if self.gap is not None:
             usable = usable & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
@@ -103,15 +115,17 @@ class Shipper:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
             usable = usable & pl.col(CHUNK_INDEX).is_not_null()
         observations = self.observations(frame) if is_source else []
-        frame = frame.drop(column for _, column in self.times if column not in (TIME, *self.kept))
-        frame = frame.with_columns(pl.when(_usable(name)).then(name).alias(name) for name in self.kept)
+        if unread := [column for _, column in self.times if column not in (TIME, *self.kept)]:
+            frame = frame.drop(unread)
+        if self.kept:
+            frame = frame.with_columns(pl.when(_usable(name)).then(name).alias(name) for name in self.kept)
         rejects = frame.filter(~usable)
         if rejects.height:
-            frame = frame.filter(usable)
-        frame, rejects = _without_witnesses(frame), _without_witnesses(rejects)
+            frame, rejects = frame.filter(usable), _without_witnesses(rejects)
+        frame = _without_witnesses(frame)
         # Invalid rows of a numbered chunk are counted in the chunk, because it may be a repeated one.
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
-        header = Shipment(self.input, task, part, observations, results, invalid, chunks)
+        header = Shipment(self.input, task, part, observations, results, invalid, chunks, fallbacks=fallbacks)
         # Fold before splitting into buckets: splitting partials is cheaper than splitting rows.
         folded = None if self.fold is None or frame.is_empty() else self.fold(frame, [BUCKET_INDEX])
         if folded is not None:
@@ -189,5 +203,9 @@ def _without_witnesses(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _by_bucket(frame: pl.DataFrame) -> dict[int, pl.DataFrame]:
     """Split rows by bucket index, and drop the columns that are sent in headers."""
-    split = frame.drop(ORIGIN, strict=False).partition_by(BUCKET_INDEX, as_dict=True, include_key=False)
+    if frame.is_empty():
+        return {}
+    if ORIGIN in frame.columns:
+        frame = frame.drop(ORIGIN)
+    split = frame.partition_by(BUCKET_INDEX, as_dict=True, include_key=False)
     return {int(index): part for (index,), part in split.items()}

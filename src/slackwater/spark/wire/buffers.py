@@ -133,6 +133,8 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     """The chunks that the rows belong to, if producers number their buffers."""
     kinds: dict[str, str] | None = None
     """The types of the folded columns, if the payload contains partials instead of rows."""
+    fallbacks: int = 0
+    """How many rows in the task, over all buckets, got the result of a fallback of `map_async`."""
 
 
 class Rejects(msgspec.Struct, array_like=True, tag="rejects"):
