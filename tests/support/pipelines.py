@@ -405,7 +405,7 @@ class Pipeline:
 
 
 def _form(stage: Stage) -> tuple[bool, bool, bool, int | None]:
-    """What the buffers of an operator depend on, besides the rows and how they are folded."""
+    """What the buffers of an operator depend on, apart from the rows and how they are folded."""
     spec, node = stage.plan.host.spec, stage.node
     gap = node.tick if isinstance(node, Windowed) and spec.gap_column is not None else None
     return spec.takes_retractions, spec.inherits, is_keyed(node), gap
