@@ -1,7 +1,8 @@
-"""A metadata store as real use leaves it: a job with failed and owed units, and a stalled stream."""
+"""A metadata store as real use leaves it: queries, a job with failed units, and a stalled stream."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from slackwater.ingest import History, Job, load_job, plan
@@ -9,6 +10,19 @@ from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import MetadataStore, open_store
+from slackwater.monitoring.delays import DelayHistogram
+from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
+from slackwater.monitoring.query_state import (
+    BufferState,
+    LateRow,
+    OpenWindows,
+    OperatorState,
+    OriginState,
+    OriginSummary,
+    Panes,
+    WatermarkState,
+)
+from slackwater.monitoring.record_tables import RecordTables
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.writer import Writer
@@ -26,6 +40,7 @@ ms.grace.period.days: 2
 """
 ERROR = "ConnectionError: <b>db.example</b> refused the connection"
 DAYS = 20
+MARKUP = "<script>document.title = 'scripted'</script>\"'&"
 
 
 def job_file(folder: Path, now: int) -> Path:
@@ -92,10 +107,72 @@ def fill_streams(url: str, now: int) -> None:
             first.close = second.close = lambda: None  # type: ignore[method-assign]
 
 
+def fill_queries(store: MetadataStore, now: int) -> None:
+    """Batches of two queries: in `orders`, partition 7 is silent for six minutes; `clicks` has failed."""
+    tables, events = RecordTables(), list[Event]()
+    events.append(RunStarted("5f0c", "run-1", "orders", now - 40 * MINUTE))
+    for number in range(40):
+        at = now - (40 - number) * MINUTE + 50 * SECOND
+        silent = min(at, now - 6 * MINUTE) - 7 * SECOND
+        events.append(_batch(number, at, silent))
+    events.append(RunStarted("77aa", "run-2", "clicks", now - 9 * MINUTE))
+    events.append(RunEnded("77aa", "run-2", now - 8 * MINUTE, "ValueError: <i>price</i> is negative"))
+    store.write(lambda connection: tables.write(connection, events, now=now - 10 * SECOND))
+
+
+def _batch(number: int, at: int, watermark: int) -> BatchFinished:
+    stands = watermark < at - 8 * SECOND
+    held = "partition '7'" if stands else "partition '2'"
+    since = watermark + 9 * SECOND if stands else None
+    ahead = {str(index): at - (index + 1) * SECOND for index in range(7)}
+    origins = [OriginState(name, "active", {"default": reached}) for name, reached in ahead.items()]
+    origins += [
+        OriginState("7", "silent" if stands else "active", {"default": watermark}, since=since),
+        OriginState(MARKUP, "idle", {"default": at - 3 * MINUTE}, since=at - 2 * MINUTE),
+        OriginState("x" * 10_000, "gap", {"default": watermark + 2 * SECOND}, gap="gap at sequence 4"),
+    ]
+    counts = dict(Counter(str(origin.status) for origin in origins))
+    summary = OriginSummary(counts, tuple(sorted(origins, key=lambda origin: origin.watermark or 0)))
+    ends = range(watermark - watermark % MINUTE + MINUTE, at - at % MINUTE + 2 * MINUTE, MINUTE)
+    windows = tuple(
+        OpenWindows(end, end - MINUTE, keys=40, bytes=9_000, owes_pane=True, closes_at=end + 2 * MINUTE)
+        for end in ends
+    )
+    key = WatermarkState("default", watermark, "slowest", held, since, f"held back by {held}")
+    source = OperatorState(
+        "0.0", at, watermark, "slowest", held, since, f"watermark held back by {held}", at - watermark, None,
+        open_windows=len(windows), waiting=ends[0], keys=(key,), origins=summary,
+        windows=windows,
+        totals={"early": 4 * number, "on_time": 40 * number, "late": number, "dropped_late": 3 * number},
+    )  # fmt: skip
+    last = OperatorState(
+        "0", at, watermark - 20 * SECOND, "slowest", held, since, f"watermark held back by {held}",
+        at - watermark + 20 * SECOND, at - watermark, open_windows=2,
+        keys=(WatermarkState("default", watermark - 20 * SECOND, "slowest", held, since),),
+        totals={"on_time": 12 * number}, buffers={"left": BufferState(120 + number, 9_000)},
+    )  # fmt: skip
+    late = LateRow(
+        "late", at, "3", watermark - 70 * SECOND, watermark - 2 * MINUTE, watermark - MINUTE, MINUTE,
+        watermark, held, values=None if number % 2 else {"shop": "<img src=x onerror=alert(1)>"},
+    )  # fmt: skip
+    delays = {
+        name: DelayHistogram.of(
+            ((13 * number + 7 * row) % (8 + int(name)) + 1) ** 4 * 2_000 for row in range(20)
+        )
+        for name in (*ahead, "7")
+    }
+    panes = (Panes(ends[0] - MINUTE, ends[0] - 2 * MINUTE, early=3, on_time=40, late=number % 3),)
+    changes = OperatorChanges(delays=delays, late_rows=(late,), panes=panes)
+    return BatchFinished(
+        "5f0c", "run-1", "orders", at, number, 240_000, 800, 5_000_000, (last, source), {"0.0": changes}
+    )
+
+
 def fill(url: str, folder: Path, now: int) -> Path:
-    """Fill a store with both, and return the job file."""
+    """Fill a store with all three, and return the job file."""
     path = job_file(folder, now)
     with open_store(url, create=True) as store:
         fill_ledger(store, load_job(path), now)
+        fill_queries(store, now)
     fill_streams(url, now)
     return path

@@ -12,7 +12,7 @@ import pytest
 from slackwater.time import DAY, MINUTE, SECOND, instant
 from slackwater.ui.views import MOST_CELLS
 from tests.stores import new_store
-from tests.support.console_store import ERROR, fill
+from tests.support.console_store import ERROR, MARKUP, fill
 from tests.ui.requests import app_of, request
 
 NOW = instant("2024-03-20T12:00:00Z")
@@ -213,3 +213,30 @@ def test_names_with_markup_come_back_as_they_are(tmp_path: Path) -> None:
     response: httpx.Response = request(app_of(url, file, now=NOW), "/api/ingestion")
     assert response.headers["content-type"] == "application/json"
     assert response.json()["jobs"][0]["job"] == name
+
+
+# ---- queries
+
+
+def test_the_sentence_of_a_query_names_the_silent_origin(app: Any) -> None:
+    running, failed = get(app, "/api/now")["queries"]
+    assert "held by partition '7'" in running["sentence"]
+    assert (failed["title"], failed["error"]) == ("clicks", "ValueError: <i>price</i> is negative")
+
+
+def test_an_origin_is_listed_with_its_state_and_since_when(app: Any) -> None:
+    source = get(app, "/api/query?name=orders")["operators"][1]
+    silent = next(origin for origin in source["origins"]["listed"] if origin["status"] == "silent")
+    assert (silent["name"], silent["watermark"]) == ("7", source["watermark"])
+    assert {origin["name"] for origin in source["origins"]["listed"]} > {MARKUP, "x" * 10_000}
+
+
+def test_the_log_of_holders_says_for_how_long(app: Any) -> None:
+    newest, before = get(app, "/api/query?name=5f0c&operator=0.0")["holders"]
+    assert (newest["held_by"], newest["lasted"]) == ("partition '7'", 5 * MINUTE)
+    assert (before["held_by"], before["until"]) == ("partition '2'", newest["at"])
+
+
+def test_sampled_values_are_redacted_unless_they_were_kept(app: Any) -> None:
+    samples = get(app, "/api/late?name=orders")["samples"]
+    assert [row["values"] for row in samples[:2]] == [None, {"shop": "<img src=x onerror=alert(1)>"}]

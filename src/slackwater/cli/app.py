@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from slackwater import __version__
-from slackwater.cli import checkpoint, controller, ingest, plan, simulate, stream, ui
+from slackwater.cli import checkpoint, controller, ingest, plan, queries, simulate, stream, ui
 from slackwater.cli.console import Group, print_line
 
 app = typer.Typer(
@@ -24,6 +24,9 @@ app.add_typer(ingest.app, name="ingest")
 app.command("state")(checkpoint.state)
 app.command("rescale")(checkpoint.rescale)
 app.command("simulate")(simulate.simulate)
+app.command("why")(queries.why)
+app.command("windows")(queries.windows)
+app.command("late")(queries.late)
 app.command("ui")(ui.ui)
 
 

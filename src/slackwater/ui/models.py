@@ -229,3 +229,243 @@ class StreamAnswer(Answer):
     marks: list[MarkAnswer]
     writers: list[WriterAnswer]
     groups: list[GroupAnswer]
+
+
+# ---- queries
+
+
+class WatermarkAnswer(Answer):
+    """A watermark of an operator, by key or by input, and what holds it back."""
+
+    name: str
+    """The watermark key, or the name of the input."""
+    watermark: int | None
+    reason: str
+    held_by: str | None
+    since: int | None
+    text: str
+    """The explanation in one line."""
+    idle: bool
+
+
+class OriginAnswer(Answer):
+    """An origin: a partition, a file, a writer."""
+
+    name: str
+    status: Literal["active", "idle", "silent", "gap", "done"]
+    watermark: int | None
+    """The lowest over all keys; null if one is unknown."""
+    watermarks: dict[str, int | None]
+    """By watermark key."""
+    since: int | None
+    """Since when it has the status, or last sent something."""
+    input: str | None
+    gap: str | None
+    """The missing buffers, if the status is `gap`."""
+
+
+class OriginsAnswer(Answer):
+    """The origins of an operator."""
+
+    counts: dict[str, int]
+    """The number of origins by status, over all of them."""
+    listed: list[OriginAnswer]
+    """The slowest first; of thousands only the slowest and the fastest."""
+    left_out: int
+    """How many are counted but not listed."""
+
+
+class BufferAnswer(Answer):
+    """The rows that a join or a deduplication has buffered."""
+
+    rows: int
+    bytes: int
+
+
+class OperatorAnswer(Answer):
+    """An operator of a query after its newest batch."""
+
+    id: str
+    """`0` for the operator whose rows leave the query, `0.1` for the one before its second input."""
+    now: int
+    watermark: int | None
+    reason: str
+    held_by: str | None
+    since: int | None
+    text: str
+    lag: int | None
+    """The distance of the watermark to the clock."""
+    inherited_lag: int | None
+    """The largest lag of the operators before it; null if it reads only sources."""
+    local_lag: int | None
+    """The part of the lag that this operator adds."""
+    ended: bool
+    waiting: int | None
+    open_windows: int
+    totals: dict[str, int]
+    """Counters since the query was first started: panes by timing, retractions, dropped rows by reason."""
+    buffers: dict[str, BufferAnswer]
+    keys: list[WatermarkAnswer]
+    inputs: list[WatermarkAnswer]
+    origins: OriginsAnswer
+
+
+class QuerySummary(Answer):
+    """A query in one row."""
+
+    id: str
+    title: str
+    """Its name, or its id."""
+    sentence: str
+    """Where its watermark is, what holds it back since when, and what waits for it."""
+    running: bool
+    error: str | None
+    age: int
+    """How long ago it last reported, in microseconds."""
+    updated: int
+    started: int
+    watermark: int | None
+    lag: int | None
+    open_windows: int
+    dropped: int
+    """Rows dropped since the query was first started."""
+    origins: dict[str, int]
+    """The number of origins by status."""
+
+
+class NowAnswer(Answer):
+    """All queries, those that run first."""
+
+    now: int
+    queries: list[QuerySummary]
+
+
+class HolderAnswer(Answer):
+    """A time in which the same input or origin held a watermark back for the same reason."""
+
+    operator: str
+    key: str
+    at: int
+    until: int
+    lasted: int
+    held_by: str | None
+    reason: str
+    watermark: int | None
+    reached: int | None
+
+
+class HistoryAnswer(Answer):
+    """A stretch of the history of a watermark."""
+
+    at: int
+    until: int
+    watermark: int
+    reached: int
+
+
+class QueryAnswer(Answer):
+    """The Now view of a query."""
+
+    now: int
+    summary: QuerySummary
+    run: str
+    batch: int | None
+    batch_at: int | None
+    duration: int | None
+    rows: int | None
+    state_bytes: int
+    lost: int
+    """Reports that could not be written to the store."""
+    operators: list[OperatorAnswer]
+    """The last operator first."""
+    operator: str | None
+    """The operator to which `holders` and `history` belong."""
+    key: str | None
+    """The watermark key to which `history` belongs."""
+    holders: list[HolderAnswer]
+    """Newest first."""
+    history: list[HistoryAnswer]
+    """Oldest first."""
+
+
+class WindowAnswer(Answer):
+    """The windows of an operator that end at the same time."""
+
+    operator: str
+    start: int
+    end: int
+    opened: int
+    closed: int | None
+    """When they were removed; null while they are open."""
+    keys: int | None
+    bytes: int | None
+    early: int
+    on_time: int
+    late: int
+    retractions: int
+    closes_at: int
+    """The watermark at which they are removed."""
+    owes_pane: bool
+    closes: str
+    """What has to happen until they close, or when they did."""
+
+
+class WindowsAnswer(Answer):
+    """The Windows view of a query."""
+
+    now: int
+    summary: QuerySummary
+    watermark: int | None
+    operators: list[str]
+    open: list[WindowAnswer]
+    """By end."""
+    left_out: int
+    """How many open windows are not listed."""
+    closed: list[WindowAnswer]
+    """Newest first."""
+
+
+class DelaysAnswer(Answer):
+    """How far rows of an origin were behind the fastest event time that their source had reached."""
+
+    origin: str
+    rows: int
+    highest: int
+    """The largest delay in microseconds."""
+    bins: list[tuple[int, int]]
+    """Upper bound of the delay in microseconds, and the number of rows."""
+
+
+class LateRowAnswer(Answer):
+    """A sampled row that was dropped."""
+
+    kind: Literal["late", "closed", "invalid"]
+    at: int
+    origin: str | None
+    event_time: int | None
+    window_start: int | None
+    window_end: int | None
+    lateness: int | None
+    """By how much the watermark had passed the end of its window, or its event time without a window."""
+    watermark: int | None
+    ahead: str | None
+    """The slowest origin at that time: all active origins had advanced at least as far."""
+    rows: int
+    """The number of rows that this sample stands for."""
+    values: dict[str, str] | None
+    """The columns as text; null unless the query keeps them with `sample_late=True`."""
+
+
+class LateAnswer(Answer):
+    """The Late view of a query."""
+
+    now: int
+    summary: QuerySummary
+    dropped: dict[str, int]
+    """Dropped rows by reason, since the query was first started."""
+    delays: list[DelaysAnswer]
+    """By origin, the one with most rows first; at most 200."""
+    origins: int
+    """The number of origins with delays."""
+    samples: list[LateRowAnswer]
+    """Newest first."""

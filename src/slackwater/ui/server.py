@@ -29,10 +29,14 @@ from slackwater.ui.guards import Guards, content_security_policy
 from slackwater.ui.models import (
     IngestionAnswer,
     JobAnswer,
+    LateAnswer,
+    NowAnswer,
     Problem,
+    QueryAnswer,
     Status,
     StreamAnswer,
     StreamsAnswer,
+    WindowsAnswer,
 )
 from slackwater.ui.views import Views
 
@@ -47,6 +51,8 @@ _PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     503: {"model": Problem, "description": "The metadata store cannot be read."},
 }
 Name = Annotated[str, Query(description="Its name.")]
+QueryName = Annotated[str, Query(description="The id or name of the query.")]
+Operator = Annotated[str | None, Query(description="The id of an operator; by default the last one.")]
 Instant = Annotated[int, Query(description="Microseconds since 1970-01-01T00:00:00Z.")]
 
 
@@ -137,6 +143,27 @@ def create_app(views: Views, *, token: str | None = None, clock: Callable[[], in
             seen = feed.changes
             yield ServerSentEvent(event="status", data=status(), id=str(seen), retry=2_000)
             await feed.wait(seen, _HEARTBEAT_SECONDS)
+
+    @app.get("/api/now", tags=["queries"], response_model=NowAnswer, responses=_PROBLEMS)
+    def now() -> Response:
+        """All queries, each in a sentence."""
+        return answer(views.now, "now")
+
+    @app.get("/api/query", tags=["queries"], response_model=QueryAnswer, responses=_PROBLEMS)
+    def query(name: QueryName, operator: Operator = None, key: str | None = None) -> Response:
+        """Where the watermark of a query is, what holds it back, and what did so before."""
+        chosen = ("query", name, operator, key)
+        return answer(lambda: views.query(name, operator=operator, key=key), *chosen)
+
+    @app.get("/api/windows", tags=["queries"], response_model=WindowsAnswer, responses=_PROBLEMS)
+    def windows(name: QueryName, operator: Operator = None) -> Response:
+        """The open windows of a query by end, and those that were closed last."""
+        return answer(lambda: views.windows(name, operator=operator), "windows", name, operator)
+
+    @app.get("/api/late", tags=["queries"], response_model=LateAnswer, responses=_PROBLEMS)
+    def late(name: QueryName) -> Response:
+        """How late rows are, by origin, and a sample of those that were dropped."""
+        return answer(lambda: views.late(name), "late", name)
 
     @app.get("/api/ingestion", tags=["ingestion"], response_model=IngestionAnswer, responses=_PROBLEMS)
     def ingestion() -> Response:

@@ -30,6 +30,17 @@ from slackwater.ingest.plan.plan_report import OMISSIONS, warnings_of
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.leases import Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
+from slackwater.monitoring.delays import DelayHistogram, bound_of
+from slackwater.monitoring.monitor import Monitor
+from slackwater.monitoring.query_state import (
+    HolderSpan,
+    OperatorState,
+    QueryState,
+    WatermarkSpan,
+    WindowState,
+)
+from slackwater.monitoring.sentence import clock_text, rough, sentence
+from slackwater.progress.values import DEFAULT_KEY
 from slackwater.sql.database import database_url, redacted_url
 from slackwater.streams.description import summarize_stream
 from slackwater.streams.log.catalog import Streams
@@ -38,19 +49,37 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.time import now as wall_clock
 from slackwater.ui.models import (
     CellAnswer,
+    DelaysAnswer,
+    HistoryAnswer,
+    HolderAnswer,
     IngestionAnswer,
     JobAnswer,
     JobSummary,
+    LateAnswer,
+    LateRowAnswer,
+    NowAnswer,
     Omission,
+    OperatorAnswer,
+    QueryAnswer,
+    QuerySummary,
     RunAnswer,
     StreamAnswer,
     StreamsAnswer,
     StreamSummary,
+    WindowAnswer,
+    WindowsAnswer,
 )
 
 MOST_CELLS: Final = 20_000
 """The most cells of a calendar that one answer has."""
+DROPPED: Final = {
+    "late": "dropped_late", "closed": "dropped_closed", "invalid": "invalid", "duplicate": "dropped_duplicate"
+}  # fmt: skip
+"""The counters of an operator for rows that it dropped, by reason."""
 _LISTED_RUNS: Final = 20
+_LISTED_HOLDERS: Final = 200
+_LISTED_WINDOWS: Final = 100
+_LISTED_ORIGINS: Final = 200
 _STATE_ORDER: Final = ("failed", "owed", "grace", "waiting", "left out", "done")
 _STATE_WORDS: Final = {"grace": "to read again"}
 
@@ -269,6 +298,111 @@ address, or create the store: open it with create=True, or run `slackwater strea
             return f"slackwater ingest {place}"
         return None
 
+    # ---- queries
+
+    def now(self) -> NowAnswer:
+        """Every query in a sentence, those that run first."""
+
+        def work(store: MetadataStore) -> NowAnswer:
+            monitor = Monitor(store)
+            at = monitor.now()
+            found = sorted(monitor.queries(), key=lambda query: not query.running)
+            return NowAnswer(now=at, queries=[_query_summary(query, at) for query in found])
+
+        return self._read(work)
+
+    def query(self, name: str, *, operator: str | None = None, key: str | None = None) -> QueryAnswer:
+        """Where the watermark of a query is, and why.
+
+        Args:
+            name: The id or name of the query.
+            operator: The operator whose history is returned; by default the last one.
+            key: The watermark key of the history; by default the first one of the operator.
+
+        Raises:
+            InvalidArgument: There is no such query or operator.
+        """
+
+        def work(store: MetadataStore) -> QueryAnswer:
+            monitor = Monitor(store)
+            at, query = monitor.now(), monitor.query(name)
+            chosen = _operator_of(query, operator)
+            keys = [] if chosen is None else [each.name for each in chosen.keys]
+            wanted = key or (keys[0] if keys else None)
+            holders: tuple[HolderSpan, ...] = ()
+            history: tuple[WatermarkSpan, ...] = ()
+            if chosen is not None:
+                holders = monitor.holders(query.id, operator=chosen.id, key=key, limit=_LISTED_HOLDERS)
+                history = monitor.watermark_history(query.id, operator=chosen.id, key=wanted or DEFAULT_KEY)
+            return QueryAnswer(
+                now=at, summary=_query_summary(query, at), run=query.run, batch=query.batch,
+                batch_at=query.at, duration=query.duration, rows=query.rows, state_bytes=query.state_bytes,
+                lost=query.lost, operators=[OperatorAnswer.model_validate(each) for each in query.operators],
+                operator=None if chosen is None else chosen.id, key=wanted,
+                holders=[HolderAnswer.model_validate(each) for each in holders],
+                history=[HistoryAnswer.model_validate(each) for each in history],
+            )  # fmt: skip
+
+        return self._read(work)
+
+    def windows(self, name: str, *, operator: str | None = None) -> WindowsAnswer:
+        """The open windows of a query by end, and those that were closed last.
+
+        Args:
+            name: The id or name of the query.
+            operator: Only the windows of this operator.
+
+        Raises:
+            InvalidArgument: There is no such query or operator.
+        """
+
+        def work(store: MetadataStore) -> WindowsAnswer:
+            monitor = Monitor(store)
+            at, query = monitor.now(), monitor.query(name)
+            chosen = _operator_of(query, operator)
+            marks = {each.id: each.watermark for each in query.operators}
+            shown = [
+                _window(each, marks.get(each.operator), at)
+                for each in monitor.windows(query.id, operator=operator, closed=_LISTED_WINDOWS)
+            ]
+            return WindowsAnswer(
+                now=at, summary=_query_summary(query, at),
+                watermark=None if chosen is None else chosen.watermark,
+                operators=[each.id for each in query.operators],
+                open=[each for each in shown if each.closed is None],
+                left_out=sum(
+                    each.windows_left_out for each in query.operators if operator in (None, each.id)
+                ),
+                closed=[each for each in shown if each.closed is not None],
+            )  # fmt: skip
+
+        return self._read(work)
+
+    def late(self, name: str) -> LateAnswer:
+        """How late the rows of a query are, by origin, and a sample of those that were dropped.
+
+        Args:
+            name: The id or name of the query.
+
+        Raises:
+            InvalidArgument: There is no such query.
+        """
+
+        def work(store: MetadataStore) -> LateAnswer:
+            monitor = Monitor(store)
+            at, query = monitor.now(), monitor.query(name)
+            found = sorted(monitor.delays(query.id).items(), key=lambda item: (-item[1].rows, item[0]))
+            return LateAnswer(
+                now=at,
+                summary=_query_summary(query, at),
+                dropped=_dropped(query),
+                delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_ORIGINS]],
+                origins=len(found),
+                samples=[LateRowAnswer.model_validate(row) for row in monitor.late_rows(query.id)],
+            )
+
+        return self._read(work)
+
     # ---- streams
 
     def streams(self) -> StreamsAnswer:
@@ -299,6 +433,56 @@ address, or create the store: open it with create=True, or run `slackwater strea
         return self._read(
             lambda store: StreamAnswer.model_validate(stream_timeline(Streams(store).get(name)))
         )
+
+
+def _query_summary(query: QueryState, now: int) -> QuerySummary:
+    last = query.operator()
+    origins: Counter[str] = Counter()
+    for operator in query.operators:
+        origins.update(operator.origins.counts)
+    return QuerySummary(
+        id=query.id, title=query.title, sentence=sentence(query, now), running=query.running,
+        error=query.error, age=query.age, updated=query.updated, started=query.started,
+        watermark=None if last is None else last.watermark, lag=None if last is None else last.lag,
+        open_windows=sum(operator.open_windows for operator in query.operators),
+        dropped=sum(_dropped(query).values()), origins=dict(origins),
+    )  # fmt: skip
+
+
+def _operator_of(query: QueryState, wanted: str | None) -> OperatorState | None:
+    found = query.operator(wanted)
+    if found is None and wanted is not None:
+        known = ", ".join(operator.id for operator in query.operators) or "none"
+        raise InvalidArgument("operator", _short(wanted), f"is not known; known: {known}")
+    return found
+
+
+def _dropped(query: QueryState) -> dict[str, int]:
+    """The dropped rows of all operators by reason."""
+    counts: Counter[str] = Counter()
+    for operator in query.operators:
+        counts.update({reason: operator.totals.get(counter, 0) for reason, counter in DROPPED.items()})
+    return {name: rows for name, rows in counts.items() if rows}
+
+
+def _window(window: WindowState, watermark: int | None, now: int) -> WindowAnswer:
+    if window.closed is not None:
+        closes = f"closed at {clock_text(window.closed, now)}"
+    elif window.closes_at == END_OF_TIME:
+        closes = "never closes by time"
+    else:
+        closes = f"closes when the watermark reaches {clock_text(window.closes_at, now)}"
+        if watermark is not None and watermark < window.closes_at:
+            closes += f", {rough(window.closes_at - watermark)} from here"
+        if window.owes_pane and window.end != window.closes_at:
+            closes = f"fires at {clock_text(window.end, now)}; {closes}"
+    fields = {name: getattr(window, name) for name in WindowAnswer.model_fields if name != "closes"}
+    return WindowAnswer.model_validate({**fields, "closes": closes})
+
+
+def _delays(origin: str, delays: DelayHistogram) -> DelaysAnswer:
+    bins = [(bound_of(number), delays.bins[number]) for number in sorted(delays.bins)]
+    return DelaysAnswer(origin=origin, rows=delays.rows, highest=delays.highest, bins=bins)
 
 
 def _running(store: MetadataStore) -> set[str]:

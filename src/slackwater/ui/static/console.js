@@ -3,9 +3,15 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { ago, connection, html, keep, link, listen, paused, restarted, route, status, theme, time, zone } from "./lib.js";
 import { Ingestion } from "./ingestion.js";
+import { Late } from "./late.js";
+import { Now } from "./now.js";
 import { StreamsView } from "./streams.js";
+import { Windows } from "./windows.js";
 
 const VIEWS = [
+  ["now", "Now", Now],
+  ["windows", "Windows", Windows],
+  ["late", "Late", Late],
   ["ingestion", "Ingestion", Ingestion],
   ["streams", "Streams", StreamsView],
 ];

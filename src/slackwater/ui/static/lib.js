@@ -126,7 +126,7 @@ export function fieldsOf(at, where = zone.value) {
     ? [date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate(), date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds(), date.getUTCMilliseconds()]
     : [date.getFullYear(), date.getMonth() + 1, date.getDate(), date.getHours(), date.getMinutes(), date.getSeconds(), date.getMilliseconds()];
 }
-// A time; the date is left out where it is today's, unless asked.
+// A time; the date is left out within 12 hours of now, unless asked.
 export function time(at, { date = "auto", seconds = true } = {}) {
   if (at === null || at === undefined) return "unknown";
   if (isEnd(at)) return "end of time";
@@ -134,14 +134,13 @@ export function time(at, { date = "auto", seconds = true } = {}) {
   const parts = fieldsOf(at);
   if (!parts) return `${at} µs`;
   const [year, month, day, hour, minute, second, milli] = parts;
-  const today = fieldsOf(serverNow.peek());
-  const sameDay = today && year === today[0] && month === today[1] && day === today[2];
+  const isNear = Math.abs(at - serverNow.peek()) < 432e8;
   const fraction = milli ? `.${two(milli, 3)}` : "";
   const clock = `${two(hour)}:${two(minute)}${seconds ? `:${two(second)}${fraction}` : ""}`;
   const text = `${two(year, 4)}-${two(month)}-${two(day)}`;
   const suffix = zone.value === "utc" ? "Z" : "";
   if (date === "only") return text;
-  return date === true || (date === "auto" && !sameDay) ? `${text} ${clock}${suffix}` : `${clock}${suffix}`;
+  return date === true || (date === "auto" && !isNear) ? `${text} ${clock}${suffix}` : `${clock}${suffix}`;
 }
 export function duration(micros) {
   if (micros === null || micros === undefined) return "unknown";
@@ -196,7 +195,7 @@ export function ticks(low, high, most) {
   }
   return found;
 }
-function tickText(at, step) {
+export function tickText(at, step) {
   const parts = fieldsOf(at);
   if (!parts) return "";
   const [year, month, day, hour, minute, second, milli] = parts;

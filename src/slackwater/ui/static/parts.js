@@ -1,6 +1,6 @@
 // Small components that several views use.
 import { useState } from "preact/hooks";
-import { ago, html, link, number, route, shorten, time } from "./lib.js";
+import { ago, html, number, shorten, time } from "./lib.js";
 
 export function Swatch({ state }) {
   return html`<span class="swatch" style=${{ background: `var(--${state.replace(/ /g, "-")})` }} aria-hidden="true"></span>`;
@@ -40,13 +40,6 @@ export function Stale({ state }) {
   if (!state.error || !state.data) return null;
   return html`<div class="banner bad" role="status"><p><strong>Not up to date:</strong> ${state.error}.
     Showing what was read at ${time(state.data.now)} (${ago(state.data.now)}).</p></div>`;
-}
-export function Choice({ view, names, label }) {
-  const chosen = route.value.parts[0];
-  if (names.length < 2) return null;
-  const choose = (event) => { location.hash = link(view, [event.target.value]); };
-  return html`<${Field} label=${label}><select onChange=${choose} value=${chosen}>${names.map(([value, text]) => html`
-    <option key=${value} value=${value} selected=${value === chosen}>${shorten(text, 60)}</option>`)}</select><//>`;
 }
 // A table whose columns are [title, render, options]; sortable where an option "sort" gives the value.
 export function Table({ columns, rows, caption, rowKey, chosen, empty = "none", most = 100 }) {

@@ -1,0 +1,231 @@
+"""`slackwater why`, `windows` and `late`: the console's views of queries, as text or JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+
+from slackwater.cli.console import DEFAULT_STORE, AsJson, Store, counted, print_json, print_line, print_table
+from slackwater.monitoring.sentence import clock_text, rough
+from slackwater.time import END_OF_TIME, format_duration
+from slackwater.ui.models import LateAnswer, NowAnswer, QueryAnswer, WindowsAnswer
+from slackwater.ui.views import Views
+
+Shown = TypeVar("Shown", bound=BaseModel)
+
+_CLOCKS: dict[str, Any] = {"now": True, "summary": {"age"}, "queries": {"__all__": {"age"}}}
+_LONGEST_NAME = 80
+_HOLDERS = 8
+_ORIGINS = 10
+_SAMPLES = 20
+
+QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="Name or id of the query.")]
+Operator = Annotated[
+    str | None, typer.Option(help="Id of the operator, such as 0.1; by default the last one.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Print again whenever something changes, until Ctrl-C.")]
+Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks with --watch.")]
+
+
+def why(
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="Name or id of the query; by default all.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    operator: Operator = None,
+    json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
+) -> None:
+    """Show where the watermarks of queries are, what holds them back since when, and what waits."""
+    with Views(store) as views:
+        if query is None:
+            _show(views.now, _print_queries, as_json=json, watch=watch, interval=interval)
+        else:
+            name = query
+            _show(
+                lambda: views.query(name, operator=operator), _print_query, as_json=json, watch=watch,
+                interval=interval,
+            )  # fmt: skip
+
+
+def windows(
+    query: QueryName,
+    store: Store = DEFAULT_STORE,
+    operator: Operator = None,
+    json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
+) -> None:
+    """Show the open windows of QUERY by end, when each closes, and those that were closed last."""
+    with Views(store) as views:
+        _show(
+            lambda: views.windows(query, operator=operator), _print_windows, as_json=json, watch=watch,
+            interval=interval,
+        )  # fmt: skip
+
+
+def late(
+    query: QueryName,
+    store: Store = DEFAULT_STORE,
+    json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
+) -> None:
+    """Show how late the rows of QUERY are, by origin, and a sample of those that were dropped."""
+    with Views(store) as views:
+        _show(lambda: views.late(query), _print_late, as_json=json, watch=watch, interval=interval)
+
+
+def _show(
+    read: Callable[[], Shown], show: Callable[[Shown], None], *, as_json: bool, watch: bool, interval: float
+) -> None:
+    """Print an answer once, or whenever it has changed; ages and the clock alone are no change."""
+    known: object = None
+    while True:
+        answer = read()
+        content = answer.model_dump(
+            exclude={"now": True, "summary": {"age"}, "queries": {"__all__": {"age"}}}
+        )
+        if content != known:
+            known = content
+            if as_json:
+                print_json(answer.model_dump(mode="json"))
+            else:
+                if watch:
+                    Console().clear()
+                show(answer)
+        if not watch:
+            return
+        time.sleep(interval)
+
+
+# ---- output
+
+
+def _print_queries(answer: NowAnswer) -> None:
+    for query in answer.queries:
+        print_line(query.sentence)
+    if not answer.queries:
+        print_line("no query has reported to this store; start one with sw.session(monitor=…)")
+
+
+def _print_query(answer: QueryAnswer) -> None:
+    at = partial(_time, now=answer.now)
+    print_line(answer.summary.sentence)
+    rows = [
+        {
+            "operator": each.id,
+            "watermark": at(each.watermark),
+            "lag": _duration(each.lag),
+            "own": _duration(each.local_lag),
+            "inherited": _duration(each.inherited_lag),
+            "open windows": each.open_windows,
+            "held by": each.held_by or each.reason,
+        }
+        for each in answer.operators
+    ]
+    print_line("")
+    print_table(rows, list(rows[0]) if rows else ["operator"], as_json=False)
+    for each in answer.operators:
+        listed = each.origins.listed
+        if listed:
+            states = ", ".join(f"{count} {state}" for state, count in each.origins.counts.items())
+            print_line(f"\norigins of operator {each.id}: {states}")
+            found = [
+                {
+                    "origin": _short(origin.name), "state": origin.status, "watermark": at(origin.watermark),
+                    "since": at(origin.since),
+                }
+                for origin in listed[:_ORIGINS]
+            ]  # fmt: skip
+            print_table(found, ["origin", "state", "watermark", "since"], as_json=False)
+            if len(listed) > _ORIGINS or each.origins.left_out:
+                left = len(listed) - _ORIGINS + each.origins.left_out
+                print_line(f"… and {left} more, further ahead")
+    if answer.holders:
+        print_line("\nwho held it back")
+        spans = [
+            {
+                "from": at(span.at), "for": format_duration(span.lasted),
+                "held by": span.held_by or "nothing", "reason": span.reason,
+            }
+            for span in answer.holders[:_HOLDERS]
+        ]  # fmt: skip
+        print_table(spans, ["from", "for", "held by", "reason"], as_json=False)
+
+
+def _print_windows(answer: WindowsAnswer) -> None:
+    at = partial(_time, now=answer.now)
+    print_line(answer.summary.sentence)
+    if answer.open:
+        rows = [
+            {
+                "start": at(each.start), "end": at(each.end), "keys": each.keys,
+                "bytes": each.bytes, "early": each.early, "on time": each.on_time, "late": each.late,
+                "closes": each.closes, "operator": each.operator,
+            }
+            for each in answer.open
+        ]  # fmt: skip
+        print_line("\nopen windows by end")
+        print_table(rows, list(rows[0]), as_json=False)
+    if answer.left_out:
+        print_line(f"… and {counted(answer.left_out, 'more open window')}")
+    if answer.closed:
+        gone = [
+            {
+                "start": at(each.start), "end": at(each.end), "early": each.early,
+                "on time": each.on_time, "late": each.late, "retractions": each.retractions,
+                "closed": at(each.closed), "operator": each.operator,
+            }
+            for each in answer.closed[:_SAMPLES]
+        ]  # fmt: skip
+        print_line("\nrecently closed")
+        print_table(gone, list(gone[0]), as_json=False)
+
+
+def _print_late(answer: LateAnswer) -> None:
+    at = partial(_time, now=answer.now)
+    dropped = ", ".join(f"{count} {reason}" for reason, count in answer.dropped.items()) or "nothing"
+    print_line(f"{answer.summary.sentence}\ndropped: {dropped}")
+    if answer.delays:
+        rows = [
+            {"origin": _short(each.origin), "rows": each.rows, "largest delay": format_duration(each.highest)}
+            for each in answer.delays[:_ORIGINS]
+        ]
+        print_line("\ndelays behind the fastest event time")
+        print_table(rows, list(rows[0]), as_json=False)
+        if answer.origins > _ORIGINS:
+            print_line(f"… and {answer.origins - _ORIGINS} more origins")
+    if answer.samples:
+        found = [
+            {
+                "batch": at(row.at), "reason": row.kind, "origin": _short(row.origin or ""),
+                "event time": at(row.event_time),
+                "window end": at(row.window_end), "late by": _duration(row.lateness),
+                "watermark": at(row.watermark), "slowest origin": row.ahead, "values": row.values,
+            }
+            for row in answer.samples[:_SAMPLES]
+        ]  # fmt: skip
+        print_line("\na sample of the dropped rows")
+        print_table(found, list(found[0]), as_json=False)
+
+
+def _time(at: int | None, now: int) -> str:
+    if at is None:
+        return ""
+    return "end of time" if at == END_OF_TIME else clock_text(at, now)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _duration(value: int | None) -> str:
+    return "" if value is None else rough(value)
