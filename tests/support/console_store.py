@@ -39,7 +39,7 @@ ms.work.unit.partition: daily
 ms.grace.period.days: 2
 """
 ERROR = "ConnectionError: <b>db.example</b> refused the connection"
-DAYS = 20
+DAYS = 9
 MARKUP = "<script>document.title = 'scripted'</script>\"'&"
 
 
@@ -84,7 +84,7 @@ def fill_streams(url: str, now: int) -> None:
         controller = Controller(streams, name="controller-1")
         group = ReaderGroup(bids, "totals")
         with Writer(bids, "gateway-1") as first, Writer(bids, "gateway-2") as second:
-            for minute in range(29):
+            for minute in range(0, 29, 2):
                 at = now - (30 - minute) * MINUTE
                 if minute == 10:
                     (whole,) = bids.epochs().active

@@ -39,7 +39,7 @@ def get(app: Any, path: str, **options: Any) -> Any:
 
 def test_a_job_is_summed_up_in_a_sentence(app: Any) -> None:
     (job,) = get(app, "/api/ingestion")["jobs"]
-    assert job["sentence"] == "4 failed, 3 owed, 4 to read again, 49 done"
+    assert job["sentence"] == "4 failed, 3 owed, 4 to read again, 16 done"
     assert (job["planned"], job["problem"]) == (True, None)
 
 
@@ -115,7 +115,7 @@ def test_segments_name_those_that_they_replaced(app: Any) -> None:
 def test_a_reader_group_has_its_time_window_and_backlog(app: Any) -> None:
     (group,) = get(app, "/api/stream?name=shop/bids")["groups"]
     assert group["lower"] < group["upper"] < NOW
-    assert (group["group"], group["behind"], group["removed"]) == ("totals", 380, 0)
+    assert (group["group"], group["behind"], group["removed"]) == ("totals", 240, 0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,13 +46,9 @@ def test_another_interface_needs_a_token() -> None:
         RunningConsole(Views("sqlite:////no-such-store.db"), host="0.0.0.0", token="short")  # noqa: S104, S106
 
 
-def test_a_missing_extra_is_named_with_its_command() -> None:
-    script = (
-        "import sys; sys.modules['fastapi'] = None\n"
-        "from slackwater.cli.app import main\n"
-        "sys.argv = ['slackwater', 'ui', '--store', 'sqlite:////no-such-store.db']\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert 'fastapi is not installed; run: pip install "slackwater[ui]"' in done.stderr.replace("\n", " ")
+def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.delitem(sys.modules, "slackwater.ui.server", raising=False)
+    shown = CliRunner().invoke(app, ["ui", "--store", "sqlite:////no-such-store.db", "--port", "0"])
+    assert shown.exit_code == 1
+    assert 'error: fastapi is not installed; run: pip install "slackwater[ui]"' in shown.output

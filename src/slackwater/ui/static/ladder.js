@@ -36,7 +36,7 @@ export function Ladder({ rows, lines = [], caption, columns = [], filterable = f
     <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class="ladder">
       <caption>${caption}</caption>
       <thead><tr><th scope="col">Name</th><th scope="col">State</th>
-        <th scope="col" style=${{ width: "55%", minWidth: "14rem" }}><div ref=${ref}>
+        <th scope="col" style=${{ width: "48%", minWidth: "14rem" }}><div ref=${ref}>
           <svg width=${width} height=${HEAD} role="img" aria-label=${`Time axis from ${time(low, { date: true })} to ${time(high, { date: true })}`}>
             <${Axis} low=${low} high=${high} x=${x} width=${width} y=${HEAD - 14} height=${HEAD} />
             ${lines.map((line) => line.at !== null && line.at < 9e18 && html`<g key=${line.text}><line class=${line.kind} x1=${x(line.at)} x2=${x(line.at)} y1="14" y2=${HEAD} />
