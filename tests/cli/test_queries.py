@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from slackwater.cli import queries
 from slackwater.cli.app import app
 from slackwater.metadata.store import open_store
 from slackwater.time import MINUTE, SECOND, now
@@ -102,7 +101,7 @@ def test_watch_prints_again_only_after_a_change(
         if looks == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(queries.time, "sleep", wait)
+    monkeypatch.setattr("slackwater.cli.queries.time.sleep", wait)
     shown = run(f"sqlite:///{copy}", "why", "--json", "--watch")
     assert shown.exit_code == 130
     assert len(shown.stdout.splitlines()) == 2
