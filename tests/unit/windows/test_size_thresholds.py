@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from random import Random
 
+import polars as pl
 import pytest
 
+from slackwater.windows import AfterProcessingTime, First, Repeatedly, Sliding, WindowedOperator
 from slackwater.windows.engine import row_log, session_windows, slice_partials
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
@@ -28,3 +30,24 @@ def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(row_log, "_MAX_CHANGED", (1e9, 3.0, 0.0)[seed % 3])
     monkeypatch.setattr(row_log, "FAN_IN", 2)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))
+
+
+def test_compacted_steps_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slice_partials, "FAN_IN", 3)
+    operator = WindowedOperator(
+        window=Sliding(10, 5),
+        trigger=Repeatedly(AfterProcessingTime(5)),
+        accumulations={"first": First("value")},
+        key="key",
+        event_time="ts",
+        mode="discarding",
+    )
+    state = operator.initial_state()
+    # Window [0, 10) fires at 6, so that steps before and after that are distinguished; then [5, 15) at 7.
+    for value, (at, now) in enumerate([(2, 0), (7, 1), (7, 2), (7, 6)]):
+        if now == 6:
+            state, _ = operator.step(state, None, now=now)
+        batch = pl.DataFrame({"key": range(500)}).with_columns(ts=at, value=value)
+        state, _ = operator.step(state, batch, now=now)
+    _, output = operator.step(state, None, now=7)
+    assert output.panes.group_by("window_start", "first").len().rows() == [(5, 1, 500)]

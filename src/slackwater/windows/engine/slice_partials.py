@@ -105,7 +105,9 @@ class SlicePartials:
         holders = (state.windows.get(window) for window in self.slicing.windows((entry.start, entry.end)))
         fired = max((holder.fired for holder in holders if holder is not None), default=-1)
         step = pl.when(pl.col(SEQUENCE) > fired).then(pl.col(SEQUENCE).max()).otherwise(pl.col(SEQUENCE))
-        return partials.with_columns(step.alias(SEQUENCE)).group_by(*keys, SEQUENCE).agg(aggregations)
+        partials = partials.with_columns(step.alias(SEQUENCE))
+        # In order: among equal event times, the partial of an earlier step stays the first.
+        return partials.group_by(*keys, SEQUENCE, maintain_order=True).agg(aggregations)
 
     def _read(self, state: WindowState, blob: Blob) -> pl.DataFrame:
         return self.compiled.upgraded(state.read(blob.name))
