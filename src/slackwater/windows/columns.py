@@ -56,6 +56,15 @@ def key_column(number: int) -> str:
     return f"key:{number}"
 
 
+def is_key_column(name: str) -> bool:
+    """Whether a column of a frame inside an operator is a key column.
+
+    >>> is_key_column("key:0"), is_key_column("in:key:0")
+    (True, False)
+    """
+    return name.startswith("key:")
+
+
 def input_column(name: str) -> str:
     """The internal name of an input column.
 

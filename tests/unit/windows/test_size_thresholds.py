@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from slackwater.windows import AfterProcessingTime, First, Repeatedly, Sliding, WindowedOperator
-from slackwater.windows.engine import row_log, session_windows, slice_partials
+from slackwater.windows.engine import divided_frames, row_log, session_windows, slice_partials, window_state
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
 from tests.support.sampling import sampled
@@ -27,6 +27,10 @@ def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(session_windows.SessionWindows, "minimum_width", 1)
     monkeypatch.setattr(session_windows, "_WORTH_SPLITTING", seed % 2)
     monkeypatch.setattr(session_windows, "_MANY", seed % 5 % 3)
+    monkeypatch.setattr(window_state, "ROWS_WORTH_DIVIDING", 1 + seed % 3)
+    monkeypatch.setattr(window_state, "ROWS_OF_A_PART", 1)
+    monkeypatch.setattr(divided_frames, "FEW_OF", (0.01, 2)[seed % 2])
+    monkeypatch.setattr(divided_frames, "MANY_OF", (0.01, 1.5)[seed % 2])
     monkeypatch.setattr(row_log, "_MAX_CHANGED", (1e9, 3.0, 0.0)[seed % 3])
     monkeypatch.setattr(row_log, "FAN_IN", 2)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))

@@ -58,6 +58,9 @@ class Evolution:
     def apply(self, state: WindowState) -> None:
         """Adapt a state that was loaded; raises `IncompatibleState` if that is not possible."""
         self._check_partials(state)
+        if state.divided_again:
+            state.divided_again = False
+            self._set_times(state)
         saved, new = state.description, self.description
         if saved == new:
             return

@@ -42,6 +42,7 @@ class Evaluation:
         purged: which rows are purged.
         completes: which rows' windows this watermark completes.
         expired: which rows are purged because of the ttl; None if keys do not expire on this occasion.
+        selected: whether only the rows that may be due were read of windows that are divided by key.
         evaluates_trigger: False if no row is due, so that the trigger need not be evaluated.
     """
 
@@ -52,6 +53,7 @@ class Evaluation:
     purged: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
     completes: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
     expired: pl.Expr | None = None
+    selected: bool = False
     evaluates_trigger: bool = True
 
 

@@ -23,6 +23,7 @@ from slackwater.windows.engine.firing import (
     PANE_TIMING,
 )
 from slackwater.windows.engine.frames import match, stack
+from slackwater.windows.engine.window_state import KeyTimes
 
 PANE_START: Final = "pane:start"
 PANE_END: Final = "pane:end"
@@ -110,11 +111,23 @@ def retraction_hold(last_panes: pl.DataFrame | None, compiled: CompiledSpec) -> 
     >>> retraction_hold(pl.DataFrame({PANE_TIMESTAMP: [9, 3]}), CompiledSpec(spec))
     8
     """
+    if last_panes is None or last_panes.is_empty():
+        return None
+    return held_at(pane_times(last_panes).hold, compiled)
+
+
+def held_at(timestamp: int | None, compiled: CompiledSpec) -> int | None:
+    """The watermark to hold while a pane with this timestamp may be retracted; None for no hold."""
     lateness = compiled.spec.allowed_lateness
     retracts = compiled.spec.retracts and compiled.emits_retractions
-    if last_panes is None or last_panes.is_empty() or not retracts or lateness is None:
+    if timestamp is None or not retracts or lateness is None:
         return None
-    return min(int(last_panes.select(pl.col(PANE_TIMESTAMP).min()).item()) + lateness, END_OF_TIME)
+    return min(timestamp + lateness, END_OF_TIME)
+
+
+def pane_times(last_panes: pl.DataFrame) -> KeyTimes:
+    """The lowest timestamp of some last panes."""
+    return KeyTimes(hold=last_panes.select(pl.col(PANE_TIMESTAMP).min()).item())
 
 
 def _is_withdrawn(compiled: CompiledSpec) -> pl.Expr:

@@ -15,6 +15,7 @@ import polars as pl
 from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.columns import END, FIRED, SEQUENCE, START
 from slackwater.windows.engine.compiled_spec import CompiledSpec
+from slackwater.windows.engine.divided_frames import change_keys, is_divided, is_few, read_keys
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import FAN_IN, Blob, SliceEntry, WindowState
@@ -35,14 +36,18 @@ class Combined:
     """Without the columns that hold elements."""
     parts: pl.DataFrame | None = None
     """The partials before they were merged, with their elements; None if no accumulation stores elements."""
+    selected: frozenset[WindowBounds] = frozenset()
+    """The windows of which only the keys that fire were read."""
 
 
 class SlicePartials:
     """The partials of one operator, in the slices of its windows."""
 
-    def __init__(self, compiled: CompiledSpec, slicing: Slicing) -> None:
+    def __init__(self, compiled: CompiledSpec, slicing: Slicing, *, divides: bool = False) -> None:
         self.compiled = compiled
         self.slicing = slicing
+        self.divides = divides
+        """Whether many partials are divided by key, because a few keys may fire."""
         self.counts_steps = slicing.shared and compiled.spec.mode == "discarding"
         """Whether partials store their step, because windows that share them fire independently."""
 
@@ -84,14 +89,17 @@ class SlicePartials:
             while len(entry.blobs) >= FAN_IN and entry.blobs[-FAN_IN].level == entry.blobs[-1].level:
                 last = entry.blobs[-FAN_IN:]
                 merged = self._compacted(state, entry, last)
+                divides = any(is_divided(state, blob.name) for blob in last)
                 del entry.blobs[-FAN_IN:]
                 for blob in last:
                     state.delete(blob.name)
-                self._push(state, entry, merged, last[-1].level + 1)
+                self._push(state, entry, merged, last[-1].level + 1, divides=divides)
 
     @staticmethod
-    def _push(state: WindowState, entry: SliceEntry, frame: pl.DataFrame, level: int) -> None:
-        name = state.write(frame)
+    def _push(
+        state: WindowState, entry: SliceEntry, frame: pl.DataFrame, level: int, *, divides: bool = False
+    ) -> None:
+        name = state.write(frame, divides=divides)
         if name is not None:
             entry.blobs.append(Blob(name, level, frame.height))
 
@@ -109,30 +117,43 @@ class SlicePartials:
         # In order: among equal event times, the partial of an earlier step stays the first.
         return partials.group_by(*keys, SEQUENCE, maintain_order=True).agg(aggregations)
 
-    def _read(self, state: WindowState, blob: Blob) -> pl.DataFrame:
-        return self.compiled.upgraded(state.read(blob.name))
+    def _read(self, state: WindowState, blob: Blob, keys: pl.DataFrame | None = None) -> pl.DataFrame:
+        """The partials of a blob, or only those of some keys."""
+        if keys is None:
+            return self.compiled.upgraded(state.read(blob.name))
+        return self.compiled.upgraded(read_keys(state, blob.name, keys, self.compiled.key_columns))
 
     # ---- combining
 
     def combine(
-        self, state: WindowState, windows: Iterable[WindowBounds], before: pl.DataFrame | None = None
+        self,
+        state: WindowState,
+        windows: Iterable[WindowBounds],
+        before: pl.DataFrame | None = None,
+        fired: pl.DataFrame | None = None,
     ) -> Combined:
         """The partials of some windows, one row per window and key.
 
-        ``before`` holds the step of the last firing of each row, if only later partials count.
+        Args:
+            state: the state with the partials.
+            windows: the windows.
+            before: the step of the last firing of each row, if only later partials count.
+            fired: the rows that fire, if the partials of others are not needed.
         """
         keys, lists = self.compiled.key_columns, self.compiled.element_columns
         aggregations = self.compiled.merge_partials(state.missed, "extremes")
         merged: list[pl.DataFrame] = []
         parts: list[pl.DataFrame] = []
         together: list[tuple[WindowBounds, pl.DataFrame]] = []
+        selected: list[WindowBounds] = []
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
-            frames = [
-                self._read(state, blob)
-                for part in self._known(state, window)
-                for blob in state.slices[part].blobs
-            ]
+            blobs = [blob for part in self._known(state, window) for blob in state.slices[part].blobs]
+            chosen = None
+            if fired is not None and self._divided_for(state, blobs, fired):
+                chosen = fired
+                selected.append(window)
+            frames = [self._read(state, blob, chosen) for blob in blobs]
             if lists:
                 parts += [frame.select(*keys, *lists).with_columns(bounds) for frame in frames]
                 frames = [self.compiled.without_elements(frame) for frame in frames]
@@ -155,7 +176,7 @@ class SlicePartials:
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
             merged.append(state.no_partials.with_columns(nothing.alias(START), nothing.alias(END)))
-        return Combined(stack(merged), stack(parts) if parts else None)
+        return Combined(stack(merged), stack(parts) if parts else None, frozenset(selected))
 
     def portions(self, state: WindowState, windows: Sequence[WindowBounds]) -> Iterable[list[WindowBounds]]:
         """Divide windows into portions whose partials fit into memory together."""
@@ -180,7 +201,11 @@ class SlicePartials:
         """Store partials that were combined for a firing, so that they need not be combined again."""
         if self.slicing.shared or self.compiled.spec.mode == "discarding":
             return
-        scattered = [window for window in windows if len(state.slices[window].blobs) > 1]
+        scattered = [
+            window
+            for window in windows
+            if window not in combined.selected and len(state.slices[window].blobs) > 1
+        ]
         if not scattered:
             return
         by_window: dict[tuple[Any, ...], pl.DataFrame] = {}
@@ -200,13 +225,40 @@ class SlicePartials:
             return
         for window, rows in fired.items():
             entry = state.slices.get(window)
-            if entry is not None and rows is not None:
+            if entry is not None and rows is not None and self._divided_for(state, entry.blobs, rows):
+                self._remove(state, entry, rows)
+            elif entry is not None and rows is not None:
                 kept = match(
                     self._compacted(state, entry, entry.blobs), rows, self.compiled.key_columns, "anti"
                 )
                 self._rewrite(state, entry, kept, entry.blobs[0].level)
             if rows is None or (entry is not None and not entry.blobs):
                 state.forget_slice(window)
+
+    def _divided_for(self, state: WindowState, blobs: Sequence[Blob], fired: pl.DataFrame) -> bool:
+        """Whether few keys fire, so that only their partials are read; large blobs are divided for that."""
+        if not self.divides or not is_few(fired.height, sum(blob.rows for blob in blobs)):
+            return False
+        for blob in blobs:
+            if not is_divided(state, blob.name) and is_few(fired.height, blob.rows):
+                blob.name = state.write(state.read(blob.name), blob.name, divides=True) or blob.name
+        return True
+
+    def _remove(self, state: WindowState, entry: SliceEntry, rows: pl.DataFrame) -> None:
+        """Delete the partials of a few keys in each blob."""
+        keys = self.compiled.key_columns
+        kept: list[Blob] = []
+        for blob in entry.blobs:
+            if is_divided(state, blob.name):
+                name = change_keys(state, blob.name, keys, rows, None)
+                height = 0 if name is None else state.divisions[name].rows
+            else:
+                frame = match(state.read(blob.name), rows, keys, "anti")
+                height = frame.height
+                name = blob.name if height == blob.rows else state.write(frame, replaces=blob.name)
+            if name is not None:
+                kept.append(Blob(name, blob.level, height))
+        entry.blobs = kept
 
     def _rewrite(self, state: WindowState, entry: SliceEntry, frame: pl.DataFrame, level: int) -> None:
         for blob in entry.blobs:

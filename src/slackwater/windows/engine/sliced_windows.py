@@ -9,7 +9,7 @@ key.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,6 +31,18 @@ from slackwater.windows.columns import (
     TIME,
 )
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
+from slackwater.windows.engine.divided_frames import (
+    Measure,
+    change_keys,
+    is_divided,
+    is_few,
+    measure_parts,
+    read_due,
+    read_keys,
+    rows_due,
+    times_of,
+    whole_if_many,
+)
 from slackwater.windows.engine.firing import (
     EMITS,
     FIRES,
@@ -42,16 +54,20 @@ from slackwater.windows.engine.firing import (
     undo_suppressed,
 )
 from slackwater.windows.engine.frames import match, stack
-from slackwater.windows.engine.retractions import emit, retraction_hold
+from slackwater.windows.engine.retractions import emit, held_at, pane_times, retraction_hold
 from slackwater.windows.engine.slice_partials import Combined, SlicePartials
 from slackwater.windows.engine.slices import Slicing
-from slackwater.windows.engine.window_state import WindowEntry, WindowState
+from slackwater.windows.engine.window_state import KeyTimes, WindowEntry, WindowState
 
 _WINDOW_START: Final = "holder:start"
 _WINDOW_END: Final = "holder:end"
 
 WindowsBySlice = Mapping[WindowBounds, Sequence[WindowBounds]]
 """Slices, each with some of the windows that contain it."""
+
+
+def _reached(at: int | None, until: int) -> bool:
+    return at is not None and at <= until
 
 
 class SlicedWindows:
@@ -66,7 +82,9 @@ class SlicedWindows:
             and compiled.spec.ttl is None
         )
         """Whether a window stores no window rows before its end."""
-        self.partials = SlicePartials(compiled, slicing)
+        self.divides = not self.waits_for_end and not compiled.trigger.can_finish
+        """Whether windows with many keys are divided by key, because a few keys may be due."""
+        self.partials = SlicePartials(compiled, slicing, divides=self.divides)
 
     # ---- the three phases of a step
 
@@ -129,7 +147,8 @@ class SlicedWindows:
         if rows is not None:
             rows = rows.with_columns(self.compiled.add_to_rows(watermark, now))
             touched = pl.col(ADDED) > 0
-            self._fire(state, rows, Evaluation(watermark, state.clock, state.step, touched), out)
+            evaluation = Evaluation(watermark, state.clock, state.step, touched, selected=True)
+            self._fire(state, rows, evaluation, out)
 
     def advance(self, state: WindowState, before: int, watermark: int, out: StepResults) -> None:
         """Evaluate the windows that the new watermark completes, and purge those it has passed for good."""
@@ -145,8 +164,13 @@ class SlicedWindows:
             if without_rows:
                 rows, combined = self.first_rows(state, without_rows)
                 self._fire(state, rows, evaluation, out, combined)
-            if with_rows:
-                self._fire(state, self._read_rows(state, with_rows), evaluation, out)
+            complete = [window for window in with_rows if window[1] <= watermark]
+            if complete:
+                self._fire(state, self._read_rows(state, complete), evaluation, out)
+            incomplete = [window for window in with_rows if window[1] > watermark]
+            if incomplete:
+                rows = self._due_rows(state, incomplete, lambda times: _reached(times.due, watermark))
+                self._fire(state, rows, replace(evaluation, selected=True), out)
         self._purge(state, [window for window in due if purge_time(window[1]) <= watermark], watermark)
 
     def restart(self, state: WindowState, out: StepResults) -> None:
@@ -162,8 +186,9 @@ class SlicedWindows:
         due = state.targets.take(state.clock - 1)
         if not due:
             return
-        evaluation = by_clock(self.compiled, state, before)
-        self._fire(state, self._read_rows(state, due), evaluation, out)
+        evaluation = replace(by_clock(self.compiled, state, before), selected=True)
+        rows = self._due_rows(state, due, lambda times: _reached(times.target, state.clock - 1))
+        self._fire(state, rows, evaluation, out)
 
     # ---- dropping elements
 
@@ -288,7 +313,10 @@ class SlicedWindows:
         accepting: WindowsBySlice,
         windows: list[WindowBounds],
     ) -> pl.DataFrame:
-        """All rows of some windows, with the number of elements that this batch adds to each."""
+        """The rows of some windows, with the number of elements that this batch adds to each.
+
+        Of windows that are divided by key, only the rows of the keys in this batch.
+        """
         compiled = self.compiled
         wanted = set(windows)
         holders = self._window_frame(
@@ -307,19 +335,48 @@ class SlicedWindows:
         ]
         if not stored:
             return fresh
-        kept = self._read_rows(state, stored).with_columns(pl.lit(0, pl.Int64()).alias(ADDED))
+        kept = self._rows_of(state, stored, fresh).with_columns(pl.lit(0, pl.Int64()).alias(ADDED))
         return (
             stack([kept, fresh])
             .group_by(compiled.row_columns)
             .agg(*compiled.combine_rows(), *compiled.trigger.combine())
         )
 
-    def _read_rows(self, state: WindowState, windows: Iterable[WindowBounds]) -> pl.DataFrame:
+    @staticmethod
+    def _read_rows(
+        state: WindowState,
+        windows: Iterable[WindowBounds],
+        of_divided: Callable[[str], pl.DataFrame] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of some windows; ``of_divided`` reads those that are needed of a divided frame."""
         frames: list[pl.DataFrame] = []
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
-            frames.append(state.read(state.windows[window].rows).with_columns(bounds))
+            name = state.windows[window].rows
+            if of_divided is not None and name is not None and is_divided(state, name):
+                rows = of_divided(name)
+            else:
+                rows = state.read(name)
+            frames.append(rows.with_columns(bounds))
         return stack(frames)
+
+    def _rows_of(
+        self, state: WindowState, windows: Sequence[WindowBounds], keys: pl.DataFrame
+    ) -> pl.DataFrame:
+        columns = self.compiled.key_columns
+        for window in windows:
+            entry = state.windows[window]
+            entry.rows = whole_if_many(state, entry.rows, keys.height)
+        return self._read_rows(state, windows, lambda name: read_keys(state, name, keys, columns))
+
+    def _due_rows(
+        self, state: WindowState, windows: Sequence[WindowBounds], is_due: Callable[[KeyTimes], bool]
+    ) -> pl.DataFrame:
+        for window in windows:
+            entry = state.windows[window]
+            # The keys that are due are fewer than the rows of the parts that are due.
+            entry.rows = whole_if_many(state, entry.rows, rows_due(state, entry.rows, is_due) // 8)
+        return self._read_rows(state, windows, lambda name: read_due(state, name, is_due))
 
     # ---- firing
 
@@ -341,28 +398,40 @@ class SlicedWindows:
             if emitting.height:
                 rows = self._emit(state, rows, emitting, before, combined, out)
             if compiled.spec.mode == "discarding":
-                self._discard(state, fired, everything=fired.height == rows.height)
+                divided = any(is_divided(state, state.windows[one].rows) for one in self._windows(fired))
+                everything = fired.height == rows.height and not (divided and evaluation.selected)
+                self._discard(state, fired, everything=everything)
         if evaluation.expired is not None:
-            rows = self._expire(state, rows, evaluation.expired, evaluation.watermark, out)
+            rows = self._expire(state, rows, evaluation.expired, evaluation, out)
         self._store(state, rows, evaluation)
 
     def _expire(
-        self, state: WindowState, rows: pl.DataFrame, is_expired: pl.Expr, watermark: int, out: StepResults
+        self,
+        state: WindowState,
+        rows: pl.DataFrame,
+        is_expired: pl.Expr,
+        evaluation: Evaluation,
+        out: StepResults,
     ) -> pl.DataFrame:
         """Delete the state of keys that have expired; the rows that remain."""
         expired = rows.filter(is_expired)
-        if expired.is_empty() or watermark == END_OF_TIME:  # at the end of the input everything is purged
+        if expired.is_empty() or evaluation.watermark == END_OF_TIME:  # then everything is purged
             return rows
         out.expired += expired.height
-        if expired.height == rows.height:
+        entry = state.windows[GLOBAL_BOUNDS]
+        if entry.rows is not None and is_divided(state, entry.rows):
+            entry.rows = self._change_rows(state, entry, expired, None, evaluation)
+        elif expired.height == rows.height:
+            state.delete(entry.rows)
+            entry.rows = None
+        if entry.rows is None:
             state.forget(GLOBAL_BOUNDS)
             state.forget_slice(GLOBAL_BOUNDS)
             return rows.clear()
         self.partials.discard(state, {GLOBAL_BOUNDS: expired})
-        last_panes = state.windows[GLOBAL_BOUNDS].last_panes
-        if last_panes is not None:
-            kept = match(state.read(last_panes), expired, self.compiled.key_columns, "anti")
-            self._store_last_panes(state, [GLOBAL_BOUNDS], kept)
+        if entry.last_panes is not None:
+            self._change_last_panes(state, entry, expired, None)
+        state.note(entry)
         return rows.filter(~is_expired)
 
     def _emit(
@@ -378,7 +447,7 @@ class SlicedWindows:
         compiled = self.compiled
         windows = self._windows(emitting) if combined is None or compiled.keeps_panes else []
         if combined is None:
-            combined = self.partials.combine(state, windows, before)
+            combined = self.partials.combine(state, windows, before, emitting)
             self.partials.replace(state, windows, combined)
             in_order = False
         else:  # the rows were built from these partials
@@ -392,12 +461,12 @@ class SlicedWindows:
             emitting = match(emitting, values, compiled.row_columns, "left")
         last_panes = None
         if compiled.keeps_panes:
-            last_panes = state.read_all(state.windows[window].last_panes for window in windows)
+            last_panes = self._last_panes_of(state, windows, emitting)
         emission = emit(emitting, compiled, last_panes, combined.parts)
         if emission.panes.height:
             out.panes.append(emission.panes)
         if emission.last_panes is not None:
-            self._store_last_panes(state, windows, emission.last_panes)
+            self._store_last_panes(state, windows, emitting, emission.last_panes)
         return undo_suppressed(rows, emission.suppressed)
 
     def _discard(self, state: WindowState, fired: pl.DataFrame, *, everything: bool) -> None:
@@ -427,26 +496,110 @@ class SlicedWindows:
                 continue
             entry = state.windows[start, end]
             bounds = (start, end) if END in self.slicing.columns else (start,)
-            entry.rows = state.write(kept[bounds].drop(END, strict=False), replaces=entry.rows)
-            entry.hold, entry.waiting = hold, waiting
-            entry.target, entry.fired = target, max(entry.fired, fired)
+            stored = kept[bounds].drop(END, strict=False)
+            entry.fired = max(entry.fired, fired)
+            if evaluation.selected and is_divided(state, entry.rows):
+                entry.rows = self._change_rows(state, entry, stored, stored, evaluation)
+                continue
+            divides = self._divides(rows, evaluation)
+            entry.rows = state.write(stored, replaces=entry.rows, divides=divides)
+            if is_divided(state, entry.rows):
+                measure_parts(state, entry.rows, self._measure(entry, evaluation.watermark, evaluation.clock))
+            self._set_times(entry, KeyTimes(hold, waiting, target, next_watermark), evaluation.watermark)
             if compiled.trigger.can_finish and entry.last_panes is not None:  # closed rows retract nothing
                 closed = kept[bounds].filter(CLOSED)
                 panes = match(state.read(entry.last_panes), closed, compiled.key_columns, "anti")
                 entry.retractable = retraction_hold(panes, compiled)
-            entry.due = compiled.lateness.next_due(end, evaluation.watermark)
-            entry.due = entry.due if next_watermark is None else min(entry.due, next_watermark)
             state.note(entry)
 
+    def _divides(self, rows: pl.DataFrame, evaluation: Evaluation) -> bool:
+        """Whether the rows of windows are divided by key, because few of them were touched or fired."""
+        if not self.divides or not evaluation.selected or not is_few(0, rows.height):
+            return False
+        needed = (rows[ADDED] > 0) if ADDED in rows.columns else rows[FIRES]
+        return is_few(int(needed.sum()), rows.height)
+
+    def _change_rows(
+        self,
+        state: WindowState,
+        entry: WindowEntry,
+        removed: pl.DataFrame,
+        added: pl.DataFrame | None,
+        evaluation: Evaluation,
+    ) -> str | None:
+        """Replace the rows of some keys in a divided window; the name of its rows, None if none remain."""
+        measure = self._measure(entry, evaluation.watermark, evaluation.clock)
+        name = change_keys(state, str(entry.rows), self.compiled.key_columns, removed, added, measure)
+        if name is not None:
+            self._set_times(entry, times_of(state, name), evaluation.watermark)
+            state.note(entry)
+        return name
+
+    def _last_panes_of(
+        self, state: WindowState, windows: Iterable[WindowBounds], emitting: pl.DataFrame
+    ) -> pl.DataFrame | None:
+        """The last panes of some windows; of those that are divided, only the panes of the emitting keys."""
+        columns = self.compiled.key_columns
+        entries = [state.windows[window] for window in windows]
+        for entry in entries:
+            entry.last_panes = whole_if_many(state, entry.last_panes, emitting.height)
+        names = [entry.last_panes for entry in entries if entry.last_panes is not None]
+        frames = [
+            read_keys(state, name, emitting, columns) if is_divided(state, name) else state.read(name)
+            for name in names
+        ]
+        return stack(frames) if frames else None
+
     def _store_last_panes(
-        self, state: WindowState, windows: Iterable[WindowBounds], last_panes: pl.DataFrame
+        self,
+        state: WindowState,
+        windows: Iterable[WindowBounds],
+        emitting: pl.DataFrame,
+        last_panes: pl.DataFrame,
     ) -> None:
         by_window = last_panes.partition_by(START, END, as_dict=True)
         for window in windows:
             entry = state.windows[window]
             kept = by_window.get(window, last_panes.clear())
-            entry.last_panes = state.write(kept, replaces=entry.last_panes)
+            if is_divided(state, entry.last_panes):
+                self._change_last_panes(state, entry, emitting, kept)
+                continue
+            divides = self.divides and is_few(emitting.height, kept.height)
+            entry.last_panes = state.write(kept, replaces=entry.last_panes, divides=divides)
+            measure_parts(state, entry.last_panes, pane_times)
             entry.retractable = retraction_hold(kept, self.compiled)
+
+    def _change_last_panes(
+        self, state: WindowState, entry: WindowEntry, removed: pl.DataFrame, added: pl.DataFrame | None
+    ) -> None:
+        """Replace the last panes of some keys of a window."""
+        keys, name = self.compiled.key_columns, str(entry.last_panes)
+        if is_divided(state, name):
+            entry.last_panes = change_keys(state, name, keys, removed, added, pane_times)
+            times = KeyTimes() if entry.last_panes is None else times_of(state, entry.last_panes)
+            entry.retractable = held_at(times.hold, self.compiled)
+            return
+        kept = match(state.read(name), removed, keys, "anti")
+        entry.last_panes = state.write(kept, replaces=name)
+        entry.retractable = retraction_hold(kept, self.compiled)
+
+    def _measure(self, entry: WindowEntry, watermark: int, clock: int) -> Measure:
+        """When the keys of some rows of a window are due."""
+        compiled = self.compiled
+        bounds = pl.lit(entry.start, pl.Int64()).alias(START), pl.lit(entry.end, pl.Int64()).alias(END)
+        times = (
+            compiled.hold().min().alias("hold"),
+            compiled.waiting(watermark).first(ignore_nulls=True).alias("waiting"),
+            compiled.clock_target(clock).min().alias("target"),
+            compiled.next_watermark(watermark).min().alias("next_watermark"),
+        )
+        return lambda rows: KeyTimes(*rows.with_columns(bounds).select(times).row(0))
+
+    def _set_times(self, entry: WindowEntry, times: KeyTimes, watermark: int) -> None:
+        """Set when a window is due from the times of its keys."""
+        entry.hold, entry.waiting, entry.target = times.hold, times.waiting, times.target
+        due = self.compiled.lateness.next_due(entry.end, watermark)
+        entry.due = due if times.due is None else min(due, times.due)
 
     def set_times(self, state: WindowState, entry: WindowEntry) -> None:
         """Set again when a stored window is due, after the settings of the operator have changed."""
@@ -455,15 +608,11 @@ class SlicedWindows:
         entry.due = compiled.lateness.next_due(entry.end, watermark)
         entry.waiting = entry.end if entry.end < END_OF_TIME else None
         panes = None if entry.last_panes is None else state.read(entry.last_panes)
+        measure_parts(state, entry.last_panes, pane_times)
         if entry.rows is not None:
-            rows = self._read_rows(state, [(entry.start, entry.end)])
-            entry.hold, entry.waiting, entry.target, next_watermark = rows.select(
-                compiled.hold().min().alias("hold"),
-                compiled.waiting(watermark).first(ignore_nulls=True).alias("waiting"),
-                compiled.clock_target(state.clock).min().alias("target"),
-                compiled.next_watermark(watermark).min().alias("next_watermark"),
-            ).row(0)
-            entry.due = entry.due if next_watermark is None else min(entry.due, next_watermark)
+            rows, measure = state.read(entry.rows), self._measure(entry, watermark, state.clock)
+            measure_parts(state, entry.rows, measure)
+            self._set_times(entry, measure(rows), watermark)
             if panes is not None:  # closed rows retract nothing
                 panes = match(panes, rows.filter(CLOSED), compiled.key_columns, "anti")
         entry.retractable = retraction_hold(panes, compiled)

@@ -13,6 +13,7 @@ from slackwater.windows.engine.asof_operator import INDEX as ASOF_FORM
 from slackwater.windows.engine.blobs import decode
 from slackwater.windows.engine.cogroup_operator import MERGE_FORM
 from slackwater.windows.engine.deduplicate_operator import INDEX as DEDUPLICATE_FORM
+from slackwater.windows.engine.frames import stack
 from slackwater.windows.engine.join_buffers import INDEX as JOIN_FORM
 from slackwater.windows.engine.join_buffers import SideState
 from slackwater.windows.engine.operator_description import OperatorDescription
@@ -116,11 +117,16 @@ def _windowed(
     blobs: Mapping[str, bytes],
 ) -> OperatorSummary:
     frames: dict[str, pl.DataFrame] = {}
+    divisions = {division.name: division.blobs for division in index.divisions}
 
     def frame(name: str) -> pl.DataFrame:
         if name not in frames:
-            frames[name] = decode(blobs[name], f"window state (blob {name})")
+            parts = [decode(blobs[one], f"window state (blob {one})") for one in divisions.get(name, [name])]
+            frames[name] = stack(parts)
         return frames[name]
+
+    def size_of(name: str) -> int:
+        return sum(len(blobs[one]) for one in divisions.get(name, [name]))
 
     windows: list[WindowSummary] = []
     all_keys: list[pl.DataFrame] = []
@@ -143,7 +149,9 @@ def _windowed(
                 end=entry.end,
                 windows=1 if sessions is None else sessions.height,
                 keys=_distinct(keys),
-                bytes=sum(len(blobs[name]) for name in (*names, *others)),
+                bytes=sum(
+                    len(blobs[one]) for name in (*names, *others) for one in divisions.get(name, [name])
+                ),
             )
         )
     windows.sort(key=lambda one: (one.start, one.end))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import polars as pl
 
@@ -21,10 +21,17 @@ from slackwater.windows.assigners import WindowBounds
 from slackwater.windows.columns import missed_column
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.engine.frames import stack
+from slackwater.windows.engine.key_hash import PART, can_divide, hash_check, with_part
 from slackwater.windows.engine.operator_description import OperatorDescription
 
 FAN_IN = 8
 """The number of blobs of one level that are compacted into one of the next."""
+
+
+ROWS_WORTH_DIVIDING: Final = 8192
+"""A frame with more rows is divided by key, if a few of its keys may be needed."""
+ROWS_OF_A_PART: Final = 4096
+"""The average number of rows in a part, at most."""
 
 
 class Blob(Saved):
@@ -72,6 +79,51 @@ class WindowEntry(Saved):
     """The last panes of a group of sessions, which has no ``last_panes``."""
 
 
+class KeyTimes(Saved):
+    """When some keys of a window are due, and what they hold back; None where nothing is."""
+
+    hold: int | None = None
+    """The earliest timestamp of an on-time pane that is still due, or that of a pane to retract."""
+    waiting: int | None = None
+    """The end of the window if one of the keys still owes a pane."""
+    target: int | None = None
+    """The earliest processing time at which the trigger must be evaluated."""
+    due: int | None = None
+    """The next watermark at which one of them must be evaluated, before the window itself is due."""
+
+    @classmethod
+    def earliest(cls, several: Iterable[KeyTimes]) -> KeyTimes:
+        """The earliest of each time."""
+        columns = zip(*((one.hold, one.waiting, one.target, one.due) for one in several), strict=True)
+        return cls(*(min((at for at in column if at is not None), default=None) for column in columns))
+
+
+class KeyPart(Saved):
+    """Some of the keys of a divided frame."""
+
+    blob: str | None
+    """Their rows; None if there are none."""
+    rows: int
+    times: KeyTimes
+
+
+class Division(Saved):
+    """A frame with many keys that is stored in several blobs, divided by the hash of the key."""
+
+    name: str
+    parts: list[KeyPart]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def blobs(self) -> list[str]:
+        """The names of the blobs of all parts."""
+        return [part.blob for part in self.parts if part.blob is not None]
+
+
 class _IndexLayout1(Saved):
     """The saved form of the index in version 1; ``signature`` is the operator's description as text."""
 
@@ -109,6 +161,9 @@ class IndexLayout(Saved):
     """The watermark that the operator reached by closing its windows when all inputs became idle."""
     purged_until: int
     missed: list[str]
+    divisions: list[Division] = []  # noqa: RUF012
+    key_hash: int = 0
+    """The hash by which frames are divided; see `hash_check`."""
 
 
 def _upgraded(old: _IndexLayout1) -> IndexLayout:
@@ -140,7 +195,14 @@ def _upgraded(old: _IndexLayout1) -> IndexLayout:
     )
 
 
-INDEX_FORM = SavedForm("window state", "W", 2, IndexLayout, older=(OlderForm(1, _IndexLayout1, _upgraded),))
+INDEX_FORM = SavedForm(
+    "window state",
+    "W",
+    3,
+    IndexLayout,
+    readable=(2,),
+    older=(OlderForm(1, _IndexLayout1, _upgraded),),
+)
 
 _STALE = 64
 """How many outdated entries an agenda holds before it is rebuilt."""
@@ -223,6 +285,10 @@ class WindowState:
         """The accumulations whose partials have a marker for missed elements (``on_change="null"``)."""
         self.restarted = False
         """Whether the trigger has changed since the last step; not saved, because a step follows a load."""
+        self.divisions: dict[str, Division] = {}
+        """The frames that are divided, by their name."""
+        self.divided_again = False
+        """Whether the hash of the keys has changed since the last step; not saved."""
         self.due_windows: Agenda[WindowBounds] = Agenda()
         self.targets: Agenda[WindowBounds] = Agenda()
         self.holds: Agenda[WindowBounds] = Agenda()
@@ -283,9 +349,11 @@ class WindowState:
     # ---- blobs; they are written at the end of the step, so that short-lived ones are never encoded
 
     def read(self, name: str | None) -> pl.DataFrame:
-        """The frame of a blob that is in the index."""
+        """The frame of a blob that is in the index, or of a division."""
         if name is None:
             raise CorruptState("window state", "its index has a window without the blob that it needs")
+        if name in self.divisions:
+            return stack(self.read(blob) for blob in self.divisions[name].blobs)
         frame = self._read.get(name)
         if frame is None:
             try:
@@ -297,29 +365,44 @@ class WindowState:
             frame = self._read[name] = decode(data, f"window state (blob {name})")
         return frame
 
-    def read_all(self, names: Iterable[str | None]) -> pl.DataFrame | None:
-        """The frames of several blobs as one; None if no blob is named."""
-        frames = [self.read(name) for name in names if name is not None]
-        return stack(frames) if frames else None
+    def write(self, frame: pl.DataFrame, replaces: str | None = None, *, divides: bool = False) -> str | None:
+        """Store a frame in a new blob that replaces another one; its name, or None if it is empty.
 
-    def write(self, frame: pl.DataFrame, replaces: str | None = None) -> str | None:
-        """Store a frame in a new blob that replaces another one; its name, or None if it is empty."""
+        Args:
+            frame: the rows.
+            replaces: the name of the blob that is deleted.
+            divides: whether a frame with many rows is divided by key, so that a few can be read or changed.
+        """
         self.delete(replaces)
         if frame.is_empty():
             return None
         name = str(self._next_blob)
         self._next_blob += 1
+        if divides and frame.height > ROWS_WORTH_DIVIDING and can_divide(frame):
+            count = 1 << (frame.height // ROWS_OF_A_PART).bit_length()
+            self.divisions[name] = self._divided(name, frame, count)
+            return name
         self._read[name] = frame
         self._written.add(name)
         return name
+
+    def _divided(self, name: str, frame: pl.DataFrame, count: int) -> Division:
+        """Write a frame in parts."""
+        frames = with_part(frame, count).partition_by(PART, as_dict=True, include_key=False)
+        found = (frames.get((number,), frame.clear()) for number in range(count))
+        return Division(name, [KeyPart(self.write(part), part.height, KeyTimes()) for part in found])
 
     def is_new(self, name: str) -> bool:
         """Whether a blob was written in this step, so that it is not encoded yet."""
         return name in self._written
 
     def delete(self, name: str | None) -> None:
-        """Delete a blob; does nothing for None."""
+        """Delete a blob or a division; does nothing for None."""
         if name is None:
+            return
+        if name in self.divisions:
+            for blob in self.divisions.pop(name).blobs:
+                self.delete(blob)
             return
         self._read.pop(name, None)
         if name in self._written:
@@ -334,6 +417,16 @@ class WindowState:
             self.blobs[name] = encode(self._read[name])
         self._written.clear()
         self._read.clear()
+
+    def _divide_again(self) -> None:
+        """Divide all frames by the present hash of their keys, after another one has divided them."""
+        for division in list(self.divisions.values()):
+            frame = self.read(division.name)
+            for blob in division.blobs:
+                self.delete(blob)
+            self.divisions[division.name] = self._divided(division.name, frame, len(division.parts))
+            self.flush()
+        self.divided_again = True
 
     # ---- saving
 
@@ -356,6 +449,8 @@ class WindowState:
                 closed_until=None if self.watermark == self.received else self.watermark,
                 purged_until=self.purged_until,
                 missed=self.missed if self.windows else [],
+                divisions=list(self.divisions.values()),
+                key_hash=hash_check() if self.divisions else 0,
             )
         )
 
@@ -373,6 +468,9 @@ class WindowState:
         state.empty = (
             None if layout.empty is None else decode(layout.empty, "window state (types of partials)")
         )
+        state.divisions = {division.name: division for division in layout.divisions}
+        if state.divisions and layout.key_hash != hash_check():
+            state._divide_again()
         state.slices = {(entry.start, entry.end): entry for entry in layout.slices}
         for entry in layout.windows:
             state.note(entry)
