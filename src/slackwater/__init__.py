@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from slackwater.windows import approx_count_distinct as approx_count_distinct
     from slackwater.windows import approx_quantile as approx_quantile
     from slackwater.windows import asof_join as asof_join
+    from slackwater.windows import avg as avg
     from slackwater.windows import calendar as calendar
     from slackwater.windows import collect as collect
     from slackwater.windows import collect_set as collect_set
@@ -153,8 +154,10 @@ if TYPE_CHECKING:
     from slackwater.windows import inherited as inherited
     from slackwater.windows import last as last
     from slackwater.windows import max as max
+    from slackwater.windows import max_by as max_by
     from slackwater.windows import mean as mean
     from slackwater.windows import min as min
+    from slackwater.windows import min_by as min_by
     from slackwater.windows import never as never
     from slackwater.windows import or_finally as or_finally
     from slackwater.windows import reduce as reduce
@@ -168,6 +171,7 @@ if TYPE_CHECKING:
     from slackwater.windows import time_bounded_join as time_bounded_join
     from slackwater.windows import top_n as top_n
     from slackwater.windows import top_n_by_key as top_n_by_key
+    from slackwater.windows import tumbling as tumbling
     from slackwater.windows import variance as variance
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, renamed={"TimeBoundedJoin": "JoinSpec"})

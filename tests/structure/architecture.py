@@ -56,9 +56,10 @@ _SPARK_BASE: Final = {"internals", "session"}
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     "windows": {
         "columns": set(),
-        "assigners": set(),
+        "expressions": set(),
+        "assigners": {"expressions"},
         "triggers": set(),
-        "accumulations": {"columns"},
+        "accumulations": {"columns", "expressions"},
         "spec": {"accumulations", "assigners", "triggers"},
         "engine": {"columns", "assigners", "triggers", "accumulations", "spec"},
     },

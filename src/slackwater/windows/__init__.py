@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import Fold as Fold
     from slackwater.windows.accumulations import Last as Last
     from slackwater.windows.accumulations import Max as Max
+    from slackwater.windows.accumulations import MaxBy as MaxBy
     from slackwater.windows.accumulations import Mean as Mean
     from slackwater.windows.accumulations import Min as Min
+    from slackwater.windows.accumulations import MinBy as MinBy
     from slackwater.windows.accumulations import Reduce as Reduce
     from slackwater.windows.accumulations import Sort as Sort
     from slackwater.windows.accumulations import Stddev as Stddev
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import any as any
     from slackwater.windows.accumulations import approx_count_distinct as approx_count_distinct
     from slackwater.windows.accumulations import approx_quantile as approx_quantile
+    from slackwater.windows.accumulations import avg as avg
     from slackwater.windows.accumulations import collect as collect
     from slackwater.windows.accumulations import collect_set as collect_set
     from slackwater.windows.accumulations import count as count
@@ -48,8 +51,10 @@ if TYPE_CHECKING:
     from slackwater.windows.accumulations import fold as fold
     from slackwater.windows.accumulations import last as last
     from slackwater.windows.accumulations import max as max
+    from slackwater.windows.accumulations import max_by as max_by
     from slackwater.windows.accumulations import mean as mean
     from slackwater.windows.accumulations import min as min
+    from slackwater.windows.accumulations import min_by as min_by
     from slackwater.windows.accumulations import reduce as reduce
     from slackwater.windows.accumulations import sort as sort
     from slackwater.windows.accumulations import stddev as stddev
@@ -72,6 +77,7 @@ if TYPE_CHECKING:
     from slackwater.windows.assigners import inherited as inherited
     from slackwater.windows.assigners import sessions as sessions
     from slackwater.windows.assigners import sliding as sliding
+    from slackwater.windows.assigners import tumbling as tumbling
     from slackwater.windows.engine.asof_operator import AsofOperator as AsofOperator
     from slackwater.windows.engine.asof_operator import AsofOutput as AsofOutput
     from slackwater.windows.engine.cogroup_operator import MergeOperator as MergeOperator

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol, get_args, overload
+from typing import Final, Literal, get_args, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from slackwater._suggestions import available
@@ -26,6 +26,7 @@ from slackwater.time import (
     instant,
     to_datetime,
 )
+from slackwater.windows.expressions import ColumnExpression
 
 WindowBounds = tuple[int, int]
 """``(start, end)`` of one window."""
@@ -197,13 +198,6 @@ class Sessions:
                 "gap", self.gap, "is a column, so the window depends on the element", fix="use a duration"
             )
         return [(at, at + self.gap)]
-
-
-class ColumnExpression(Protocol):
-    """An expression of a query engine that computes a column, such as a Spark Column."""
-
-    def alias(self, *names: str) -> Any:
-        """The same expression under another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +390,19 @@ def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
     Fixed(size=10000000, offset=0)
     """
     return Fixed(duration(size, name="size"), _offset(offset))
+
+
+def tumbling(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
+    """Windows of one size without gaps: another name of `fixed`.
+
+    Args:
+        size: the length of a window.
+        offset: shifts the bounds, which are multiples of the size since 1970 otherwise.
+
+    >>> tumbling("10 seconds") == fixed("10 seconds")
+    True
+    """
+    return fixed(size, offset=offset)
 
 
 def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | None = None) -> Sliding:

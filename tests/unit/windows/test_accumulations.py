@@ -57,6 +57,8 @@ CASES: list[tuple[ColumnarAccumulation, Any]] = [
     (windows.min("v"), -3),
     (windows.max("v"), 12),
     (windows.mean("v"), statistics.fmean(KNOWN)),
+    (windows.max_by("v", "v"), 12),
+    (windows.min_by("v", "v"), -3),
     (windows.variance("v"), pytest.approx(statistics.variance(KNOWN), rel=1e-12)),
     (windows.variance("v", ddof=0), pytest.approx(statistics.pvariance(KNOWN), rel=1e-12)),
     (windows.stddev("v"), pytest.approx(statistics.stdev(KNOWN), rel=1e-12)),
@@ -267,3 +269,35 @@ def test_invalid_accumulations_raise(make: Callable[[], object], text: str) -> N
 def test_nan_is_a_value() -> None:
     answer = value(windows.mean("v"), folded(windows.mean("v"), [(0, 1.0), (1, math.nan)]))
     assert math.isnan(answer)
+
+
+def test_max_by_returns_the_value_of_the_element_with_the_greatest_other_value() -> None:
+    elements = pl.DataFrame(
+        {
+            TIME: [5, 3, 4, 1, 2],
+            input_column("name"): ["late", "early", None, "nan", "unranked"],
+            input_column("rank"): [7.0, 7.0, 1.0, math.nan, None],
+        }
+    )
+    columns = PartialColumns("x", retractable=False)
+
+    def picked(accumulation: ColumnarAccumulation, rows: pl.DataFrame) -> Any:
+        halves = [rows.head(2), rows.tail(-2)]
+        partials = pl.concat(
+            [half.group_by(pl.lit(0).alias("g")).agg(accumulation.add(columns)) for half in halves]
+        )
+        assert value(accumulation, partials) == value(accumulation, partials.reverse())
+        return value(accumulation, partials)
+
+    numbers = elements.filter(~pl.col(input_column("rank")).is_nan().fill_null(value=False))
+    assert picked(windows.max_by("name", "rank"), numbers) == "early"  # the first of equal ranks
+    assert (
+        picked(windows.max_by("name", "rank"), elements) == "nan"
+    )  # NaN is the greatest number, as in Spark
+    assert picked(windows.min_by("name", "rank"), elements) is None  # a null can be the value
+
+
+def test_names_that_pyspark_users_know_are_the_same_accumulations() -> None:
+    assert windows.avg("v") == windows.mean("v")
+    assert windows.count("*") == windows.count()
+    assert windows.tumbling("1 minute", offset="5 seconds") == windows.fixed("1 minute", offset="5 seconds")

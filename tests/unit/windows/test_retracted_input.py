@@ -57,6 +57,7 @@ SELECTIONS: list[tuple[ColumnarAccumulation, Any, Any]] = [
     (windows.min("value"), 2, 2),
     (windows.first("value"), 9, 7),
     (windows.last("value"), 2, 2),
+    (windows.max_by("ts", "value"), 1, 2),
     (windows.top_n("value", 2), [9, 7], [7, 7]),
     (windows.collect("value", ordered=True), [9, 7, 7, 2], [7, 7, 2]),
     (windows.collect_set("value"), [2, 7, 9], [2, 7]),

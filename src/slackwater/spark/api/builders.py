@@ -39,10 +39,6 @@ def aggregated(
     """Panes of accumulated values."""
     check_choice("invalid", invalid, ("count", "emit"))
     for name, accumulation in accumulations.items():
-        if not isinstance(accumulation, ColumnarAccumulation):
-            raise InvalidArgument(
-                name, accumulation, "is not an accumulation", fix='use sw.count(), sw.sum("price"), …'
-            )
         for column in accumulation.inputs:
             inputs.field(name, column)
     _check_names([*inputs.key, *accumulations])
@@ -58,6 +54,20 @@ def aggregated(
         schema=pane_schema(inputs.key_fields, value_types(fields, spec.accumulations)),
         invalid=invalid,
     )
+
+
+def check_accumulations(accumulations: Mapping[str, ColumnarAccumulation]) -> None:
+    """Raise unless all values are accumulations.
+
+    >>> check_accumulations({"total": 5})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: total = 5: is not an accumulation; use sw.count(), sw.sum("price"), …
+    """
+    for name, accumulation in accumulations.items():
+        if not isinstance(accumulation, ColumnarAccumulation):
+            raise InvalidArgument(
+                name, accumulation, "is not an accumulation", fix='use sw.count(), sw.sum("price"), …'
+            )
 
 
 def applied(

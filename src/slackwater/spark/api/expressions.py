@@ -98,21 +98,20 @@ class ProjectedSource(DerivedSource):
         return cls(source, _distinct("select", chosen), keeps_available=False)
 
     @classmethod
-    def adding(cls, source: Source, columns: Mapping[str, Expression]) -> ProjectedSource:
-        """The rows with further columns."""
+    def adding(
+        cls, source: Source, columns: Mapping[str, Expression], *, argument: str = "with_columns"
+    ) -> ProjectedSource:
+        """The rows with further columns; errors name ``argument``."""
         if not columns:
-            raise InvalidArgument(
-                "with_columns", columns, "is empty", fix='write with_columns(twice="price * 2")'
-            )
+            raise InvalidArgument(argument, columns, "is empty", fix='write with_columns(twice="price * 2")')
         new: dict[str, Projection] = {}
         for name, given in columns.items():
-            column = _column("with_columns", given).alias(_new_name("with_columns", name))
-            new[name] = _resolve(source, "with_columns", given, column)
+            column = _column(argument, given).alias(_new_name(argument, name))
+            new[name] = _resolve(source, argument, given, column)
         kept = [
-            new.pop(name) if name in new else _passed(source, "with_columns", name)
-            for name in source.schema.names
+            new.pop(name) if name in new else _passed(source, argument, name) for name in source.schema.names
         ]
-        return cls(source, _distinct("with_columns", [*kept, *new.values()]), keeps_available=True)
+        return cls(source, _distinct(argument, [*kept, *new.values()]), keeps_available=True)
 
     @property
     def schema(self) -> StructType:
@@ -136,6 +135,21 @@ class ProjectedSource(DerivedSource):
         passed = [quoted(name) for name in (*driving, *self.inner.window_columns)]
         projected = rows.select(*passed, *(one.column.alias(one.field.name) for one in needed))
         return projected, [quoted(name) for name in driving]
+
+
+def expression_name(source: Source, argument: str, column: Column) -> str:
+    """The name that Spark gives an expression over the columns of a source: its alias, or its text."""
+    return _resolve(source, argument, column, column).field.name
+
+
+def is_reference(source: Source, name: str, column: Column) -> bool:
+    """Whether an expression whose text is the name of a column refers to it; a literal may have that text."""
+    others = StructType([field for field in source.available.fields if field.name != name])
+    try:
+        _analyzed(source, others, column)
+    except AnalysisException:
+        return True
+    return False
 
 
 def chosen_rows(source: Source, request: RowRequest) -> tuple[DataFrame, list[str]]:

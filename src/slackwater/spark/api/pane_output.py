@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
@@ -21,6 +22,7 @@ from slackwater.spark.wire.pane_schema import (
     PANE_KIND,
     STRUCTURES,
     UNBOUNDED,
+    WINDOW,
     pane_codec,
     pane_reader,
 )
@@ -52,6 +54,21 @@ class PaneDataflow(Dataflow):
     def to_df(self, *, flush: bool) -> DataFrame:
         """The panes as a DataFrame."""
         return self.output(pane_reader(self.schema), self.codec, flush=flush)
+
+    @property
+    def flat_columns(self) -> list[Column]:
+        """The panes without structs, except for the fields that distinguish rows."""
+        columns: list[Column] = []
+        for name in self.schema.names:
+            if name == "window":
+                columns += [sql.col(f"window.{field}").alias(f"window_{field}") for field in WINDOW.names]
+            elif name != "pane":
+                columns.append(quoted(name))
+        if self.spec.retracts:
+            columns.append(sql.col("pane.retraction"))
+        if "emit" in (self.spec.late, self.invalid):
+            columns.append(sql.col("pane.kind"))
+        return columns
 
     @property
     def codec(self) -> RowCodec | None:

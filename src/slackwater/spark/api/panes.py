@@ -54,7 +54,7 @@ class Panes(StreamOperations):
         """Key columns, ``window{start, end}``, values, ``pane{timing, index, …, kind}``."""
         return self.dataflow.schema
 
-    def to_df(self, *, flush: bool = False) -> DataFrame:
+    def to_df(self, *, flush: bool = False, flat: bool = False) -> DataFrame:
         """The panes as a DataFrame: streaming if the input is, otherwise every window fires at once.
 
         Args:
@@ -63,12 +63,16 @@ class Panes(StreamOperations):
                 batch. With another trigger, and on Spark Connect, the stream ends with the first micro-batch
                 of the run, so sources must not be limited. With a clock of given times (`Ticks`) it ends with
                 the last time. Rows in a later batch stop the query with `AfterEnd`.
+            flat: Return plain columns: the key, ``window_start``, ``window_end`` and the values, without the
+                structs ``window`` and ``pane``. There is a column ``retraction`` if the panes are retracted,
+                and a column ``kind`` (``pane``, ``late`` or ``invalid``) if dropped rows are emitted.
 
         Raises:
             InvalidArgument: ``flush`` is given for batch input; or, on Spark Connect, for a source that is
                 limited per micro-batch. With another trigger than ``availableNow`` the query stops with it.
         """
-        return self.dataflow.to_df(flush=flush)
+        panes = self.dataflow.to_df(flush=flush)
+        return panes.select(*self.dataflow.flat_columns) if flat else panes
 
     def explain(self) -> PipelinePlan:
         """The plan of the operator with everything before it; see `Stream.explain`."""

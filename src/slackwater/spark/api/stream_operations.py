@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
@@ -18,6 +19,7 @@ from slackwater.progress.async_stage import Retry
 from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.progress.values import is_text
 from slackwater.spark.api.asof import asof_joined
+from slackwater.spark.api.computed_columns import with_key_columns
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.deduplicate import deduplicated
 from slackwater.spark.api.explain import explain_inputs
@@ -62,23 +64,40 @@ class StreamOperations(ABC):
     def elements(self) -> Stream:
         """The rows as a stream."""
 
-    def key_by(self, *columns: str) -> Stream:
+    def key_by(self, *columns: str | Column | Sequence[str | Column]) -> Stream:
         """Group the rows by key: every window is per value of these columns.
 
         Args:
-            *columns: The names of the key columns, at least one.
+            *columns: The key columns, at least one, or a list of them: names, or Spark Columns. An expression
+                such as ``F.upper("city").alias("city_code")`` becomes a column of the rows.
 
         Raises:
-            InvalidArgument: A column does not exist or has a type that cannot be a key.
+            InvalidArgument: A column does not exist or has a type that cannot be a key, or an expression is
+                invalid or has the name of another column.
+
+        >>> from pyspark.sql import functions as F
+        >>> from slackwater.progress.watermark_policies import lag
+        >>> from slackwater.spark.api.stream import stream
+        >>> from slackwater.spark.session import session
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 'x' as site")
+        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one.key_by(["auction", "site"]).key, one.key_by(F.upper("site").alias("code")).key
+        (('auction', 'site'), ('code',))
         """
-        if not columns:
+        given = [
+            one
+            for each in columns
+            for one in ((each,) if isinstance(each, str) or not isinstance(each, Sequence) else each)
+        ]
+        if not given:
             raise InvalidArgument(
                 "columns", columns, "is empty", fix='write key_by("auction"), or omit the call'
             )
-        stream = self.elements()
-        for name in columns:
+        stream, names = with_key_columns(self.elements(), given)
+        for name in names:
             check_key(stream.field("key_by", name))
-        return replace(stream, key=tuple(columns))
+        return replace(stream, key=names)
 
     def by(self, key: str, *, name: str | None = None) -> Stream:
         """Choose the event time that drives the next operator.
@@ -503,7 +522,8 @@ class StreamOperations(ABC):
 
         Args:
             late: Whether late rows are only counted (``"count"``) or emitted as well (``"emit"``).
-            **accumulations: The values of the panes by name, such as ``total=sum("price")``.
+            **accumulations: The values of the panes by name, such as ``total=sum("price")``; a column may be
+                an expression, as in ``sum(F.col("price") * 2)``.
 
         Raises:
             InvalidArgument: The rows are not panes, or an accumulation is invalid.

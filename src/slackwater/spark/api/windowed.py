@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 from pyspark.sql.types import StructType
 
-from slackwater.spark.api.builders import aggregated, applied, cogrouped
+from slackwater.spark.api.builders import aggregated, applied, check_accumulations, cogrouped
+from slackwater.spark.api.computed_columns import with_computed_columns
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream
@@ -152,13 +153,15 @@ for no limit
             late: Whether rows that arrived too late are only counted (``"count"``) or also emitted
                 (``"emit"``), as rows of kind ``late`` with their own values.
             invalid: The same for rows without a usable event time, as rows of kind ``invalid``.
-            **accumulations: The values of the panes by name, such as ``total=sum("price")``.
+            **accumulations: The values of the panes by name, such as ``total=sum("price")``; a column may be
+                an expression, as in ``sum(F.col("price") * 2)``.
 
         Raises:
             InvalidArgument: A setting, a name or an accumulation is invalid.
         """
-        dataflow = aggregated(self.stream, self.strategy, accumulations, late=late, invalid=invalid)
-        return Panes(dataflow)
+        check_accumulations(accumulations)
+        stream, plain = with_computed_columns(self.stream, accumulations)
+        return Panes(aggregated(stream, self.strategy, plain, late=late, invalid=invalid))
 
     def apply(
         self,

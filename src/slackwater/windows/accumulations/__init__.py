@@ -1,6 +1,7 @@
 """Accumulations: the aggregate functions that compute the values of a pane.
 
-Write them with the lower-case functions, as in ``sum("price")``. Some have the names of Python built-ins, so
+Write them with the lower-case functions, as in ``sum("price")``. On Spark a column may also be an expression,
+as in ``sum(F.col("price") * 2)``. Some have the names of Python built-ins, so
 import the module, or use ``slackwater.sum``.
 """
 
@@ -22,13 +23,19 @@ from slackwater.windows.accumulations.selections import (
     First,
     Last,
     Max,
+    MaxBy,
     Min,
+    MinBy,
     Sort,
     SumDistinct,
     TopN,
     TopNByKey,
 )
 from slackwater.windows.accumulations.sketches import ApproxCountDistinct, ApproxQuantile
+from slackwater.windows.expressions import ColumnExpression, column_name
+
+Column = str | ColumnExpression
+"""A column name, or on Spark an expression as a Column, which Spark computes before the operator."""
 
 __all__ = [
     "Accumulation",
@@ -46,8 +53,10 @@ __all__ = [
     "Fold",
     "Last",
     "Max",
+    "MaxBy",
     "Mean",
     "Min",
+    "MinBy",
     "PartialColumns",
     "Reduce",
     "Sort",
@@ -61,6 +70,7 @@ __all__ = [
     "any",
     "approx_count_distinct",
     "approx_quantile",
+    "avg",
     "collect",
     "collect_set",
     "count",
@@ -69,8 +79,10 @@ __all__ = [
     "fold",
     "last",
     "max",
+    "max_by",
     "mean",
     "min",
+    "min_by",
     "reduce",
     "sort",
     "stddev",
@@ -82,37 +94,39 @@ __all__ = [
 ]
 
 
-def count(column: str | None = None) -> Count:
+def count(column: Column | None = None) -> Count:
     """Count elements, or those in which a column is not null.
 
     Args:
-        column: the column that must not be null; None counts all elements.
+        column: the column that must not be null; None or ``"*"`` counts all elements.
 
-    >>> count()
-    Count(column=None)
+    >>> count(), count("*")
+    (Count(column=None), Count(column=None))
     """
-    return Count(column)
+    return Count(
+        None if column is None or (isinstance(column, str) and column == "*") else column_name(column)
+    )
 
 
-def sum(column: str) -> Sum:
+def sum(column: Column) -> Sum:
     """Sum a column; null if there are no values.
 
     >>> sum("price")
     Sum(column='price')
     """
-    return Sum(column)
+    return Sum(column_name(column))
 
 
-def sum_distinct(column: str) -> SumDistinct:
+def sum_distinct(column: Column) -> SumDistinct:
     """Sum the distinct values of a column; null if there are no values. Keeps every distinct value.
 
     >>> sum_distinct("price")
     SumDistinct(column='price')
     """
-    return SumDistinct(column)
+    return SumDistinct(column_name(column))
 
 
-def count_distinct(column: str) -> CountDistinct:
+def count_distinct(column: Column) -> CountDistinct:
     """Count the distinct values of a column exactly. Keeps every distinct value.
 
     `approx_count_distinct` needs constant space instead.
@@ -120,37 +134,73 @@ def count_distinct(column: str) -> CountDistinct:
     >>> count_distinct("bidder")
     CountDistinct(column='bidder')
     """
-    return CountDistinct(column)
+    return CountDistinct(column_name(column))
 
 
-def min(column: str) -> Min:
+def min(column: Column) -> Min:
     """The minimum of a column; null if there are no values.
 
     >>> min("price")
     Min(column='price')
     """
-    return Min(column)
+    return Min(column_name(column))
 
 
-def max(column: str) -> Max:
+def max(column: Column) -> Max:
     """The maximum of a column; null if there are no values.
 
     >>> max("price")
     Max(column='price')
     """
-    return Max(column)
+    return Max(column_name(column))
 
 
-def mean(column: str) -> Mean:
+def mean(column: Column) -> Mean:
     """The arithmetic mean of a column; null if there are no values.
 
     >>> mean("price")
     Mean(column='price')
     """
-    return Mean(column)
+    return Mean(column_name(column))
 
 
-def variance(column: str, *, ddof: Literal[0, 1] = 1) -> Variance:
+def avg(column: Column) -> Mean:
+    """The arithmetic mean of a column: another name of `mean`.
+
+    >>> avg("price") == mean("price")
+    True
+    """
+    return mean(column)
+
+
+def max_by(column: Column, by: Column) -> MaxBy:
+    """The value of a column in the element with the maximum of another column; null if there is none.
+
+    Args:
+        column: the column to return.
+        by: the column whose maximum decides. Elements in which it is null do not count. Among equal values,
+            the earliest element decides; among equal times, the one that arrived first.
+
+    >>> max_by("bidder", "price")
+    MaxBy(column='bidder', by='price')
+    """
+    return MaxBy(column_name(column), column_name(by))
+
+
+def min_by(column: Column, by: Column) -> MinBy:
+    """The value of a column in the element with the minimum of another column; null if there is none.
+
+    Args:
+        column: the column to return.
+        by: the column whose minimum decides; see `max_by`.
+
+    >>> min_by("bidder", "price")
+    MinBy(column='bidder', by='price')
+    """
+    return MinBy(column_name(column), column_name(by))
+
+
+def variance(column: Column, *, ddof: Literal[0, 1] = 1) -> Variance:
     """The variance of a column.
 
     Args:
@@ -160,10 +210,10 @@ def variance(column: str, *, ddof: Literal[0, 1] = 1) -> Variance:
     >>> variance("price")
     Variance(column='price', ddof=1)
     """
-    return Variance(column, ddof)
+    return Variance(column_name(column), ddof)
 
 
-def stddev(column: str, *, ddof: Literal[0, 1] = 1) -> Stddev:
+def stddev(column: Column, *, ddof: Literal[0, 1] = 1) -> Stddev:
     """The standard deviation of a column.
 
     Args:
@@ -173,46 +223,46 @@ def stddev(column: str, *, ddof: Literal[0, 1] = 1) -> Stddev:
     >>> stddev("price")
     Stddev(column='price', ddof=1)
     """
-    return Stddev(column, ddof)
+    return Stddev(column_name(column), ddof)
 
 
-def first(column: str) -> First:
+def first(column: Column) -> First:
     """The value with the earliest event time; among equal times, the one that arrived first.
 
     >>> first("price")
     First(column='price')
     """
-    return First(column)
+    return First(column_name(column))
 
 
-def last(column: str) -> Last:
+def last(column: Column) -> Last:
     """The value with the latest event time; among equal times, the one that arrived last.
 
     >>> last("price")
     Last(column='price')
     """
-    return Last(column)
+    return Last(column_name(column))
 
 
-def any(column: str) -> Any:
+def any(column: Column) -> Any:
     """Whether a boolean column is true in at least one element; null if there are no values.
 
     >>> any("clicked")
     Any(column='clicked')
     """
-    return Any(column)
+    return Any(column_name(column))
 
 
-def all(column: str) -> All:
+def all(column: Column) -> All:
     """Whether a boolean column is true in every element; null if there are no values.
 
     >>> all("clicked")
     All(column='clicked')
     """
-    return All(column)
+    return All(column_name(column))
 
 
-def collect(column: str, *, ordered: bool = False) -> Collect | CollectOrdered:
+def collect(column: Column, *, ordered: bool = False) -> Collect | CollectOrdered:
     """All values of a column as a list. Keeps every value.
 
     Args:
@@ -225,19 +275,20 @@ def collect(column: str, *, ordered: bool = False) -> Collect | CollectOrdered:
     >>> collect("price", ordered=True)
     CollectOrdered(column='price')
     """
-    return CollectOrdered(column) if ordered else Collect(column)
+    name = column_name(column)
+    return CollectOrdered(name) if ordered else Collect(name)
 
 
-def collect_set(column: str) -> CollectSet:
+def collect_set(column: Column) -> CollectSet:
     """The distinct values of a column as a list, in ascending order.
 
     >>> collect_set("bidder")
     CollectSet(column='bidder')
     """
-    return CollectSet(column)
+    return CollectSet(column_name(column))
 
 
-def sort(column: str, *, descending: bool = False) -> Sort:
+def sort(column: Column, *, descending: bool = False) -> Sort:
     """All values of a column as a sorted list. Keeps every value.
 
     Args:
@@ -247,19 +298,19 @@ def sort(column: str, *, descending: bool = False) -> Sort:
     >>> sort("price")
     Sort(column='price', descending=False)
     """
-    return Sort(column, descending)
+    return Sort(column_name(column), descending)
 
 
-def top_n(column: str, n: int) -> TopN:
+def top_n(column: Column, n: int) -> TopN:
     """The ``n`` greatest values of a column, greatest first.
 
     >>> top_n("price", 3)
     TopN(column='price', n=3)
     """
-    return TopN(column, n)
+    return TopN(column_name(column), n)
 
 
-def top_n_by_key(column: str, *, key: str, n: int) -> TopNByKey:
+def top_n_by_key(column: Column, *, key: Column, n: int) -> TopNByKey:
     """The ``n`` distinct values of ``key`` with the greatest values of ``column``.
 
     Args:
@@ -270,10 +321,10 @@ def top_n_by_key(column: str, *, key: str, n: int) -> TopNByKey:
     >>> top_n_by_key("price", key="bidder", n=3)
     TopNByKey(column='price', key='bidder', n=3)
     """
-    return TopNByKey(column, key, n)
+    return TopNByKey(column_name(column), column_name(key), n)
 
 
-def approx_count_distinct(column: str, *, precision: int = 12) -> ApproxCountDistinct:
+def approx_count_distinct(column: Column, *, precision: int = 12) -> ApproxCountDistinct:
     """The approximate number of distinct values of a column, by a HyperLogLog sketch.
 
     Args:
@@ -283,10 +334,10 @@ def approx_count_distinct(column: str, *, precision: int = 12) -> ApproxCountDis
     >>> approx_count_distinct("bidder")
     ApproxCountDistinct(column='bidder', precision=12)
     """
-    return ApproxCountDistinct(column, precision)
+    return ApproxCountDistinct(column_name(column), precision)
 
 
-def approx_quantile(column: str, rank: float, *, size: int = 200) -> ApproxQuantile:
+def approx_quantile(column: Column, rank: float, *, size: int = 200) -> ApproxQuantile:
     """The approximate quantile of a numeric column, by a KLL sketch.
 
     Args:
@@ -297,10 +348,10 @@ def approx_quantile(column: str, rank: float, *, size: int = 200) -> ApproxQuant
     >>> approx_quantile("price", 0.5)
     ApproxQuantile(column='price', rank=0.5, size=200)
     """
-    return ApproxQuantile(column, rank, size)
+    return ApproxQuantile(column_name(column), rank, size)
 
 
-def reduce(column: str, function: Function, *, dtype: pl.DataType, ordered: bool = True) -> Reduce:
+def reduce(column: Column, function: Function, *, dtype: pl.DataType, ordered: bool = True) -> Reduce:
     """Reduce values by an associative Python function. Slow: one call per element.
 
     Args:
@@ -313,11 +364,11 @@ def reduce(column: str, function: Function, *, dtype: pl.DataType, ordered: bool
     >>> reduce("price", lambda left, right: left * right, dtype=pl.Int64()).column
     'price'
     """
-    return Reduce(column, function, dtype, ordered)
+    return Reduce(column_name(column), function, dtype, ordered)
 
 
 def fold(
-    column: str,
+    column: Column,
     initial: AnyValue,
     function: Function,
     *,
@@ -349,4 +400,4 @@ def fold(
     >>> fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
     0
     """
-    return Fold(column, initial, function, combine, dtype, inverse, ordered, accumulator_type)
+    return Fold(column_name(column), initial, function, combine, dtype, inverse, ordered, accumulator_type)

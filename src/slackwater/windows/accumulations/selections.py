@@ -27,6 +27,8 @@ from slackwater.windows.columns import TIME, input_column
 
 EXTREME: Final = "value"
 """The field of the partial of a minimum or maximum."""
+EXTREME_BY: Final = "by"
+"""The field of the partial with the extreme value by which an element was selected."""
 
 
 class _Recomputable(ColumnarAccumulation):
@@ -169,6 +171,89 @@ class Last(First):
             .alias(partials.name("value")),
             time.filter(known).max().alias(partials.name("time")),
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeBy(_Recomputable):
+    """The value of a column in the element with the extreme value of another one."""
+
+    column: str
+    by: str
+
+    def __post_init__(self) -> None:
+        check_column(self.column)
+        check_column(self.by, "by")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The input columns that it reads."""
+        return tuple(dict.fromkeys((self.column, self.by)))
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its value depends on the event times of the elements: among equal extremes."""
+        return True
+
+    def takes(self, column: str, dtype: pl.DataType) -> bool:
+        """Accept all types for the value, and those that can be ordered for the other column."""
+        return column != self.by or not dtype.is_nested()
+
+    def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements to a partial."""
+        value, by = (pl.col(input_column(name)) for name in (self.column, self.by))
+        return self._pick(partials, value, by, pl.col(TIME))
+
+    def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Merge partials to one."""
+        value, by, time = (partials.column(name) for name in ("value", EXTREME_BY, "time"))
+        return self._pick(partials, value, by, time)
+
+    def output(self, partials: PartialColumns) -> pl.Expr:
+        """The value; null without values."""
+        return partials.column("value")
+
+    def _pick(self, partials: PartialColumns, value: pl.Expr, by: pl.Expr, time: pl.Expr) -> list[pl.Expr]:
+        known = by.is_not_null()
+        # Sorting puts NaN above all numbers, as Spark does.
+        ranks = [by.filter(known), time.filter(known)]
+        return [
+            column.filter(known)
+            .sort_by(ranks, descending=[self._descending, False], maintain_order=True)
+            .first()
+            .alias(partials.name(field))
+            for field, column in (("value", value), (EXTREME_BY, by), ("time", time))
+        ]
+
+    @property
+    @abstractmethod
+    def _descending(self) -> bool:
+        """Whether the extreme is the maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxBy(ExtremeBy):
+    """The value of a column in the element with the maximum of another one.
+
+    >>> MaxBy("bidder", "price").inputs
+    ('bidder', 'price')
+    """
+
+    @property
+    def _descending(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class MinBy(ExtremeBy):
+    """The value of a column in the element with the minimum of another one.
+
+    >>> MinBy("bidder", "price").name
+    'min_by'
+    """
+
+    @property
+    def _descending(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

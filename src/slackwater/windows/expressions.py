@@ -1,0 +1,56 @@
+"""Columns that a query engine computes from an expression, such as a Spark Column, before the operator."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Protocol
+
+
+class ColumnExpression(Protocol):
+    """An expression of a query engine that computes a column, such as a Spark Column."""
+
+    def alias(self, *names: str) -> Any:
+        """The same expression under another name."""
+
+
+class ComputedColumn(str):
+    """The name of a column that an expression computes: the text of the expression.
+
+    A stream replaces it by a column of its rows, because an operator reads columns by name only.
+    """
+
+    __slots__ = ("expression",)
+
+    expression: ColumnExpression
+
+
+_SPARK_TEXT: Final = re.compile(r"Column<'(.*)'>", re.DOTALL)
+
+
+def column_name(column: str | ColumnExpression) -> str:
+    """The column that an accumulation reads: a name, or an expression under the name of its text.
+
+    >>> column_name("price")
+    'price'
+    >>> from pyspark.sql.connect.functions import col
+    >>> name = column_name(col("price") * 2)
+    >>> name, name.expression
+    ('(price * 2)', Column<'(price * 2)'>)
+    """
+    if isinstance(column, str) or not is_expression(column):
+        return column  # type: ignore[return-value]  # the accumulation raises if it is not text
+    text = str(column)
+    written = _SPARK_TEXT.fullmatch(text)
+    name = ComputedColumn(text if written is None else written[1])
+    name.expression = column
+    return name
+
+
+def is_expression(value: object) -> bool:
+    """Whether a value is an expression of a query engine, and not one of Polars, which cannot be sent to it.
+
+    >>> import polars as pl
+    >>> is_expression(pl.col("price")), is_expression("price")
+    (False, False)
+    """
+    return hasattr(value, "alias") and hasattr(value, "isNotNull")

@@ -1,0 +1,78 @@
+"""Ways of writing a pipeline that users of PySpark are used to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+import slackwater as sw
+from slackwater.errors import InvalidArgument
+from slackwater.spark.api.stream import Stream
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def bids(spark: SparkSession) -> DataFrame:
+    return spark.sql(
+        "select timestamp_seconds(id) as at, id % 2 as auction, if(id = 3, 'B', 'a') as site, id as price "
+        "from range(5)"
+    )
+
+
+@pytest.fixture(scope="module")
+def stream(bids: DataFrame) -> Stream:
+    return sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
+
+
+def test_a_key_may_be_a_list_of_columns_and_expressions(stream: Stream) -> None:
+    assert stream.key_by(["auction", "site"]).key == ("auction", "site")
+    assert stream.key_by(F.col("auction"), "site").key == ("auction", "site")
+    keyed = stream.key_by([F.lower("site").alias("lower"), F.col("auction")])
+    panes = keyed.window(sw.tumbling("1 minute")).agg(bids=sw.count("*"))
+    rows = panes.to_df(flat=True).select("lower", "auction", "bids").collect()
+    assert sorted(map(tuple, rows)) == [("a", 0, 3), ("a", 1, 1), ("b", 1, 1)]
+
+
+def test_accumulations_compute_expressions_and_panes_are_flat(stream: Stream) -> None:
+    doubled = F.col("price") * 2
+    panes = stream.window(sw.tumbling("1 minute")).agg(
+        plain=sw.sum(F.col("price")),
+        doubled=sw.sum(doubled),
+        highest=sw.max(doubled),
+        literal=sw.max(F.lit("price")),
+        best=sw.max_by("site", by=-F.abs(F.col("price") - 3)),
+        average=sw.avg("price"),
+    )
+    frame = panes.to_df(flat=True)
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    assert frame.columns == [
+        "window_start",
+        "window_end",
+        "plain",
+        "doubled",
+        "highest",
+        "literal",
+        "best",
+        "average",
+    ]
+    [row] = frame.withColumns({name: F.unix_seconds(name) for name in frame.columns[:2]}).collect()
+    assert tuple(row) == (start.timestamp(), 60, 10, 20, 8, "price", "B", 2.0)
+
+
+def test_flat_panes_keep_the_columns_that_tell_rows_apart(stream: Stream) -> None:
+    windowed = stream.window(sw.fixed("1 minute")).accumulating_and_retracting()
+    frame = windowed.agg(late="emit", bids=sw.count()).to_df(flat=True)
+    assert frame.columns == ["window_start", "window_end", "bids", "retraction", "kind"]
+
+
+def test_an_expression_that_is_invalid_or_takes_a_name_is_rejected(stream: Stream) -> None:
+    with pytest.raises(InvalidArgument, match=r"key_by = .*has the name of another column, 'site'.*alias"):
+        stream.key_by(F.lower("site").alias("site"))
+    with pytest.raises(InvalidArgument, match=r"agg = .*prize.*is not an expression over the columns"):
+        stream.window(sw.fixed("1 minute")).agg(total=sw.sum(F.col("prize") * 2))
+    with pytest.raises(InvalidArgument, match=r"total = 'prize': .* Did you mean 'price'\?"):
+        stream.window(sw.fixed("1 minute")).agg(total=sw.sum("prize"))
