@@ -161,7 +161,7 @@ class Monitor:
             gone = [
                 WindowState(
                     row["operator"], row["end"], row["start"], row["opened_at"], row["closed_at"],
-                    row["keys"], 0, *_counts(row),
+                    row["keys"], None, *_counts(row),
                 )
                 for row in connection.execute(newest).mappings()
             ]  # fmt: skip

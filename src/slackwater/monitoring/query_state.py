@@ -5,7 +5,9 @@ All times are integers of microseconds. All classes can be encoded as JSON with 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +16,10 @@ from slackwater.time import END_OF_TIME
 OriginStatus = Literal["active", "idle", "silent", "gap", "done"]
 """``active``: it sends. ``silent``: it is waited for but has sent nothing since the last batch, or ever.
 ``gap``: a numbered buffer of it is missing. ``idle`` and ``done``: it is not waited for."""
+
+SLOWEST_LISTED: Final = 150
+FASTEST_LISTED: Final = 50
+"""How many of the origins of an operator are listed in a report; all are counted."""
 
 LateKind = Literal["late", "closed", "invalid"]
 """Why a row was dropped: too late, its window had closed by its trigger, or no usable event time."""
@@ -59,6 +65,26 @@ class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     left_out: int = 0
     """How many are counted but not listed."""
 
+    @classmethod
+    def of(cls, origins: Iterable[OriginState]) -> OriginSummary:
+        """Count origins, and list the slowest `SLOWEST_LISTED` and the fastest `FASTEST_LISTED` of them.
+
+        >>> OriginSummary.of([OriginState("a", "idle", {"default": 7}), OriginState("b", "silent")]).counts
+        {'idle': 1, 'silent': 1}
+        """
+        ordered = sorted(origins, key=_by_watermark)
+        counts = dict(sorted(Counter[str](origin.status for origin in ordered).items()))
+        listed = ordered
+        if len(ordered) > SLOWEST_LISTED + FASTEST_LISTED:
+            listed = ordered[:SLOWEST_LISTED] + ordered[-FASTEST_LISTED:]
+        return cls(counts, tuple(listed), len(ordered) - len(listed))
+
+
+def _by_watermark(origin: OriginState) -> tuple[bool, int, str]:
+    """Those without a watermark first."""
+    at = origin.watermark
+    return at is not None, at or 0, origin.name
+
 
 class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A watermark of an operator or of one of its inputs, and what holds it back.
@@ -101,13 +127,11 @@ class OpenWindows(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     """The earliest start."""
     windows: int = 1
-    """The number of windows with different bounds; sessions are counted in groups."""
+    """The number of windows: those of all buckets, and inherited ones with other starts."""
     keys: int | None = None
-    """The number of keys; None if it is not known without reading the state."""
-    bytes: int = 0
-    """The stored bytes of these windows that they share with no other end."""
-    panes: int = 0
-    """The number of panes emitted so far, without retractions."""
+    """The number of keys, or more while the aggregates of some are in parts; None if it is not known."""
+    bytes: int | None = None
+    """Their stored bytes; None if parts of them are only in the state store, which is not read for this."""
     owes_pane: bool = False
     """Whether a pane is still due."""
     closes_at: int = END_OF_TIME
@@ -191,7 +215,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The inputs, if there are several."""
     origins: OriginSummary = OriginSummary()
     windows: tuple[OpenWindows, ...] = ()
-    """The open windows by end, the earliest first; bounded."""
+    """The open windows by end, the earliest first; bounded, and without sessions."""
     windows_left_out: int = 0
     """How many open windows are not in ``windows``."""
 
@@ -307,7 +331,7 @@ class WindowState(msgspec.Struct, frozen=True, omit_defaults=True):
     closed: int | None = None
     """When they were first missing in a report; None while they are open."""
     keys: int | None = None
-    bytes: int = 0
+    bytes: int | None = None
     early: int = 0
     on_time: int = 0
     late: int = 0

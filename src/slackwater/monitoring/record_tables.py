@@ -126,7 +126,7 @@ class RecordTables:
             details = event.changes.get(operator.id, OperatorChanges())
             # A batch that is repeated after a failure would be counted twice.
             details = OperatorChanges() if is_repeated else details
-            _count_windows(query, operator, details, changes)
+            _count_windows(connection, query, operator, details, changes)
             self._count_delays(connection, query, operator, details, changes)
             for number, late in enumerate(details.late_rows):
                 row = msgspec.structs.replace(late, at=operator.now)
@@ -233,7 +233,11 @@ def _move(query: _Query, operator: OperatorState, key: WatermarkState, changes: 
 
 
 def _count_windows(
-    query: _Query, operator: OperatorState, details: OperatorChanges, changes: _Changes
+    connection: Connection,
+    query: _Query,
+    operator: OperatorState,
+    details: OperatorChanges,
+    changes: _Changes,
 ) -> None:
     """Add the panes of a batch to their windows, and note which windows were opened and closed."""
     at = operator.now
@@ -255,7 +259,9 @@ def _count_windows(
             touched[group.end] = known = {**known, "keys": group.keys}
     for panes in details.panes:
         known = touched.get(panes.end) or query.windows.get((operator.id, panes.end))
-        if known is None:  # opened and closed within the batch
+        if known is None:  # opened and closed within the batch, or closed before: sessions are not listed
+            known = _stored_window(connection, query.row["id"], operator.id, panes.end)
+        if known is None:
             known = {**base, "end": panes.end, "start": panes.start, "opened_at": at}
         counted = {name: known[name] + getattr(panes, name) for name in _COUNTS}
         touched[panes.end] = {**known, **counted, "closed_at": None if may_be_open(panes.end) else at}
@@ -269,6 +275,13 @@ def _count_windows(
             query.windows[operator.id, end] = row
         else:
             query.windows.pop((operator.id, end), None)
+
+
+def _stored_window(connection: Connection, query: str, operator: str, end: int) -> _Row | None:
+    table = schema.query_windows
+    same = (table.c.query == query, table.c.operator == operator, table.c.end == end)
+    found = _mapping(connection, table, *same)
+    return found[0] if found else None
 
 
 def _new_query(event: RunStarted | BatchFinished | RunEnded) -> _Row:

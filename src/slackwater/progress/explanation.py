@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from slackwater._time_text import instant_text
+from slackwater.progress.values import Origin
 
 
 class Reason(Enum):
@@ -43,6 +44,28 @@ class Gap:
         else:
             chunks = ", ".join(_range_text(first, last) for first, last in self.missing)
         return f"gap at sequence {self.sequence} (chunks missing: {chunks})"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginProgress:
+    """Where the watermark of one origin of a source is.
+
+    Args:
+        name: The name of the origin.
+        watermark: Its watermark, None if it has none yet.
+        status: ``active``, ``idle`` or ``done``.
+        heard: When it last sent something, on the clock that the caller passes as ``now``.
+        gap: The missing sequence, if there is one.
+
+    >>> OriginProgress("b", 5_000_000, "idle", heard=3_000_000).status
+    'idle'
+    """
+
+    name: Origin
+    watermark: int | None
+    status: str
+    heard: int | None = None
+    gap: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from slackwater.progress.combined_watermark import (
     saved_inputs,
 )
 from slackwater.progress.discovery import Discover
-from slackwater.progress.explanation import Explanation, Reason
+from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.progress.watermark_policies import (
@@ -327,6 +327,21 @@ class WatermarkGenerator:
     def partition_watermark(self, partition: Origin) -> int | None:
         """Return the watermark of one partition, before throttling."""
         return self._combined.value(self._slot(partition), self._key)
+
+    def origins(self) -> list[OriginProgress]:
+        """The progress of every partition, in the order in which they were added.
+
+        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
+        >>> generator.origins()
+        [OriginProgress(name='a', watermark=None, status='active', heard=0, gap=None)]
+        """
+        combined = self._combined
+        return [
+            OriginProgress(
+                name, combined.value(slot, self._key), combined.status(slot).name.lower(), self._heard[slot]
+            )
+            for name, slot in self._slots.items()
+        ]
 
     def why(self) -> Explanation:
         """Explain which partition holds the watermark back, since when, and why."""

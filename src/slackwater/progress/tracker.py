@@ -16,7 +16,7 @@ from slackwater.progress.combined_watermark import (
     Status,
     saved_inputs,
 )
-from slackwater.progress.explanation import Explanation, Reason
+from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.sequences import SavedSequences, Sequences
 from slackwater.progress.values import (
@@ -303,6 +303,25 @@ class ProgressTracker:
     def keys(self) -> tuple[str, ...]:
         """The watermark keys seen so far."""
         return tuple(self._combined.keys)
+
+    def origin_progress(self, key: str = DEFAULT_KEY) -> list[OriginProgress]:
+        """The progress of every origin for a key, in the order in which they were declared or learned.
+
+        >>> tracker = ProgressTracker()
+        >>> _ = tracker.observe(BufferHeader("a", sequence=2, watermarks={"default": 10}))
+        >>> [str(origin.gap) for origin in tracker.origin_progress()]
+        ['gap at sequence 1 (chunks missing: all)']
+        """
+        combined = self._combined
+        return [
+            OriginProgress(
+                name,
+                combined.value(slot, key),
+                combined.status(slot).name.lower(),
+                gap=self._sequences[slot].gap(),
+            )
+            for name, slot in self._slots.items()
+        ]
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
         """Explain which origin holds the watermark of ``key`` back, since when, and why."""

@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark.sql import SparkSession
 
@@ -103,6 +103,7 @@ def session(
     partitions: int | None = None,
     config: Mapping[str, str] | None = None,
     monitor: str | None = None,
+    sample_late: bool = False,
 ) -> SparkSession:
     """Create a SparkSession with all settings that Slackwater needs, or return the active one.
 
@@ -116,6 +117,8 @@ def session(
         config: Further Spark settings. They override those of `settings`.
         monitor: The URL of a metadata store, such as ``"sqlite:///slackwater.db"``, in which the progress of
             all queries is recorded; the environment variable ``SLACKWATER_STORE`` if omitted.
+        sample_late: Whether reports contain the keys of sampled rows that were dropped as late. They are
+            left out by default, because reports are stored and shown to others.
 
     Returns:
         The session, checked by `check_session`.
@@ -161,6 +164,10 @@ def session(
     check_session(spark)
     if monitor is not None:
         _monitors[spark] = monitor
+    if sample_late:
+        _sampling.add(spark)
+    else:
+        _sampling.discard(spark)
     return spark
 
 
@@ -185,6 +192,19 @@ def _is_duration(text: str) -> bool:
 
 
 _monitors: Final[WeakKeyDictionary[SparkSession, str]] = WeakKeyDictionary()
+
+
+_sampling: Final[WeakSet[SparkSession]] = WeakSet()
+
+
+def samples_late(spark: SparkSession) -> bool:
+    """Whether reports of a session's queries contain the keys of dropped rows.
+
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> samples_late(spark)
+    False
+    """
+    return spark in _sampling
 
 
 def monitor_url(spark: SparkSession) -> str | None:

@@ -23,6 +23,7 @@ from slackwater.spark.monitor.telemetry import start_recording
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.processor import BucketProcessor
+from slackwater.spark.session import samples_late
 from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.columns import WINDOW_BOUNDS
@@ -104,6 +105,8 @@ class Dataflow:
             self.host,
             sides=self.sides,
             names=input_names(self.sources, self.sides),
+            reporter=self.buckets[0],
+            sample_late=samples_late(self.spark),
         )
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:

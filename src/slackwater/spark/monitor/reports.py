@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slackwater.errors import InvalidArgument
+from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes
 from slackwater.time import END_OF_TIME, format_duration
 
 if TYPE_CHECKING:
@@ -98,6 +99,16 @@ class BucketReport(msgspec.Struct, frozen=True):
     """The end of the earliest window that still owes a pane; None if there is none."""
     buffers: dict[str, BufferReport] = {}
     """The buffered rows by name: the sides of a join, or the keys that a deduplication remembers."""
+    origins: OriginSummary = OriginSummary()
+    """The origins of the sources; only in the report of one bucket, because all have the same."""
+    windows: tuple[OpenWindows, ...] = ()
+    """The open windows of the bucket by end, the earliest 50."""
+    windows_left_out: int = 0
+    """How many open windows are not in ``windows``."""
+    panes: tuple[Panes, ...] = ()
+    """The panes of this batch by the end of their window, for at most 50 ends."""
+    late_rows: tuple[LateRow, ...] = ()
+    """At most 10 of the rows that were dropped in this batch."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
@@ -166,6 +177,11 @@ class OperatorReport(msgspec.Struct, frozen=True):
             ):
                 slowest[report.key] = report
         return slowest
+
+    @property
+    def origins(self) -> OriginSummary:
+        """The origins of the sources: their states and watermarks."""
+        return max((bucket.origins for bucket in self.buckets), key=lambda found: len(found.listed))
 
     @property
     def inputs(self) -> dict[str, InputReport]:

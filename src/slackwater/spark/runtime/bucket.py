@@ -16,6 +16,7 @@ import polars as pl
 
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
+from slackwater.monitoring.query_state import OriginSummary
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
@@ -30,6 +31,7 @@ from slackwater.spark.runtime.operator_inputs import (
     UpstreamRules,
 )
 from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.runtime.window_reports import late_rows
 from slackwater.spark.wire.buffers import Rejects, Result, Shipment, Tick, read_header, unpack_in_order
 from slackwater.spark.wire.columns import TIME
 from slackwater.spark.wire.numbered_chunks import new_rows
@@ -124,6 +126,10 @@ class OperatorPlan:
     """The index of each input's side, for a join or cogroup; otherwise empty: all inputs are one side."""
     names: tuple[str | None, ...] = ()
     """What reports call the inputs."""
+    reporter: int | None = None
+    """The bucket that reports the origins, which are the same in all; None if every bucket does."""
+    sample_late: bool = False
+    """Whether reports contain the keys of dropped rows."""
 
     def step(
         self,
@@ -166,6 +172,7 @@ class OperatorPlan:
         else:
             inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides, names=self.names)
             state, totals = self.host.load(before.operator, blobs), before.totals
+        watermark_before = inputs.watermark
         restarted = before is not None and run != before.run
         duplicates = inputs.duplicates
         set_back = 0 if before is None else clock.back - before.back
@@ -223,6 +230,13 @@ class OperatorPlan:
             keys=() if ended else _keys(inputs),
             inputs=() if ended else _by_input(inputs),
             waiting=output.waiting,
+            origins=inputs.origins() if self.reporter in (None, bucket) else OriginSummary(),
+            windows=output.windows,
+            windows_left_out=output.windows_left_out,
+            panes=output.panes,
+            late_rows=late_rows(
+                output.dropped_sample, watermark_before, why.held_by, keeps_values=self.sample_late
+            ),
         )
         return BucketOutput(
             rows=rows,

@@ -14,7 +14,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import polars as pl
 
+from slackwater.monitoring.query_state import OpenWindows, Panes
 from slackwater.progress.saved_form import Saved
+from slackwater.spark.runtime.blob_cache import BlobCache
+from slackwater.spark.runtime.window_reports import PaneCounts, open_by_end
 from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, ROW_KIND, row_values
 from slackwater.windows import (
@@ -123,6 +126,13 @@ class HostOutput:
     """The size of each buffer of rows, by its name."""
     duplicates: int = 0
     """The number of rows that were dropped because they repeat earlier ones."""
+    windows: tuple[OpenWindows, ...] = ()
+    """The open windows by end, the earliest first; bounded."""
+    windows_left_out: int = 0
+    panes: tuple[Panes, ...] = ()
+    """The panes of the step by the end of their window; bounded."""
+    dropped_sample: pl.DataFrame | None = None
+    """A few of the dropped rows."""
     expired_keys: int = 0
     """The number of keys whose state was purged because of the ttl of a global window."""
 
@@ -219,13 +229,14 @@ class WindowHost(Host[WindowSpec]):
         state, output = self.operator.step(
             state, rows, driving, batch.now, folded=folded, idle=all(batch.idle)
         )
-        counts = StepCounts()
+        counts, panes = StepCounts(), PaneCounts()
         if output.panes.height:
             counts.add_panes(output.panes)
+            panes.add(output.panes)
             yield _as_panes(output.panes)
         if output.late is not None and output.late.height:
             yield self._dropped(output.late, LATE_KIND)
-        return state, _host_output(counts, output, state)
+        return state, _host_output(counts, panes, output, state, self.spec.allowed_lateness)
 
     def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows of kind ``invalid``."""
@@ -272,15 +283,16 @@ class CogroupHost(Host[CogroupSpec]):
         emitted = Pieces(
             self.operator.pieces(state, left, right, _by_side(batch), batch.now, idle=_idle_sides(batch))
         )
-        counts = StepCounts()
+        counts, pane_counts = StepCounts(), PaneCounts()
         for panes in emitted:
             if panes.height:
                 counts.add_panes(panes)
+                pane_counts.add(panes)
                 yield self._with_known_lists(_as_panes(panes))
         state, output = emitted.result
         if output.late is not None and output.late.height:
             yield self._with_known_lists(self._late(output.late))
-        return state, _host_output(counts, output, state.windows)
+        return state, _host_output(counts, pane_counts, output, state.windows, self.spec.allowed_lateness)
 
     def _late(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert late rows to output rows, in which the other side is empty or null."""
@@ -470,14 +482,26 @@ def _by_side(batch: OperatorBatch) -> dict[str, int]:
     return {side: at for side, at in zip(SIDES, batch.watermarks, strict=True) if at is not None}
 
 
-def _host_output(counts: StepCounts, output: WindowOutput, state: WindowState) -> HostOutput:
+def _host_output(
+    counts: StepCounts,
+    panes: PaneCounts,
+    output: WindowOutput,
+    state: WindowState,
+    allowed_lateness: int | None,
+) -> HostOutput:
     counts.dropped_late, counts.dropped_closed = output.dropped_late, output.dropped_closed
+    sizes = state.blobs.cached if isinstance(state.blobs, BlobCache) else {}
+    windows, left_out = open_by_end(state, allowed_lateness, sizes)
     return HostOutput(
         counts,
         output.watermarks,
         state.open_windows,
         output.waiting,
         state.watermark,
+        windows=windows,
+        windows_left_out=left_out,
+        panes=panes.panes,
+        dropped_sample=output.dropped_sample,
         expired_keys=output.expired_keys,
     )
 

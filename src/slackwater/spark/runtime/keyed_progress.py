@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from slackwater.monitoring.query_state import OriginState
 from slackwater.progress.explanation import Explanation
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
@@ -101,6 +104,15 @@ class TimesProgress:
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark of a key back, since when, and why."""
         return self._parts[self._rules.key if key is None else key].why()
+
+    def origins(self) -> list[OriginState]:
+        """The progress of every origin, by key."""
+        by_name: dict[str, OriginState] = {}
+        for part in self._parts.values():
+            for origin in part.origins():
+                known = by_name.get(origin.name, origin)
+                by_name[origin.name] = replace(known, watermarks={**known.watermarks, **origin.watermarks})
+        return list(by_name.values())
 
     def save(self) -> bytes:
         """The saved state."""

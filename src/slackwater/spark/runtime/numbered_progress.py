@@ -15,13 +15,14 @@ from typing import Final
 from msgspec import field
 
 from slackwater.errors import SequenceConflict
+from slackwater.monitoring.query_state import OriginState
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Origin
 from slackwater.spark.runtime.partial_chunks import PartialChunk, combined
-from slackwater.spark.runtime.source_progress import processing_pause
+from slackwater.spark.runtime.source_progress import origin_state, processing_pause
 from slackwater.spark.wire.buffers import Chunk, Number, Run
 from slackwater.spark.wire.numbered_chunks import Repeats
 
@@ -231,6 +232,13 @@ class NumberedProgress:
             return why
         first = min(waiting, key=lambda chunk: (chunk.sequence, chunk.chunk))
         return replace(why, reason=Reason.GAP, gap=Gap(first.sequence, ((first.chunk, first.chunk),)))
+
+    def origins(self) -> list[OriginState]:
+        """The progress of every origin."""
+        return [
+            origin_state(replace(origin, heard=self._last_heard.get(origin.name)), self._rules.key, self._now)
+            for origin in self._tracker.origin_progress()
+        ]
 
     def save(self) -> bytes:
         """The saved state."""

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
+
 from slackwater.errors import IncompatibleState
+from slackwater.monitoring.query_state import OriginState, OriginSummary
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved
@@ -122,6 +125,10 @@ class UpstreamProgress:
         for result in results:
             if result.idle:
                 self._coalescer.idle(indices[result.bucket], now=now)
+
+    def origins(self) -> list[OriginState]:
+        """None: the upstream operator reports its own origins."""
+        return []
 
     def why(self, key: str | None = None) -> Explanation:
         """Which bucket holds the watermark of a key back."""
@@ -353,6 +360,17 @@ class Inputs:
             InputProgress(self._names[index] or f"input {index + 1}", part.watermark, part.idle, part.why())
             for index, part in enumerate(self._parts)
         ]
+
+    def origins(self) -> OriginSummary:
+        """The origins of all sources, each with the name of its input if there are several."""
+        if len(self._parts) == 1:
+            return OriginSummary.of(self._parts[0].origins())
+        names = [name or f"input {index + 1}" for index, name in enumerate(self._names)]
+        return OriginSummary.of(
+            msgspec.structs.replace(origin, input=name)
+            for part, name in zip(self._parts, names, strict=True)
+            for origin in part.origins()
+        )
 
     def _explained(self, part: Progress, key: str | None) -> Explanation:
         """The explanation of one input, which names the input."""

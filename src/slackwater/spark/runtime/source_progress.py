@@ -13,16 +13,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.errors import UnknownSource
+from slackwater.monitoring.query_state import OriginState, OriginStatus
 from slackwater.progress.discovery import Discover
-from slackwater.progress.explanation import Explanation, Reason
+from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.wire.buffers import Observation
-from slackwater.time import END_OF_TIME
+from slackwater.time import END_OF_TIME, SECOND
 
 ONLY_ORIGIN: Final = "input"
 """The name of the single origin of a source without an origin column."""
+SILENT_AFTER: Final = 5 * SECOND
+"""An active origin that has sent nothing for this long is reported as silent."""
+LONGEST_NAME: Final = 200
+"""Longer names of origins are cut in reports."""
 
 
 def processing_pause(before: int, now: int, idle_after: int | None, *, restarted: bool) -> int:
@@ -34,6 +39,28 @@ def processing_pause(before: int, now: int, idle_after: int | None, *, restarted
     if restarted:
         return max(0, now - before)
     return 0 if idle_after is None else max(0, now - before - idle_after // 2)
+
+
+def origin_state(origin: OriginProgress, key: str, now: int) -> OriginState:
+    """The state of an origin for reports.
+
+    >>> origin_state(OriginProgress("a", 5, "active", heard=0), "default", now=5_000_000).status
+    'silent'
+    """
+    name = str(origin.name)
+    shown = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    status: OriginStatus = "active"
+    is_silent = origin.watermark is None or (origin.heard is not None and now - origin.heard >= SILENT_AFTER)
+    if origin.status == "idle":
+        status = "idle"
+    elif origin.status == "done":
+        status = "done"
+    elif origin.gap is not None:
+        status = "gap"
+    elif is_silent:
+        status = "silent"
+    gap = None if origin.gap is None else str(origin.gap)
+    return OriginState(shown, status, {key: origin.watermark}, origin.heard, gap=gap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +182,10 @@ class SourceProgress:
     def why(self, key: str | None = None) -> Explanation:
         """Which origin holds the watermark back, since when, and why."""
         return self._generator.why()
+
+    def origins(self) -> list[OriginState]:
+        """The progress of every origin."""
+        return [origin_state(origin, self._rules.key, self._now) for origin in self._generator.origins()]
 
     def save(self) -> bytes:
         """The saved state."""

@@ -45,6 +45,8 @@ from slackwater.windows.engine.lateness import Lateness
 from slackwater.windows.spec.window_spec import WindowSpec
 
 _POSITION: Final = "counted:position"
+SAMPLED_ROWS: Final = 10
+"""How many dropped rows of a step are kept as a sample."""
 Stored = Literal["elements", "extremes", "nothing"]
 """What merged partials have of accumulations that store their elements."""
 
@@ -349,5 +351,26 @@ class StepResults:
     """Numbers of dropped rows with the reason, and the window if there is one."""
     dropped_late: int = 0
     dropped_closed: int = 0
+    samples: list[pl.DataFrame] = field(default_factory=list)
+    """Some of the dropped rows, or partials of rows, with their key and what `sample` adds."""
+
+    def sample(
+        self, dropped: pl.DataFrame, reason: str, bounds: tuple[pl.Expr, pl.Expr], keys: list[str]
+    ) -> None:
+        """Keep a few of the rows that are dropped for a reason; ``bounds`` are those of their window."""
+        missing = SAMPLED_ROWS - sum(frame.height for frame in self.samples)
+        if missing > 0:
+            names = dropped.columns
+            self.samples.append(
+                dropped.head(missing).select(
+                    pl.lit(reason).alias("reason"),
+                    bounds[0].alias("window_start"),
+                    bounds[1].alias("window_end"),
+                    (pl.col(TIME) if TIME in names else pl.lit(None, pl.Int64())).alias("event_time"),
+                    (pl.col(ADDED) if ADDED in names else pl.lit(1, pl.Int64())).alias("rows"),
+                    *keys,
+                )
+            )
+
     expired: int = 0
     """The number of keys that were purged because of the ttl."""

@@ -254,6 +254,7 @@ class SessionMerging:
     def _report_closed(self, dropped: pl.DataFrame, elements: pl.DataFrame, out: StepResults) -> None:
         keys = self.compiled.key_columns
         out.dropped_closed += int(dropped[ADDED].sum())
+        out.sample(dropped, "closed", (pl.col(START), pl.col(END)), keys)
         if self.compiled.spec.late == "emit":
             bounds = dropped.select(*keys, START, END)
             rows = match(elements.select(ROW, TIME, *keys), bounds, keys, "inner")

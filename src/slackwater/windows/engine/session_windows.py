@@ -156,9 +156,10 @@ class SessionWindows:
         if dropped.is_empty():
             return elements
         out.dropped_late += dropped.height
+        nothing = pl.lit(None, pl.Int64())
+        start, end = (pl.col(TIME), end) if spec.drop_late == "by_window" else (nothing, nothing)
+        out.sample(dropped, "late", (start, end), self.compiled.key_columns)
         if spec.late == "emit":
-            nothing = pl.lit(None, pl.Int64())
-            start, end = (pl.col(TIME), end) if spec.drop_late == "by_window" else (nothing, nothing)
             reason = pl.lit("late").alias("reason")
             out.late.append(dropped.select(ROW, reason, start.alias(START), end.alias(END)))
         return elements.filter(~late)

@@ -238,11 +238,14 @@ class SlicedWindows:
         if windows is not None:
             dropped = match(dropped, self._window_frame(windows), self.slicing.columns, "inner")
         out.dropped_late += int(dropped[ADDED].sum()) if ADDED in dropped.columns else dropped.height
-        if self.compiled.spec.late == "emit" and dropped.height:
-            nothing = pl.lit(None, pl.Int64())
-            start, end = (
-                (pl.col(_WINDOW_START), pl.col(_WINDOW_END)) if windows is not None else (nothing, nothing)
-            )
+        if dropped.is_empty():
+            return
+        nothing = pl.lit(None, pl.Int64())
+        start, end = (
+            (pl.col(_WINDOW_START), pl.col(_WINDOW_END)) if windows is not None else (nothing, nothing)
+        )
+        out.sample(dropped, "late", (start, end), self.compiled.key_columns)
+        if self.compiled.spec.late == "emit":
             out.late.append(
                 dropped.select(ROW, pl.lit("late").alias("reason"), start.alias(START), end.alias(END))
             )
@@ -256,6 +259,7 @@ class SlicedWindows:
         if closed.is_empty():
             return rows, partials
         out.dropped_closed += int(closed[ADDED].sum())
+        out.sample(closed, "closed", (pl.col(START), pl.col(END)), compiled.key_columns)
         rows = rows.with_columns(pl.when(pl.col(CLOSED)).then(0).otherwise(pl.col(ADDED)).alias(ADDED))
         if compiled.spec.late == "emit" and elements is not None:
             windows = self._window_frame(

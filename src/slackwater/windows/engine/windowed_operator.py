@@ -17,7 +17,7 @@ from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.assigners import Sessions
-from slackwater.windows.columns import END, ROW, START
+from slackwater.windows.columns import END, ROW, START, key_column
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.elements import BatchColumns, agreed
@@ -57,6 +57,9 @@ class WindowOutput:
     may an operator whose inputs are idle forward IDLE."""
     expired_keys: int = 0
     """The number of keys whose state was purged because of the ttl of a global window."""
+    dropped_sample: pl.DataFrame | None = None
+    """A few of the dropped rows, for reports: the reason, the window, the event time if it is known, the
+    number of rows if they were folded, and the key. None if none was dropped."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,7 @@ class WindowedOperator:
             watermarks=self._forwarded(state),
             waiting=state.waiting,
             expired_keys=out.expired,
+            dropped_sample=self._dropped_sample(out.samples),
         )
         return state, output
 
@@ -322,6 +326,13 @@ class WindowedOperator:
             "timing": pl.String,
         }
         return pl.DataFrame(schema=types)
+
+    def _dropped_sample(self, samples: list[pl.DataFrame]) -> pl.DataFrame | None:
+        if not samples:
+            return None
+        internal = [key_column(number) for number in range(len(self.spec.key))]
+        names = dict(zip(internal, self.spec.key, strict=True))
+        return pl.concat(samples, how="diagonal_relaxed").rename(names).drop(key_column(0), strict=False)
 
     @property
     def _late_columns(self) -> tuple[str, ...]:

@@ -1,0 +1,165 @@
+"""What the reports of buckets contain about origins, windows, panes and dropped rows, and their size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.monitoring.query_state import FASTEST_LISTED, SLOWEST_LISTED, OriginSummary, Panes
+from slackwater.progress.watermark_policies import Lag
+from slackwater.spark.monitor.reports import BucketReport
+from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.hosts import WindowHost
+from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
+from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
+from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.wire.buffers import Chunk, Observation, Peak
+from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.time import SECOND
+from tests.support.windowed import Options
+from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, shipped, ticks
+
+RULES = SourceRules(Lag(0), idle_after=60 * SECOND)
+
+
+def rows(*elements: tuple[str, str, int]) -> pl.DataFrame:
+    """Rows of an origin with a key and a time in seconds."""
+    schema = {ORIGIN: pl.String, "key": pl.String, TIME: pl.Int64}
+    times = [(origin, key, at * SECOND) for origin, key, at in elements]
+    return pl.DataFrame(times, schema=schema, orient="row").with_columns(pl.lit(1).alias("value"))
+
+
+def stage(options: Options, **settings: Any) -> Stage:
+    return Stage(OperatorPlan((RULES,), host(options), reporter=BUCKETS[0], **settings))
+
+
+def reports(of: Stage, now: int, *elements: tuple[str, str, int]) -> list[BucketReport]:
+    buffers = shipped(rows(*elements)) if elements else []
+    return [output.report for output in of.step([*buffers, *ticks(now * SECOND)])]
+
+
+def test_one_bucket_reports_all_origins_with_their_states() -> None:
+    windowed = stage(Options(windows.Fixed(10 * SECOND)))
+    reports(windowed, 0, ("a", "x", 3), ("b", "y", 7))
+    first, *others = reports(windowed, 8, ("a", "x", 12))
+    assert first.origins.counts == {"active": 1, "silent": 1}
+    assert [(one.name, one.status, one.watermark, one.since) for one in first.origins.listed] == [
+        ("b", "silent", 7 * SECOND, 0),
+        ("a", "active", 12 * SECOND, 8 * SECOND),
+    ]
+    assert {report.origins.listed for report in others} == {()}
+    for now in (38, 68, 98):
+        first, *_ = reports(windowed, now, ("a", "x", 12))
+    assert first.origins.counts == {"active": 1, "idle": 1}
+
+
+def test_thousands_of_origins_are_counted_and_few_are_listed() -> None:
+    progress = SourceProgress(RULES, 0)
+    long_name = "p" * 10_000
+    names = [f"{number:04}" for number in range(3_000)] + [long_name]
+    progress.advance([Observation(name, [Peak(index, 1)]) for index, name in enumerate(names)], 0)
+    summary = OriginSummary.of(progress.origins())
+    assert summary.counts == {"active": 3_001}
+    assert len(summary.listed) == SLOWEST_LISTED + FASTEST_LISTED
+    assert summary.left_out == 3_001 - 200
+    assert [one.name for one in summary.listed[:2]] == ["0000", "0001"]
+    assert summary.listed[-1].name == "p" * 199 + "…"
+    assert len(msgspec.json.encode(summary)) < 24_000
+
+
+def test_an_origin_has_the_watermark_of_every_key() -> None:
+    keys = SourceRules(Lag(0), key="ordered"), SourceRules(Lag(5), key="shipped")
+    progress = TimesProgress(TimesRules(keys, key="shipped"), now=0)
+    progress.advance(
+        [Observation("a", [Peak(20, 1)], "ordered"), Observation("a", [Peak(90, 1)], "shipped")], 1
+    )
+    (origin,) = progress.origins()
+    assert (origin.name, origin.watermarks) == ("a", {"ordered": 20, "shipped": 85})
+
+
+def test_a_missing_buffer_is_a_gap() -> None:
+    progress = NumberedProgress(NumberedRules(origins=("a", "b")), now=0)
+    progress.advance([Chunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3)], now=1)
+    gap, silent = progress.origins()
+    assert (gap.status, gap.watermark, gap.gap) == ("gap", 10, "gap at sequence 2 (chunks missing: all)")
+    assert (silent.name, silent.status, silent.watermark) == ("b", "silent", None)
+
+
+def test_open_windows_and_panes_are_reported_by_end() -> None:
+    windowed = stage(Options(windows.Fixed(10 * SECOND), allowed_lateness=20 * SECOND))
+    found = reports(windowed, 0, ("a", "x", 3), ("a", "y", 4), ("a", "x", 15))
+    ends = {group.end // SECOND: group for report in found for group in report.windows}
+    assert sorted(ends) == [10, 20]
+    assert sum(group.keys or 0 for report in found for group in report.windows) == 3
+    assert all(group.closes_at == (end + 20) * SECOND for end, group in ends.items())
+    assert (ends[10].owes_pane, ends[20].owes_pane) == (False, True)
+    assert (ends[20].bytes or 0) > 0
+    assert sum(pane.on_time for report in found for pane in report.panes if pane.end == 10 * SECOND) == 2
+
+
+def test_sessions_are_counted_and_their_panes_reported_by_end() -> None:
+    windowed = stage(Options(windows.Sessions(5 * SECOND), allowed_lateness=20 * SECOND))
+    found = reports(windowed, 0, ("a", "x", 3), ("a", "y", 4), ("a", "x", 15))
+    assert {report.windows for report in found} == {()}
+    assert sum(report.windows_left_out for report in found) > 0
+    panes = [pane for report in found for pane in report.panes]
+    assert {(pane.end // SECOND, pane.on_time) for pane in panes} == {(8, 1), (9, 1)}
+
+
+def test_late_panes_and_retractions_are_counted_by_end() -> None:
+    trigger = windows.after_watermark(late=windows.every(count=1))
+    options = Options(
+        windows.Fixed(10 * SECOND),
+        trigger=trigger,
+        mode="accumulating_and_retracting",
+        allowed_lateness=60 * SECOND,
+    )
+    windowed = stage(options)
+    reports(windowed, 0, ("a", "x", 3), ("a", "x", 15))
+    panes = [pane for report in reports(windowed, 1, ("a", "x", 5)) for pane in report.panes]
+    assert panes == [Panes(10 * SECOND, 0, late=1, retractions=1)]
+
+
+def test_many_windows_are_counted_and_few_are_listed() -> None:
+    windowed = stage(Options(windows.Fixed(SECOND), key=()))
+    elements = [("a", "x", at) for at in range(300)]
+    output = windowed.step([*shipped(rows(*elements, ("b", "x", 0)), key=None), *ticks(0)])[0]
+    report = output.report
+    assert len(report.windows) == 50
+    assert [group.end // SECOND for group in report.windows[:2]] == [1, 2]
+    assert report.windows_left_out == report.open_windows - 50 == 250
+    assert len(msgspec.json.encode(report)) < 10_000
+
+
+@pytest.mark.parametrize("sample_late", [False, True])
+@pytest.mark.parametrize("window", [windows.Fixed(10 * SECOND), windows.Sessions(5 * SECOND)])
+def test_dropped_rows_are_sampled_with_their_window_and_lateness(window: Any, sample_late: bool) -> None:
+    windowed = stage(Options(window), sample_late=sample_late)
+    reports(windowed, 0, ("a", "x", 40))
+    late = [("a", "x", second % 3) for second in range(30)]
+    found = [row for report in reports(windowed, 1, *late, ("a", "x", 41)) for row in report.late_rows]
+    assert 1 <= len(found) <= 10
+    first = found[0]
+    assert (first.kind, first.watermark, first.ahead) == ("late", 40 * SECOND, "partition 'a'")
+    assert first.window_end is not None
+    assert first.lateness == 40 * SECOND - first.window_end
+    assert first.values == ({"key": "x"} if sample_late else None)
+    if isinstance(window, windows.Fixed):  # folded before the shuffle
+        assert (first.window_start, first.window_end, first.event_time) == (0, 10 * SECOND, None)
+        assert sum(row.rows for row in found) == 30
+    else:
+        assert first.event_time is not None
+
+
+def test_rows_of_windows_that_closed_early_are_sampled() -> None:
+    spec = host(Options(windows.Fixed(10 * SECOND))).spec
+    spec = replace(spec, trigger=windows.after_count(1), allow_data_loss=True)
+    windowed = Stage(OperatorPlan((RULES,), WindowHost(spec)))
+    reports(windowed, 0, ("a", "x", 3))
+    (row,) = [row for report in reports(windowed, 1, ("a", "x", 4)) for row in report.late_rows]
+    assert (row.kind, row.window_end, row.rows) == ("closed", 10 * SECOND, 1)
