@@ -14,6 +14,7 @@ from slackwater.monitoring.query_state import FASTEST_LISTED, SLOWEST_LISTED, Or
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.delay_reports import observed_delays, reported_delays
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
@@ -163,3 +164,35 @@ def test_rows_of_windows_that_closed_early_are_sampled() -> None:
     reports(windowed, 0, ("a", "x", 3))
     (row,) = [row for report in reports(windowed, 1, ("a", "x", 4)) for row in report.late_rows]
     assert (row.kind, row.window_end, row.rows) == ("closed", 10 * SECOND, 1)
+
+
+def test_delays_are_measured_from_what_the_source_had_reached_before_the_batch() -> None:
+    windowed = Stage(OperatorPlan((SourceRules(Lag(5 * SECOND)),), host(Options(windows.Fixed(10 * SECOND)))))
+    first = reports(windowed, 0, ("a", "x", 100), ("b", "x", 100))
+    assert [report.delays for report in first] == [{}] * len(BUCKETS)  # nothing was reached before
+    one, *others = reports(windowed, 1, ("a", "x", 130), ("a", "y", 98), ("a", "z", 70), ("b", "x", 101))
+    assert [report.delays for report in others] == [{}, {}]
+    assert {name: delays.rows for name, delays in one.delays.items()} == {"a": 3, "b": 1}
+    assert one.delays["b"].highest == 0
+    delays = one.delays["a"]
+    shares = [delays.share_within(seconds * SECOND) for seconds in (0, 4, 40)]
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+    assert delays.highest == pytest.approx(30 * SECOND, rel=0.03)
+    # with the lag of 5 seconds, one row is behind the watermark: the one that is 30 seconds behind
+    assert round((1 - delays.share_within(5 * SECOND)) * 3) == 1
+
+
+def test_the_delays_of_many_rows_and_origins_are_sampled_and_bounded() -> None:
+    count = 200_000
+    origins = pl.Series(ORIGIN, [f"{number % 1000:04}" for number in range(count)])
+    frame = pl.DataFrame({TIME: pl.int_range(count, eager=True) * 1_000, ORIGIN: origins})
+    observed = observed_delays(frame, None)
+    assert len(observed) <= 17
+    assert sum(sum(origin.rows) for origin in observed) == pytest.approx(count, rel=0.01)
+    found = reported_delays([(None, observed, 100_000_000), ("b", observed, 100_000_000)])
+    assert len(found) == 17
+    assert "(others)" in found
+    total = sum(delays.rows for delays in found.values())
+    behind = sum(delays.rows * (1 - delays.share_within(50 * SECOND)) for delays in found.values())
+    assert behind / total == pytest.approx(0.25, abs=0.02)
+    assert len(msgspec.json.encode(found)) < 20_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slackwater.errors import InvalidArgument
+from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes
 from slackwater.time import END_OF_TIME, format_duration
 
@@ -109,6 +110,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     """The panes of this batch by the end of their window, for at most 50 ends."""
     late_rows: tuple[LateRow, ...] = ()
     """At most 10 of the rows that were dropped in this batch."""
+    delays: dict[str, DelayHistogram] = {}
+    """By how much the rows of this batch were behind, by origin; only in the report of one bucket."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):

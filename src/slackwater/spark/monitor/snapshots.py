@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, OperatorChanges
 from slackwater.monitoring.query_state import BufferState, OpenWindows, OperatorState, Panes, WatermarkState
 from slackwater.progress.values import DEFAULT_KEY
@@ -106,7 +107,14 @@ def _changes(report: OperatorReport) -> OperatorChanges:
             known.retractions + one.retractions,
         )
     late = tuple(row for bucket in report.buckets for row in bucket.late_rows)
-    return OperatorChanges(tuple(panes[end] for end in sorted(panes)), late_rows=late[:_MOST_LATE_ROWS])
+    return OperatorChanges(
+        tuple(panes[end] for end in sorted(panes)), _delays(report.buckets), late[:_MOST_LATE_ROWS]
+    )
+
+
+def _delays(buckets: Sequence[BucketReport]) -> dict[str, DelayHistogram]:
+    """The delays of the bucket that reports them."""
+    return next((bucket.delays for bucket in buckets if bucket.delays), {})
 
 
 def open_windows(buckets: Sequence[BucketReport]) -> tuple[tuple[OpenWindows, ...], int]:

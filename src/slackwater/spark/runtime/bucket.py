@@ -16,10 +16,12 @@ import polars as pl
 
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
+from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import OriginSummary
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
+from slackwater.spark.runtime.delay_reports import reported_delays
 from slackwater.spark.runtime.hosts import BatchInput, Host, HostOutput, OperatorBatch, StepCounts
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import (
@@ -172,7 +174,7 @@ class OperatorPlan:
         else:
             inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides, names=self.names)
             state, totals = self.host.load(before.operator, blobs), before.totals
-        watermark_before = inputs.watermark
+        watermark_before, fronts = inputs.watermark, inputs.fronts
         restarted = before is not None and run != before.run
         duplicates = inputs.duplicates
         set_back = 0 if before is None else clock.back - before.back
@@ -234,6 +236,7 @@ class OperatorPlan:
             windows=output.windows,
             windows_left_out=output.windows_left_out,
             panes=output.panes,
+            delays=batch.delays(fronts),
             late_rows=late_rows(
                 output.dropped_sample, watermark_before, why.held_by, keeps_values=self.sample_late
             ),
@@ -361,6 +364,13 @@ class _Batch:
             )
             for several in self.shipments
         ]
+
+    def delays(self, fronts: Sequence[tuple[str | None, int | None]]) -> dict[str, DelayHistogram]:
+        """The delays of the rows by origin, if this is the bucket that reports them."""
+        return reported_delays(
+            (name, [delays for shipment, _ in several for delays in shipment.delays], front)
+            for several, (name, front) in zip(self.shipments, fronts, strict=True)
+        )
 
     @classmethod
     def of(cls, buffers: Iterable[tuple[bytes, bytes | None]], inputs: int) -> _Batch:

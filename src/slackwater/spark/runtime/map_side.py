@@ -19,11 +19,13 @@ from polars import selectors
 from pyspark import TaskContext
 
 from slackwater.progress.values import DEFAULT_KEY, Origin
+from slackwater.spark.runtime.delay_reports import observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import (
     Chunk,
     Header,
     Observation,
+    OriginDelays,
     Peak,
     Rejects,
     Result,
@@ -115,6 +117,7 @@ class Shipper:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
             usable = usable & pl.col(CHUNK_INDEX).is_not_null()
         observations = self.observations(frame) if is_source else []
+        delays = self._delays(frame) if is_source else []
         if unread := [column for _, column in self.times if column not in (TIME, *self.kept)]:
             frame = frame.drop(unread)
         if self.kept:
@@ -132,10 +135,18 @@ class Shipper:
             header, frame = msgspec.structs.replace(header, kinds=dict(folded.kinds)), folded.partials
         parts = _by_bucket(frame)
         for index, bucket in enumerate(self.buckets):
-            yield bucket, header, pack(parts[index]) if index in parts else None
+            mine = header if index or not delays else msgspec.structs.replace(header, delays=delays)
+            yield bucket, mine, pack(parts[index]) if index in parts else None
         if self.emit_invalid and rejects.height:
             for index, rows in _by_bucket(rejects).items():
                 yield self.buckets[index], Rejects(self.input, task, part), pack(rows)
+
+    def _delays(self, frame: pl.DataFrame) -> list[OriginDelays]:
+        """The delays of the rows by origin, for reports."""
+        if self.origin is None and ORIGIN not in frame.columns:
+            return []
+        named = [] if self.origin is not None else [ORIGIN]
+        return observed_delays(frame.select(TIME, *named).filter(_usable(TIME)), self.origin)
 
     def observations(self, frame: pl.DataFrame) -> list[Observation]:
         """The highest event times of each origin and watermark key."""

@@ -20,12 +20,13 @@ from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import DEFAULT_KEY, Watermark
+from slackwater.progress.watermark_policies import Constant
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Result
 from slackwater.spark.wire.numbered_chunks import Repeats
-from slackwater.time import BEGINNING_OF_TIME
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ class Inputs:
         elif len(rules) > 1:
             self._coalescer = Coalescer(len(rules))
         self._names = names or [None] * len(rules)
+        self._lags = [_lag(one) for one in rules]
         sides = sides or [0] * len(rules)
         members = [[index for index, of in enumerate(sides) if of == side] for side in range(max(sides) + 1)]
         known = saved.sides if saved is not None and saved.sides else (None,) * len(members)
@@ -361,6 +363,21 @@ class Inputs:
             for index, part in enumerate(self._parts)
         ]
 
+    @property
+    def fronts(self) -> list[tuple[str | None, int | None]]:
+        """For each input its name, if there are several, and the event time that it has reached.
+
+        That is its watermark plus the lag of its policy; None for an operator and while it is unknown.
+        """
+        several = len(self._parts) > 1
+        return [
+            (
+                (name or f"input {index + 1}") if several else None,
+                None if lag is None or part.watermark in (None, END_OF_TIME) else (part.watermark or 0) + lag,
+            )
+            for index, (part, name, lag) in enumerate(zip(self._parts, self._names, self._lags, strict=True))
+        ]
+
     def origins(self) -> OriginSummary:
         """The origins of all sources, each with the name of its input if there are several."""
         if len(self._parts) == 1:
@@ -468,6 +485,20 @@ def _check_order(saved: Sequence[str | None], names: Sequence[str | None]) -> No
     ]
     if moved:
         raise IncompatibleState("inputs", moved)
+
+
+def _lag(rules: InputRules) -> int | None:
+    """By how much the watermark of an input is behind the event time that it has reached, by its policy."""
+    match rules:
+        case TimesRules():
+            (driving,) = (one for one in rules.times if one.key == rules.key)
+            return _lag(driving)
+        case SourceRules(policy=policy, arrival=arrival):
+            return None if arrival or isinstance(policy, Constant) else policy.lag
+        case UpstreamRules():
+            return None
+        case NumberedRules():
+            return 0
 
 
 def _kind(rules: InputRules) -> str:

@@ -59,6 +59,16 @@ class Observation(msgspec.Struct, array_like=True):
     key: str = DEFAULT_KEY
 
 
+class OriginDelays(msgspec.Struct, array_like=True):
+    """How far the rows of an origin in a map task are behind the latest of them: numbers of rows by bin."""
+
+    origin: Origin
+    peak: int
+    """The latest event time."""
+    bins: list[int]
+    rows: list[int]
+
+
 class Chunk(msgspec.Struct, array_like=True, frozen=True):
     """A buffer that its producer numbered, as a map task saw it."""
 
@@ -135,6 +145,8 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     """The types of the folded columns, if the payload contains partials instead of rows."""
     fallbacks: int = 0
     """How many rows in the task, over all buckets, got the result of a fallback of `map_async`."""
+    delays: list[OriginDelays] = []
+    """The delays of the rows, over all buckets; only in the buffer for the bucket that reports them."""
 
 
 class Rejects(msgspec.Struct, array_like=True, tag="rejects"):

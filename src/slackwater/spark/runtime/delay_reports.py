@@ -1,0 +1,99 @@
+"""The delays of a source's rows: observed by map tasks, and reported by one bucket.
+
+A map task does not know the watermark, and the bucket, which does, gets partials instead of rows. So a task
+sends how far rows are behind the latest row of their origin in the task, in fine bins. The bucket converts
+that to delays behind the event time that the source had reached before the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from slackwater.monitoring.delays import DelayHistogram
+from slackwater.progress.values import Origin
+from slackwater.spark.wire.buffers import OriginDelays
+from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.time import MILLISECOND
+
+OTHERS: Final = "(others)"
+"""The name of the origins that are not reported one by one."""
+LISTED_ORIGINS: Final = 16
+"""How many origins are reported one by one, those with most rows."""
+SAMPLED_ROWS: Final = 5_000
+"""A task looks at about this many of its rows, evenly spaced, and counts each for those in between."""
+_GROWTH: Final = 1.02
+_LOG_GROWTH: Final = math.log(_GROWTH)
+
+
+def observed_delays(rows: pl.DataFrame, origin: Origin | None) -> list[OriginDelays]:
+    """How far rows with an event time are behind the latest of their origin; ``origin`` is the only one.
+
+    >>> rows = pl.DataFrame({TIME: [0, 4_000_000, 5_000_000]})
+    >>> [(delays.origin, delays.peak, sum(delays.rows)) for delays in observed_delays(rows, "a")]
+    [('a', 5000000, 3)]
+    """
+    if rows.is_empty():
+        return []
+    stride = max(1, rows.height // SAMPLED_ROWS)
+    rows = rows.gather_every(stride)
+    if origin is not None:
+        return [_counted(origin, rows[TIME], stride)]
+    times = rows.group_by(ORIGIN).agg(TIME).sort(pl.col(TIME).list.len(), ORIGIN, descending=[True, False])
+    found = [_counted(name, pl.Series(mine), stride) for name, mine in times.head(LISTED_ORIGINS).rows()]
+    others = times.slice(LISTED_ORIGINS)
+    if others.height:
+        found.append(_counted(OTHERS, others[TIME].explode(), stride))
+    return found
+
+
+def _counted(origin: Origin, times: pl.Series, stride: int) -> OriginDelays:
+    """The number of rows by bin; each time stands for ``stride`` rows."""
+    values = times.to_numpy()
+    peak = int(values.max())
+    behind = np.maximum((peak - values) / MILLISECOND, 1.0)
+    bins, counts = np.unique(np.ceil(np.log(behind) / _LOG_GROWTH).astype(np.int64), return_counts=True)
+    return OriginDelays(origin, peak, bins.tolist(), (counts * stride).tolist())
+
+
+def reported_delays(
+    observed: Iterable[tuple[str | None, Sequence[OriginDelays], int | None]],
+) -> dict[str, DelayHistogram]:
+    """The delays by origin, of at most `LISTED_ORIGINS` and the others together.
+
+    Args:
+        observed: for each input its name if there are several, what map tasks observed, and the event time
+            that the source had reached before the batch: its watermark plus the lag. None: it is not known.
+
+    >>> delays = reported_delays([(None, [OriginDelays("a", 5_000_000, [0, 250], [2, 1])], 5_000_000)])
+    >>> delays["a"].rows, delays["a"].quantile(0.6), delays["a"].highest
+    (3, 0, 139...)
+    """
+    found: dict[str, DelayHistogram] = {}
+    for name, several, front in observed:
+        for origin in several if front is not None else ():
+            label = str(origin.origin)[:_LONGEST_NAME]
+            label = label if name is None else f"{name}: {label}"
+            histogram = found.setdefault(label, DelayHistogram({}))
+            for number, rows in zip(origin.bins, origin.rows, strict=True):
+                behind = 0 if number == 0 else math.floor(MILLISECOND * _GROWTH ** (number - 0.5))
+                histogram.count(max(0, front - origin.peak + behind), rows)  # type: ignore[operator]
+    return _largest(found)
+
+
+_LONGEST_NAME: Final = 200
+
+
+def _largest(found: Mapping[str, DelayHistogram]) -> dict[str, DelayHistogram]:
+    if len(found) <= LISTED_ORIGINS:
+        return dict(found)
+    ordered = sorted(found, key=lambda name: (name == OTHERS, -found[name].rows, name))
+    kept = {name: found[name] for name in ordered[:LISTED_ORIGINS]}
+    others = DelayHistogram({})
+    for name in ordered[LISTED_ORIGINS:]:
+        others.add(found[name])
+    return {**kept, OTHERS: others}
