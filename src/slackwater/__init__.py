@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from slackwater.errors import UnknownSource as UnknownSource
     from slackwater.errors import UnsupportedStateVersion as UnsupportedStateVersion
     from slackwater.errors import WatermarkRegression as WatermarkRegression
+    from slackwater.monitoring.advice import Advice as Advice
+    from slackwater.monitoring.monitor import Monitor as Monitor
+    from slackwater.monitoring.monitor import open_monitor as open_monitor
     from slackwater.progress.async_stage import AsyncStage as AsyncStage
     from slackwater.progress.async_stage import Retry as Retry
     from slackwater.progress.coalescer import Coalescer as Coalescer
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
     from slackwater.spark.api.upsert import upsert_once as upsert_once
     from slackwater.spark.api.upsert import upsert_to as upsert_to
     from slackwater.spark.checkpoint.state_reader import state as state
+    from slackwater.spark.monitor.advise import advise as advise
     from slackwater.spark.monitor.reports import BucketReport as BucketReport
     from slackwater.spark.monitor.reports import InputReport as InputReport
     from slackwater.spark.monitor.reports import KeyReport as KeyReport
