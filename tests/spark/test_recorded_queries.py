@@ -56,6 +56,7 @@ def test_the_store_describes_a_chain_with_a_join(spark: SparkSession, tmp_path: 
         late = monitor.late_rows(state.id)
         holders = monitor.holders(state.id, operator="0.0")
         history = monitor.watermark_history(state.id, operator="0.0")
+        delays = monitor.delays(state.id, operator="0.0")
     join, window = state.operators
     assert (join.id, window.id, state.running, state.batch) == ("0", "0.0", False, 2)
     assert window.watermark == 26 * SECOND
@@ -66,7 +67,7 @@ def test_the_store_describes_a_chain_with_a_join(spark: SparkSession, tmp_path: 
         ("b", "silent", 26 * SECOND),
         ("a", "active", 40 * SECOND),
     ]
-    assert [origin.input for origin in join.origins.listed] == ["right input 'deliveries'"]
+    assert [origin.input for origin in join.origins.listed] == ["input 'deliveries'"]
     assert sentence(state, 16 * SECOND).startswith(f"{state.id}: watermark ")
     assert [(one.end // SECOND, one.on_time) for one in windows if not one.is_open] == [(10, 1)]
     assert [(one.end // SECOND, one.keys, one.owes_pane) for one in windows if one.is_open] == [
@@ -78,7 +79,9 @@ def test_the_store_describes_a_chain_with_a_join(spark: SparkSession, tmp_path: 
         ("late", 10 * SECOND, 15 * SECOND, 2, None)
     ]
     assert [(span.held_by, span.at // SECOND, span.until // SECOND) for span in holders] == [
-        ("partition 'b' of 'orders'", 16, 16),
-        ("partition 'a' of 'orders'", 0, 16),
+        ("partition 'b' of input 'orders'", 16, 16),
+        ("partition 'a' of input 'orders'", 0, 16),
     ]
     assert [(span.watermark // SECOND, span.reached // SECOND) for span in history] == [(3, 25), (25, 26)]
+    assert {name: found.rows for name, found in delays.items()} == {"a": 4, "b": 1}
+    assert delays["a"].highest == pytest.approx(24 * SECOND, rel=0.03)
