@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,6 +18,7 @@ from slackwater.windows.accumulations.applied import Applied
 from slackwater.windows.columns import REMAINING
 from slackwater.windows.engine.blobs import decode, encode
 
+SAVED = Path(__file__).parent / "saved"
 EVERY_ELEMENT = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
 Row = tuple[int, Any, bool]
 """The event time, the value, and whether it is a retraction."""
@@ -342,3 +346,80 @@ def test_the_first_of_several_values_is_subtracted(
         operator(accumulations={"x": tested}), batch(*rows), batch((1, values[0], True))
     )
     assert found == expected
+
+
+# ---- lists of narrow integers
+
+
+BIDS = {"key": pl.String, "price": pl.Int64, "bidder": pl.String, "ts": pl.Int64, "back": pl.Boolean}
+
+
+def bids(*rows: tuple[str, int | None, str, int, bool], **types: Any) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema={**BIDS, **types}, orient="row")
+
+
+def auction(**settings: Any) -> WindowedOperator:
+    given = {
+        "window": windows.Fixed(10),
+        "key": ("key",),
+        "accumulations": {
+            "best": windows.max("price"),
+            "top": windows.top_n_by_key("price", key="bidder", n=2),
+        },
+        "event_time": "ts",
+        "retractions": "back",
+    }
+    return WindowedOperator(**(given | settings))
+
+
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("price", [pl.Int64, pl.Int32, pl.UInt8, pl.Float64])
+def test_values_have_the_type_of_the_input_however_small_they_are(price: Any, folds: bool) -> None:
+    """One batch fits into 8 bits, another one does not, and one has no value at all."""
+    tested = auction()
+    state = tested.initial_state()
+    large = 70_000 if price != pl.UInt8 else 200
+    for batch in (
+        bids(("a", 7, "x", 1, False), ("a", None, "x", 1, False), price=price),
+        bids(("a", large, "y", 2, False), price=price),
+        bids(
+            ("a", large, "y", 2, True), ("b", None, "z", 3, False), ("c", large, "z", 3, False), price=price
+        ),
+    ):
+        if folds:
+            halves = [tested.fold(batch[:1]), tested.fold(batch[1:])] if batch.height > 1 else []
+            state, _ = tested.step(state, folded=halves or [tested.fold(batch)])
+        else:
+            state, _ = tested.step(state, batch)
+        state = tested.load(tested.save(state), dict(state.blobs))
+    _, output = tested.step(state, watermarks={"default": END_OF_TIME})
+    panes = output.panes.sort("key")
+    assert panes["best"].dtype == price
+    assert panes.select("key", "best").rows() == [("a", 7), ("b", None), ("c", large)]
+    assert panes["top"].to_list() == [[{"value": 7, "key": "x"}], [], [{"value": large, "key": "z"}]]
+    assert panes["top"].dtype.inner.fields[0].dtype == price  # type: ignore[attr-defined]
+
+
+def test_integers_are_stored_in_the_smallest_type() -> None:
+    tested = auction(accumulations={"best": windows.max("price")})
+    state, _ = tested.step(tested.initial_state(), bids(("a", 7, "x", 1, False), ("a", 300, "x", 2, True)))
+    (partials,) = (decode(blob, "blob") for blob in state.blobs.values())
+    stored = {name: kind for name, kind in partials.schema.items() if "counted" in name}
+    assert list(stored.values()) == [pl.List(pl.Int16), pl.List(pl.Int8)]
+
+
+def test_lists_that_an_earlier_release_stored_load() -> None:
+    """Its integers have 64 bits; the elements of new batches are merged with them."""
+    saved = json.loads((SAVED / "retractable-wide.json").read_text("utf-8"))
+    tested = auction()
+    blobs = {name: b64decode(data) for name, data in saved["blobs"].items()}
+    state = tested.load(b64decode(saved["index"]), blobs)
+    state, _ = tested.step(state, bids(("b", 70_000, "z", 4, True), ("a", 8, "z", 5, False)))
+    _, output = tested.step(state, watermarks={"default": END_OF_TIME})
+    panes = output.panes.sort("key")
+    assert panes.select("key", "best").rows() == [("a", 8), ("b", 5)]
+    assert panes["best"].dtype == pl.Int64
+    assert panes["top"].to_list() == [
+        [{"value": 8, "key": "z"}, {"value": 7, "key": "x"}],
+        [{"value": 5, "key": "x"}],
+    ]

@@ -7,6 +7,9 @@ dropped. The value of a pane is that of the plain accumulation over the elements
 
 A minimum or maximum needs its elements only if a retraction reaches it. So partials are merged without their
 lists, with the extreme of the elements and that of the retractions instead.
+
+The lists of a batch are built, stored and read in half of the time if they have the smallest type that holds
+their integers. A partial whose counts are ``Int8`` has such lists; its other integers were ``Int64``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import polars as pl
 
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
 from slackwater.windows.accumulations.selections import EXTREME, Extreme
-from slackwater.windows.columns import TIME, WEIGHT, input_column
+from slackwater.windows.columns import ADDED, REMAINING, TIME, WEIGHT, input_column
 
 _COUNT: Final = "counted:count"
 _TIME: Final = "counted:time"
@@ -29,6 +32,9 @@ _RETRACTED: Final = "retracted"
 """The extreme of the retractions."""
 GROUP: Final = "counted:group"
 """The number of the partial that an element belongs to."""
+
+_NARROW: Final = pl.List(pl.Int8())
+"""The type of the counts of a partial with narrow lists."""
 
 PartsOf = Callable[[pl.DataFrame], pl.DataFrame]
 """Returns the partials with elements that some rows were merged from; each has the `GROUP` of its row."""
@@ -62,6 +68,34 @@ class CountedElements:
         """Aggregations from the elements of a group to lists."""
         return [pl.col(column).alias(name) for name, column in self.sources.items()]
 
+    def add_narrow(self) -> list[pl.Expr]:
+        """Aggregations from the `narrow` columns of the elements of a group to lists."""
+        return [pl.col(_narrow(column)).alias(name) for name, column in self.sources.items()]
+
+    def narrow(self, elements: pl.DataFrame) -> list[pl.Series]:
+        """The columns of elements in the smallest types that hold them, under other names.
+
+        None if an integer column is not ``Int64``, because `widened` could not restore its type.
+
+        >>> stored = CountedElements(PartialColumns("best", retractable=True), ("price",), reads_time=False)
+        >>> stored.narrow(pl.DataFrame({"in:price": [7, 900], WEIGHT: [1, -1]}))[0].dtype
+        Int16
+        """
+        columns = [elements[column] for column in self.sources.values()]
+        if any(each.dtype.is_integer() and each.dtype != pl.Int64 for each in columns):
+            return []
+        *values, weight = columns
+        narrow = [each.shrink_dtype() if each.dtype.is_integer() else each for each in values]
+        return [each.alias(_narrow(each.name)) for each in (*narrow, weight.cast(pl.Int8))]
+
+    def widened(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Partials whose lists have the types of the elements again."""
+        *values, count = self.sources
+        if frame.schema.get(count) != _NARROW:
+            return frame
+        integers = [name for name in values if _inner(frame, name).is_integer()]
+        return frame.with_columns(pl.col(*integers, count).cast(pl.List(pl.Int64())))
+
     def merge(self) -> list[pl.Expr]:
         """Aggregations from the lists of several partials to one."""
         return [pl.col(name).explode() for name in self.sources]
@@ -75,10 +109,12 @@ class CountedElements:
         lists = self.netted(self._long(frame), GROUP).group_by(GROUP).agg(names)
         return frame.with_columns(aligned(lists, frame.height).select(names).get_columns())
 
-    def _long(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _long(self, frame: pl.DataFrame, groups: pl.Series | None = None) -> pl.DataFrame:
         """One row per stored element, with the row of its partial; null for a partial without elements."""
         names = list(self.sources)
-        return frame.select(names).with_row_index(GROUP).explode(names)
+        if groups is None:
+            return frame.select(names).with_row_index(GROUP).explode(names)
+        return frame.select(groups.alias(GROUP), *names).explode(names)
 
     def netted(self, elements: pl.DataFrame, *by: str) -> pl.DataFrame:
         """Combine equal elements of each group, and drop those whose count is 0."""
@@ -96,16 +132,16 @@ class CountedElements:
         Returns:
             The elements, with the number of their group in `GROUP`.
         """
-        names = list(self.sources)
-        lists = frame.select(names).with_row_index(GROUP)
-        if groups is not None:
-            lists = lists.with_columns(groups.alias(GROUP))
-        rows = self._without_retracted(lists.explode(names)).rename(self.sources)
+        rows = self._without_retracted(self._long(frame, groups)).rename(self.sources)
         rows = rows.filter(pl.col(WEIGHT) > 0)
         if rows.select((pl.col(WEIGHT) > 1).any()).item():
             repeated = rows.select(pl.int_range(pl.len()).repeat_by(WEIGHT).explode()).to_series()
             rows = rows[repeated].with_columns(pl.lit(1, pl.Int64()).alias(WEIGHT))
         return rows
+
+    def distinct(self, frame: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:
+        """The elements that remain, each once, if most groups have a retraction; see `elements`."""
+        return self.netted(self._long(frame, groups), GROUP).rename(self.sources).filter(pl.col(WEIGHT) > 0)
 
     def _without_retracted(self, elements: pl.DataFrame) -> pl.DataFrame:
         """Subtract retractions; only groups that have one are looked at."""
@@ -148,17 +184,31 @@ class Counted(ColumnarAccumulation):
         """Aggregate elements to a partial."""
         return self._stored(partials).add()
 
+    def add_narrow(self, partials: PartialColumns) -> Sequence[pl.Expr]:
+        """Aggregate elements with `narrow` columns to a partial."""
+        return self._stored(partials).add_narrow()
+
+    def narrow(self, elements: pl.DataFrame, partials: PartialColumns) -> list[pl.Series]:
+        """The columns that `add_narrow` reads; empty if the elements cannot have them."""
+        return self._stored(partials).narrow(elements)
+
+    def widened(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
+        """Partials of `add_narrow` as those of `add`; others as they are."""
+        return self._stored(partials).widened(frame)
+
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials to one."""
         return self._stored(partials).merge()
 
     def without_elements(self, frame: pl.DataFrame, partials: PartialColumns) -> pl.DataFrame:
         """Partials without their elements, but with their extremes for a minimum or maximum."""
-        stored = self._stored(partials)
-        names = list(stored.sources)
-        if isinstance(self.plain, Extreme):
-            frame = frame.with_columns(self._extremes(self.plain, frame.select(names), partials))
-        return frame.drop(names)
+        names = self.elements_of(partials)
+        rest = frame.drop(names)
+        if not isinstance(self.plain, Extreme):
+            return rest
+        # Without a retraction, no element was subtracted; a partial of an earlier release may not know.
+        retracted = (frame[REMAINING] != frame[ADDED]).fill_null(value=True)
+        return rest.with_columns(self._extremes(self.plain, frame.select(names), partials, retracted))
 
     def merge_extremes(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials without elements to one."""
@@ -167,11 +217,17 @@ class Counted(ColumnarAccumulation):
         return [self.plain.select(partials.column(name)) for name in (_EXTREME, _RETRACTED)]
 
     @staticmethod
-    def _extremes(plain: Extreme, lists: pl.DataFrame, partials: PartialColumns) -> list[pl.Series]:
+    def _extremes(
+        plain: Extreme, lists: pl.DataFrame, partials: PartialColumns, has_retraction: pl.Series | None = None
+    ) -> list[pl.Series]:
         value, count = lists.columns
-        elements = lists.with_row_index(GROUP).explode(value, count)
-        retracted = _by_row(plain, elements.filter(pl.col(count) < 0), value, lists.height)
-        if isinstance(lists.schema[value], pl.List) and lists.schema[value].inner.is_float():  # type: ignore[attr-defined]
+        numbered = lists.with_row_index(GROUP)
+        if has_retraction is not None and 2 * int(has_retraction.sum()) < lists.height:
+            numbered = numbered.filter(has_retraction)
+        taken_back = numbered.explode(value, count).filter(pl.col(count) < 0)
+        retracted = _by_row(plain, taken_back, value, lists.height)
+        if _inner(lists, value).is_float():
+            elements = lists.select(value).with_row_index(GROUP).explode(value)
             extreme = _by_row(plain, elements, value, lists.height)
         else:
             extreme = lists.select(plain.select_in_lists(pl.col(value))).to_series()
@@ -224,7 +280,11 @@ class Counted(ColumnarAccumulation):
         """The partials of the plain accumulation over the elements of some rows, which have a number."""
         if parts is not None:
             rows = parts(rows)
-        elements = self._stored(partials).elements(rows, rows[GROUP])
+        stored = self._stored(partials)
+        if isinstance(self.plain, Extreme):
+            elements = stored.distinct(rows, rows[GROUP])
+        else:
+            elements = stored.elements(rows, rows[GROUP])
         if self.plain.reads_order:
             time = [TIME] if self.plain.reads_time else []
             elements = elements.sort(*time, *map(input_column, self.inputs))
@@ -242,8 +302,20 @@ class Counted(ColumnarAccumulation):
         return CountedElements(partials, self.inputs, self.plain.reads_time)
 
 
+def _narrow(column: str) -> str:
+    return f"narrow:{column}"
+
+
+def _inner(frame: pl.DataFrame, name: str) -> pl.DataType:
+    """The type of the elements of a column of lists; its own type if it has none."""
+    dtype = frame.schema[name]
+    return pl.Null() if not isinstance(dtype, pl.List) else dtype.inner  # type: ignore[return-value]  # an instance
+
+
 def _by_row(plain: Extreme, elements: pl.DataFrame, value: str, height: int) -> pl.Series:
     """The extreme of the elements of each row; null for rows without elements."""
+    if elements.is_empty():
+        return elements[value].clear(height)
     found = elements.group_by(GROUP).agg(plain.select(pl.col(value)))
     return elements[value].clear(height).scatter(found[GROUP], found[value])
 

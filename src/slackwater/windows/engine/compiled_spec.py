@@ -7,7 +7,7 @@ window: how many elements are new, the index of the next pane, the state of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
@@ -123,8 +123,26 @@ class CompiledSpec:
 
     # ---- expressions over elements and partials
 
-    def add_elements(self, watermark: int) -> list[pl.Expr]:
-        """Aggregations from elements to partials, with the number of elements and their output timestamp."""
+    def narrowed(self, elements: pl.DataFrame) -> tuple[pl.DataFrame, set[str]]:
+        """Elements with the narrow columns of the accumulations that store them, and the names of those."""
+        found = {
+            columns.accumulation: narrow
+            for counted, columns in self._counted
+            if (narrow := counted.narrow(elements, columns))
+        }
+        if not found:
+            return elements, set()
+        return elements.with_columns(
+            {one.name: one for several in found.values() for one in several}.values()
+        ), set(found)
+
+    def add_elements(self, watermark: int, narrow: Collection[str] = ()) -> list[pl.Expr]:
+        """Aggregations from elements to partials, with the number of elements and their output timestamp.
+
+        Args:
+            watermark: the watermark before the step.
+            narrow: the accumulations for which the elements are `narrowed`.
+        """
         aggregations = [pl.len().cast(pl.Int64).alias(ADDED)]
         if self.spec.timestamp != "end_of_window":
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
@@ -137,7 +155,10 @@ class CompiledSpec:
         if self.session_elements is not None:
             aggregations += self.session_elements.add()
         for name, accumulation in self.accumulations.items():
-            aggregations += accumulation.add(self.partials[name])
+            if isinstance(accumulation, Counted) and name in narrow:
+                aggregations += accumulation.add_narrow(self.partials[name])
+            else:
+                aggregations += accumulation.add(self.partials[name])
         return aggregations
 
     def merge_partials(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
@@ -196,10 +217,12 @@ class CompiledSpec:
         return merged
 
     def upgraded(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """Partials from the state, with the columns that an earlier release did not store."""
+        """Partials from the state, with the columns that an earlier release did not store, and wide lists."""
         if self.spec.takes_retractions and REMAINING not in partials.columns:
             partials = partials.with_columns(pl.lit(None, pl.Int64()).alias(REMAINING))
             return partials if self.session_elements is None else self.session_elements.upgraded(partials)
+        for counted, columns in self._counted:
+            partials = counted.widened(partials, columns)
         return partials
 
     def with_values(self, partials: pl.DataFrame, parts: pl.DataFrame | None = None) -> pl.DataFrame:

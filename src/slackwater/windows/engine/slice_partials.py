@@ -58,7 +58,8 @@ class SlicePartials:
     ) -> pl.DataFrame:
         """Aggregate elements to one partial per slice and key, which keeps the ``carried`` columns."""
         kept = [pl.col(name).first() for name in carried]
-        return self._grouped(elements, slices, [*self.compiled.add_elements(watermark), *kept])
+        elements, narrow = self.compiled.narrowed(elements)
+        return self._grouped(elements, slices, [*self.compiled.add_elements(watermark, narrow), *kept])
 
     def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
         """Merge partials to one per slice and key; among equal event times the first stays the first."""
@@ -154,12 +155,14 @@ class SlicePartials:
                 chosen = fired
                 selected.append(window)
             frames = [self._read(state, blob, chosen) for blob in blobs]
-            if lists:
-                parts += [frame.select(*keys, *lists).with_columns(bounds) for frame in frames]
-                frames = [self.compiled.without_elements(frame) for frame in frames]
+            are_merged = len(frames) == 1
+            if lists and frames:
+                united = stack(frames)
+                parts.append(united.select(*keys, *lists, *bounds))
+                frames = [self.compiled.without_elements(united)]
             if self.counts_steps:
                 together += [(window, frame) for frame in frames]
-            elif len(frames) == 1:
+            elif are_merged:
                 merged.append(frames[0].with_columns(bounds))
             elif sum(frame.height for frame in frames) >= _ROWS_WORTH_SPLITTING:
                 grouped = stack(frames).group_by(keys).agg(aggregations)

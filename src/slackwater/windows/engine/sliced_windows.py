@@ -109,6 +109,8 @@ class SlicedWindows:
     ) -> None:
         """Add partials that were folded before; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
+        if any(each.schema != several[0].schema for each in several):  # lists may be narrow in some of them
+            several = [self.compiled.upgraded(each) for each in several]
         partials, accepting = self._drop_late(state, stack(several), watermark, out)
         if partials.is_empty():
             return
@@ -128,7 +130,8 @@ class SlicedWindows:
         """Store the partials of a batch, and evaluate the windows that may fire because of them."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if state.empty is None:
-            state.empty = partials.drop(*self.slicing.columns, *self.compiled.latest_columns).clear()
+            kept = partials.drop(*self.slicing.columns, *self.compiled.latest_columns)
+            state.empty = self.compiled.upgraded(kept.clear())
         accepting = {bounds: accepting[bounds] for bounds in sorted(self._slices(partials))}
         windows = self.slicing.distinct(accepting.values())
         evaluated = [window for window in windows if not self._is_waiting(state, window, watermark)]
