@@ -40,8 +40,9 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "plot": _CORE | {"testing"},
     "demo": _ALL_PACKAGES | {FACE, "plot"},
     "ui": _ALL_PACKAGES,
+    "doctor": _ALL_PACKAGES,
     "simulation": _ALL_PACKAGES | {"_durable_files"},
-    "cli": _ALL_PACKAGES | {FACE, "demo", "ui", "plot", "simulation"},
+    "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation"},
     FACE: _ALL_PACKAGES | {"_lazy_exports", "testing", "ui"},
 }
 """The packages that each package may import. A package that is not listed is a violation."""

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from slackwater import __version__
-from slackwater.cli import checkpoint, controller, ingest, plan, queries, simulate, stream, ui
+from slackwater.cli import (
+    checkpoint,
+    controller,
+    doctor,
+    ingest,
+    metrics,
+    plan,
+    queries,
+    simulate,
+    stream,
+    ui,
+)
 from slackwater.cli.console import Group, print_line
 
 app = typer.Typer(
@@ -27,6 +38,8 @@ app.command("simulate")(simulate.simulate)
 app.command("why")(queries.why)
 app.command("windows")(queries.windows)
 app.command("late")(queries.late)
+app.command("metrics")(metrics.metrics)
+app.command("doctor")(doctor.doctor)
 app.command("ui")(ui.ui)
 
 

@@ -138,6 +138,23 @@ def stream_timeline(stream: Stream, *, marks: int = 200) -> StreamTimeline:
     return replace(stream.store.read(work), groups=_groups(stream))
 
 
+def newest_marks(connection: Connection) -> dict[str, int]:
+    """The lower bound of the newest mark of each stream that has one, by name.
+
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> with Streams.temporary() as streams:
+    ...     streams.store.read(newest_marks)
+    {}
+    """
+    streams, marks = schema.streams.c, schema.marks.c
+    newest = (
+        sql.select(streams.scope, streams.name, sql.func.max(marks.lower))
+        .join_from(schema.streams, schema.marks, marks.stream == streams.id)
+        .group_by(streams.scope, streams.name)
+    )
+    return {f"{scope}/{name}": lower for scope, name, lower in connection.execute(newest)}
+
+
 def _segment(state: SegmentState, states: list[SegmentState]) -> TimelineSegment:
     segment = state.segment
     low, high = segment.fractions

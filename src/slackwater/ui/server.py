@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
@@ -26,6 +26,7 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.time import now as wall_clock
 from slackwater.ui.change_feed import ChangeFeed
 from slackwater.ui.guards import Guards, content_security_policy
+from slackwater.ui.metrics import CONTENT_TYPE, Names
 from slackwater.ui.models import (
     IngestionAnswer,
     JobAnswer,
@@ -143,6 +144,11 @@ def create_app(views: Views, *, token: str | None = None, clock: Callable[[], in
             seen = feed.changes
             yield ServerSentEvent(event="status", data=status(), id=str(seen), retry=2_000)
             await feed.wait(seen, _HEARTBEAT_SECONDS)
+
+    @app.get("/metrics", tags=["metrics"], response_class=PlainTextResponse, responses=_PROBLEMS)
+    def metrics(names: Names = "slackwater") -> Response:
+        """The metrics of queries, ingestion and streams in the text format of Prometheus."""
+        return Response(views.metrics(names), media_type=CONTENT_TYPE)
 
     @app.get("/api/now", tags=["queries"], response_model=NowAnswer, responses=_PROBLEMS)
     def now() -> Response:

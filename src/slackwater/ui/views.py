@@ -47,6 +47,7 @@ from slackwater.streams.log.catalog import Streams
 from slackwater.streams.timeline import stream_timeline
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.time import now as wall_clock
+from slackwater.ui.metrics import Names, metrics_text
 from slackwater.ui.models import (
     CellAnswer,
     DelaysAnswer,
@@ -187,6 +188,16 @@ address, or create the store: open it with create=True, or run `slackwater strea
             with suppress(MetadataError):
                 self._store.close()
             self._store = None
+
+    # ---- metrics
+
+    def metrics(self, names: Names = "slackwater") -> str:
+        """All metrics in the text format of Prometheus.
+
+        Args:
+            names: ``slackwater``, or ``flink`` for the names of Flink's metrics.
+        """
+        return self._read(lambda store: metrics_text(store, names=names))
 
     # ---- ingestion
 

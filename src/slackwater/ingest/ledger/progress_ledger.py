@@ -39,6 +39,21 @@ def _rows(
     return [(start, unit, at) for start, unit, at in connection.execute(query)]
 
 
+def newest_high_watermarks(connection: Connection) -> dict[tuple[str, str], int]:
+    """The newest high watermark of each unit, over all partitions, by job and unit key.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.metadata.store import open_store
+    >>> with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
+    ...     store.read(newest_high_watermarks)
+    {}
+    """
+    columns = high_watermarks.c
+    newest = sql.select(columns.job, columns.unit, sql.func.max(columns.high))
+    rows = connection.execute(newest.group_by(columns.job, columns.unit))
+    return {(job, unit): high for job, unit, high in rows}
+
+
 def record_success(
     connection: Connection, job: str, watermark: str, work: WorkUnit, high: int | None = None
 ) -> None:

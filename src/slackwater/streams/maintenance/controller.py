@@ -32,7 +32,8 @@ from slackwater.streams.time.marks import CycleDecision
 from slackwater.time import SECOND, DurationLike
 
 _logger = logging.getLogger(__name__)
-_PREFIX: Final = "controller/"
+LEASE_PREFIX: Final = "controller/"
+"""The names of the leases of controllers begin with it."""
 _COMPACTION_SECONDS: Final = 2.0
 """How long one round of housekeeping merges files, so that marks are not delayed."""
 
@@ -157,8 +158,10 @@ class Controller:
         renewed = None
         if self._lease is not None:
             renewed = self._leases.renew(self._lease, lasting=self._lasting)
-        self._lease = renewed or self._leases.acquire(_PREFIX + self.name, self.name, lasting=self._lasting)
-        alive = {lease.owner for lease in self._leases.held(_PREFIX)}
+        self._lease = renewed or self._leases.acquire(
+            LEASE_PREFIX + self.name, self.name, lasting=self._lasting
+        )
+        alive = {lease.owner for lease in self._leases.held(LEASE_PREFIX)}
         return assigned_buckets(self.name, alive, BUCKETS)
 
     def _release_lease(self) -> None:

@@ -133,11 +133,12 @@ function Histogram({ bins, lag, lateness, onLag, onLateness }) {
     <${Handle} x=${x(lag + lateness)} label="Allowed lateness" value=${lateness} y=${30} onDrag=${drag(setEnd)} onKey=${keys(lateness, onLateness)} width=${width} dashed=${true} />
   </svg></div>`;
 }
+// The grip of the lag is left of its line and that of the allowed lateness right of it: both lines may be one.
 function Handle({ x, label, value, y, onDrag, onKey, width, dashed }) {
   const end = x > width - 170;
   return html`<g role="slider" tabindex="0" aria-label=${label} aria-valuemin="0" aria-valuemax="31536000" aria-valuenow=${value / 1e6} aria-valuetext=${duration(value)}
     onPointerDown=${onDrag} onKeyDown=${onKey} style=${{ cursor: "ew-resize" }}>
-    <rect x=${x - 9} y="0" width="18" height=${HEIGHT - BOTTOM} fill="transparent" />
+    <rect x=${dashed ? x : x - 18} y="0" width="18" height=${HEIGHT - BOTTOM} fill="transparent" />
     <line x1=${x} x2=${x} y1="0" y2=${HEIGHT - BOTTOM} stroke="var(--ink)" stroke-width="2" stroke-dasharray=${dashed ? "5 4" : null} />
     <text class="strong" x=${end ? x - 6 : x + 6} y=${y} text-anchor=${end ? "end" : "start"}>${`${label} ${duration(value)}`}</text></g>`;
 }
