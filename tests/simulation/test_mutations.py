@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import Connection
 
 from slackwater import _durable_files
 from slackwater.ingest.ledger.progress_ledger import record_success
@@ -18,8 +19,10 @@ from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.simulation.runs import Simulation
 from slackwater.sql import pane_merge
 from slackwater.streams.log import append, group_segments, reader_group, segment_files
+from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.writer import Writer
-from slackwater.streams.maintenance import mark_cycle
+from slackwater.streams.maintenance import mark_cycle, retention
+from slackwater.streams.settings import Retention
 from slackwater.streams.time import marks
 
 SEEDS = 40
@@ -75,6 +78,13 @@ def successors_before_their_predecessors(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_segments, "_waits", lambda *given: False)
 
 
+def retention_that_forgets_the_age(patch: pytest.MonkeyPatch) -> None:
+    def now(connection: Connection, stream: Stream, settings: Retention) -> int | None:
+        return None if settings.age is None else stream.store.now(connection)
+
+    patch.setattr(retention, "_kept_since", now)
+
+
 def high_watermarks_before_the_rows(patch: pytest.MonkeyPatch) -> None:
     begin = Run.begin
 
@@ -103,6 +113,7 @@ MUTATIONS: dict[str, list[Mutation]] = {
         marks_that_ignore_a_writer,
         readers_whose_lease_never_ends,
         successors_before_their_predecessors,
+        retention_that_forgets_the_age,
     ],
     "pipeline": [batches_that_are_merged_again],
     "ingest": [high_watermarks_before_the_rows, folders_that_are_not_flushed],

@@ -3,7 +3,8 @@
 The oracle reads the committed rows and the files with a connection of its own, and keeps its own record of
 every event. No event is stored twice, left out or out of order per key; nothing is acknowledged that is not
 stored on a durable file; marks never go back, are never beyond the events that exist, and are never above the
-event time of what follows; a reader group never skips an event.
+event time of what follows; a reader group never skips an event that exists; retention removes no event before
+its time, and not the newest append.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from slackwater.streams.log.segment_files import BatchLocation, DamagedFile
 from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.segments.epochs import KEY_SPACE
 from slackwater.streams.segments.positions import Position
+from slackwater.streams.segments.routing import point_of
 from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import TimeWindow
 
@@ -55,9 +58,10 @@ class KnownSegment(NamedTuple):
     low: int
     high: int
 
-    def overlaps(self, other: KnownSegment) -> bool:
-        """Whether the key ranges overlap."""
-        return self.low < other.high and other.low < self.high
+
+@lru_cache
+def _point_of(key: str) -> int:
+    return point_of(key)
 
 
 @dataclass
@@ -67,21 +71,27 @@ class LogOracle:
     world: World
     stream: Stream
     root: Path
+    age: int | None = None
+    """How long events are kept; None for ever."""
     segments: dict[int, KnownSegment] = field(default_factory=dict)
     events: dict[int, list[SimulatedEvent]] = field(default_factory=lambda: defaultdict(list))
     stored: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     marks: list[Mark] = field(default_factory=list)
     delivered: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """How many events of each segment the readers have passed on, without a gap."""
+    """Up to which offset of each segment the readers have passed events on, without a gap."""
+    resets: int = 0
+    """How often the group was reset."""
 
     def __post_init__(self) -> None:
         self._database = sqlite3.connect(self.world.server.path, check_same_thread=False)
         self._last_of_key: dict[tuple[str, str], int] = defaultdict(int)
         self._last_delivered: dict[tuple[str, str], int] = defaultdict(int)
         self._commits = 0
+        self._starts: dict[int, int] = defaultdict(int)
+        self._appended: dict[tuple[int, int], int] = {}
         self._joined: dict[str, int] = {}
         self._promised: dict[str, int] = {}
-        self._covered: dict[int, int] = {}
+        self._covered: set[tuple[int, int]] = set()
         self._lower: int | None = None
         self.world.committed = self.check
         self.world.server.began = self._note_snapshot
@@ -98,10 +108,13 @@ class LogOracle:
         self._commits += 1
         if "slackwater_segments" in changed:
             self._note_events()
+            self._note_removals()
         if "slackwater_writer_marks" in changed:
             self._note_writers()
         if "slackwater_marks" in changed:
             self._note_marks()
+        if "slackwater_groups" in changed:
+            self._note_resets()
         if "slackwater_group_segments" in changed:
             self._check_group()
 
@@ -132,14 +145,16 @@ class LogOracle:
 
     def _read_append(self, segment: int, offset: int) -> list[SimulatedEvent]:
         query = (
-            "SELECT file, place, size, checksum, events FROM slackwater_appends "
+            "SELECT file, place, size, checksum, events, at FROM slackwater_appends "
             "WHERE stream = ? AND segment = ? AND first_offset = ?"
         )
         found = self._rows(query, segment, offset)
         if not found:
             self.world.violate(f"offset {offset} of segment {segment} is not in any append")
             return []
-        location = BatchLocation(*found[0])  # type: ignore[arg-type]  # the columns of a location
+        *columns, at = found[0]
+        location = BatchLocation(*columns)  # type: ignore[arg-type]  # the columns of a location
+        self._appended.update({(segment, offset + row): at for row in range(location.events)})
         try:
             batch = self.stream.folder.read(location, self.stream.columns)
         except DamagedFile as damaged:
@@ -148,6 +163,40 @@ class LogOracle:
         if not self.world.disk.is_durable(self.root / location.file):
             self.world.violate(f"events were committed before their file was durable: {location.file}")
         return [SimulatedEvent.parse(value) for value in batch.column("value").to_pylist()]
+
+    def _note_removals(self) -> None:
+        """Check the events that a truncation has removed."""
+        query = "SELECT id, start FROM slackwater_segments WHERE stream = ?"
+        removed = [
+            (segment, offset)
+            for segment, start in self._rows(query)
+            for offset in range(self._starts[segment], start)
+        ]
+        if not removed:
+            return
+        for segment, offset in removed:
+            self._starts[segment] = offset + 1
+        name = self.world.scheduler.current.process.name
+        if name == "operator":
+            unread = [one for one in removed if one[1] >= self.delivered[one[0]]]
+            if unread:
+                self.world.violate(f"the operator removed {unread[0]}, which the group has not read")
+            return
+        limit = self.world.now - (self.age or 0)
+        if self.age is None or any(self._appended[location] > limit for location in removed):
+            self.world.violate(f"{name} removed events before their time: {removed[:3]}")
+        if max(self._appended, key=self._appended.__getitem__) in removed:
+            self.world.violate(f"{name} removed the newest append")
+
+    def _passed(self, segment: int) -> int:
+        """The offset before which every event was read or removed."""
+        return max(self.delivered[segment], self._starts[segment])
+
+    def _note_resets(self) -> None:
+        query = 'SELECT "lower" FROM slackwater_groups WHERE stream = ?'
+        if self._lower is not None and self._rows(query) == [(None,)]:
+            self._lower = None
+            self.resets += 1
 
     def _check_added(self, writer: str, events: list[SimulatedEvent]) -> None:
         first = self.stored[writer] + 1
@@ -206,17 +255,14 @@ class LogOracle:
                 world.violate(
                     f"a mark claims {offset} of {len(self.events[segment])} events of segment {segment}"
                 )
-        for segment, offset in self._covered.items():
-            if covered.get(segment, 0) < offset:
-                world.violate(
-                    f"the cut of a mark went back in segment {segment}: {covered.get(segment, 0)} < {offset}"
-                )
+        if went_back := sorted(self._covered - covered):
+            world.violate(f"the cut of a mark went back at segment and offset {went_back[0]}")
         read_at = world.scheduler.current.process.note
         taking_part = {writer for writer, since in self._joined.items() if since <= read_at}
         for segment, events in self.events.items():
-            for offset in range(covered.get(segment, 0), len(events)):
-                event = events[offset]
-                if event.writer in taking_part and event.time < mark.lower:
+            for offset, event in enumerate(events):
+                is_late = event.writer in taking_part and event.time < mark.lower
+                if is_late and (segment, offset) not in covered:
                     world.violate(
                         f"a mark has the lower bound {mark.lower}, but {event.writer} wrote event "
                         f"{event.number} of time {event.time} after its cut"
@@ -226,20 +272,25 @@ class LogOracle:
         self._covered = covered
         self.marks.append(mark)
 
-    def _covered_by(self, cut: Mapping[int, int]) -> dict[int, int] | None:
-        """How many events of each segment a cut covers; None if it is not a cut."""
+    def _covered_by(self, cut: Mapping[int, int]) -> set[tuple[int, int]] | None:
+        """The segments and offsets of the events that a cut covers; None if it is not a cut.
+
+        A cut can have a predecessor of a segment for some of its keys and a successor for others.
+        """
         inside = sorted((self.segments[identity] for identity in cut), key=lambda one: one.low)
         bounds = [0, *(one.high for one in inside)], [*(one.low for one in inside), KEY_SPACE]
         if bounds[0] != bounds[1]:
             return None
-        covered = {}
-        for segment in self.segments.values():
-            if segment.id in cut:
-                covered[segment.id] = cut[segment.id]
-            elif all(one.id > segment.id for one in inside if one.overlaps(segment)):
-                covered[segment.id] = len(self.events[segment.id])
-            else:
-                covered[segment.id] = 0
+        at_key: dict[str, int] = {}
+        covered = set()
+        for segment, events in self.events.items():
+            for offset, event in enumerate(events):
+                if event.key not in at_key:
+                    point = _point_of(event.key)
+                    at_key[event.key] = next(one.id for one in inside if one.low <= point < one.high)
+                reached = at_key[event.key]
+                if segment < reached or (segment == reached and offset < cut[reached]):
+                    covered.add((segment, offset))
         return covered
 
     # ---- readers
@@ -253,7 +304,7 @@ class LogOracle:
                 self.world.violate(f"read {event} at offset {offset} of segment {batch.segment}")
             if offset < self.delivered[batch.segment]:
                 continue
-            if offset > self.delivered[batch.segment]:
+            if offset > self._passed(batch.segment):
                 self.world.violate(
                     f"a reader skipped from {self.delivered[batch.segment]} to {offset} in {batch.segment}"
                 )
@@ -266,7 +317,7 @@ class LogOracle:
     def _check_group(self) -> None:
         query = 'SELECT segment, "offset", finished FROM slackwater_group_segments WHERE stream = ?'
         for segment, offset, finished in self._rows(query):
-            if offset > self.delivered[segment]:
+            if offset > self._passed(segment):
                 self.world.violate(
                     f"the group is at {offset} of segment {segment}, read are {self.delivered[segment]}"
                 )
@@ -289,15 +340,19 @@ class LogOracle:
         if covered is None:
             self.world.violate(f"the window of the group has the bound {window.lower} of no mark")
             return
-        for segment, offset in covered.items():
-            # a segment that grew after the mark counts up to what the mark could cover
-            if self.delivered[segment] < min(offset, len(self.events[segment])):
-                self.world.violate(
-                    f"the window of the group is at {window.lower}, but only {self.delivered[segment]} "
-                    f"of {offset} events of segment {segment} were read"
-                )
+        unread = sorted((segment, offset) for segment, offset in covered if offset >= self._passed(segment))
+        if unread:
+            segment, offset = unread[0]
+            self.world.violate(
+                f"the window of the group is at {window.lower}, but only {self.delivered[segment]} events "
+                f"of segment {segment} were read, not that at {offset}"
+            )
 
     # ---- at the end
+
+    def has_read_everything(self) -> bool:
+        """Whether the readers have passed on every event that was not removed before."""
+        return all(self._passed(segment) == len(events) for segment, events in self.events.items())
 
     def check_end(self, quotas: Mapping[str, int]) -> None:
         """After all faults have ended, everything has arrived."""
@@ -305,7 +360,7 @@ class LogOracle:
             if self.stored[writer] != quota:
                 self.world.violate(f"{writer} stored {self.stored[writer]} of {quota} events in the end")
         for segment, events in self.events.items():
-            if self.delivered[segment] != len(events):
+            if self._passed(segment) != len(events):
                 self.world.violate(
                     f"in the end {self.delivered[segment]} of {len(events)} in segment {segment} were read"
                 )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
-from slackwater.errors import InvalidArgument, StreamError
+from slackwater.errors import EventsGone, InvalidArgument, StreamError
 from slackwater.simulation.log_oracle import LogOracle, SimulatedEvent
 from slackwater.simulation.world import START, World
 from slackwater.streams.log.catalog import Stream, Streams
-from slackwater.streams.log.reader_group import ReaderGroup
+from slackwater.streams.log.reader_group import Reader, ReaderGroup
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.segments.cuts import Standing, compare
 from slackwater.streams.segments.epochs import split_range
-from slackwater.streams.settings import MarkSettings, StreamSettings
+from slackwater.streams.settings import MarkSettings, Retention, StreamSettings
 from slackwater.streams.time.marks import NoteResult
 from slackwater.time import MILLISECOND, MINUTE, SECOND
 
@@ -39,18 +40,24 @@ class LogScenario:
     world: World
     minutes: int = 5
     quotas: dict[str, int] = field(default_factory=dict)
+    ages: ClassVar[Sequence[str | None]] = (None, None, "20 seconds")
+    """How long a stream may keep its events; the seed decides."""
 
     def run(self) -> None:
         """Run the processes with faults, then without, and check that everything arrived."""
         world, random = self.world, self.world.random
         period = random.choice(["5 seconds", "10 seconds"])
         timeout = random.choice(["30 seconds", "2 minutes"])
-        settings = StreamSettings(marks=MarkSettings(period=period, timeout=timeout))
+        age = random.choice(self.ages)
+        settings = StreamSettings(
+            marks=MarkSettings(period=period, timeout=timeout), retention=Retention(age=age)
+        )
         with Streams(world.store()) as streams:
             created = streams.create(
                 STREAM, segments=random.randint(1, 3), data=str(world.data), settings=settings
             )
-        self.oracle = LogOracle(world, created, world.data / f"{STREAM}-{created.id}")
+        root = world.data / f"{STREAM}-{created.id}"
+        self.oracle = LogOracle(world, created, root, settings.retention.age)
         self.oracle.check({"slackwater_segments"})
         try:
             self._run()
@@ -185,23 +192,36 @@ class LogScenario:
         controller.run()
 
     def _read(self, name: str) -> None:
-        world, random = self.world, self.world.random
+        world = self.world
         group = ReaderGroup(self._stream(), GROUP)
         # a new id after every start, so that others wait for the lease of a reader that was killed
-        reader = group.reader(f"{name}-{world.scheduler.current.process.pid}", lease="25 seconds")
+        identity = f"{name}-{world.scheduler.current.process.pid}"
+        reader = group.reader(identity, lease="25 seconds")
         while True:
-            batch = None
-            for _ in range(random.randint(1, 4)):
-                batch = reader.read()
-                if batch is None:
-                    break
-                world.point("deliver")
-                self.oracle.deliver(batch)
-            if random.random() < 0.7:
-                reader.checkpoint()
-            if random.random() < 0.3:
-                self.oracle.window(group.current_time_window())
-            world.sleep(100 * MILLISECOND, 15 * SECOND if batch is None else SECOND)
+            try:
+                self._read_some(group, reader)
+            except EventsGone:
+                world.tell("starts again at the head: events were removed before they were read")
+                group.reset(self._stream().head())
+                reader = group.reader(identity, lease="25 seconds")
+
+    def _read_some(self, group: ReaderGroup, reader: Reader) -> None:
+        world, random = self.world, self.world.random
+        batch = None
+        for _ in range(random.randint(1, 4)):
+            batch = reader.read()
+            if batch is None:
+                break
+            world.point("deliver")
+            self.oracle.deliver(batch)
+        if random.random() < 0.7:
+            reader.checkpoint()
+        if random.random() < 0.3:
+            resets = self.oracle.resets
+            window = group.current_time_window()
+            if self.oracle.resets == resets:
+                self.oracle.window(window)
+        world.sleep(100 * MILLISECOND, 15 * SECOND if batch is None else SECOND)
 
     def _operate(self) -> None:
         """Scale the stream, and truncate what the group has read."""
@@ -249,10 +269,7 @@ class LogScenario:
 
     def has_arrived(self) -> bool:
         """Whether every event was stored, marked and read."""
-        delivered = self.oracle.delivered
-        return self.have_writers_ended() and all(
-            delivered[segment] == len(events) for segment, events in self.oracle.events.items()
-        )
+        return self.have_writers_ended() and self.oracle.has_read_everything()
 
     def explain_end(self) -> None:
         """Report what has not arrived."""

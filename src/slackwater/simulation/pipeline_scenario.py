@@ -8,8 +8,9 @@ operator, saved state and merge are the library's.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import polars as pl
 import pyarrow as pa
@@ -58,6 +59,8 @@ class SourceOptions:
 
 class PipelineScenario(LogScenario):
     """The writers and controllers of a log, and a query in place of its readers."""
+
+    ages: ClassVar[Sequence[str | None]] = (None,)
 
     def _run(self) -> None:
         world, random = self.world, self.world.random
