@@ -16,6 +16,7 @@ from slackwater.ingest.ledger.progress_ledger import record_success
 from slackwater.ingest.ledger.run_ledger import Run
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.simulation.runs import Simulation
 from slackwater.sql import pane_merge
 from slackwater.streams.log import append, group_segments, reader_group, segment_files
@@ -99,6 +100,10 @@ def folders_that_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderTarget, "_fsync_folders", lambda self, folder: None)
 
 
+def slices_that_are_not_deleted_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TableTarget, "_delete_slice", lambda *given: None)
+
+
 def batches_that_are_merged_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pane_merge, "_ledger_entry", lambda *given: None)
     patch.setattr(pane_merge, "_record_batch", lambda *given, **options: None)
@@ -116,7 +121,11 @@ MUTATIONS: dict[str, list[Mutation]] = {
         retention_that_forgets_the_age,
     ],
     "pipeline": [batches_that_are_merged_again],
-    "ingest": [high_watermarks_before_the_rows, folders_that_are_not_flushed],
+    "ingest": [
+        high_watermarks_before_the_rows,
+        folders_that_are_not_flushed,
+        slices_that_are_not_deleted_before,
+    ],
 }
 
 

@@ -113,6 +113,41 @@ def test_a_writer_record_that_changed_since_it_was_read_is_not_deleted(bids: Str
     assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
 
 
+def test_a_mark_is_not_written_over_a_writer_that_returned_meanwhile(bids: Stream, clock: Clock) -> None:
+    """The cycle leaves out b, which then notes a time below the lower bound that was decided without it."""
+    note(bids, "a", 5)
+    note(bids, "b", 5)
+    clock.now += 10 * SECOND
+    runner = CycleRunner(bids.store)
+    assert runner.run(bids.id) is not None
+    [first] = marks_of(bids)
+    note(bids, "a", 9)
+    left_out = {one.writer: one for one in bids.store.read(partial(notes.writer_marks, stream=bids.id))}["b"]
+    cycle = CycleDecision(mark=Mark(9, 9, first.cut), delete=(left_out,))
+    note(bids, "b", 5)  # still behind: the cycle need not wait for it
+    note(bids, "b", 7)
+    assert not bids.store.write(lambda c: notes.apply_cycle(c, bids.id, (1, first), cycle, clock()))
+    assert marks_of(bids) == [first]
+    made = runner.run(bids.id)
+    assert made is not None
+    assert made.mark == Mark(7, 9, first.cut)
+
+
+def test_a_writer_that_stays_behind_does_not_prevent_a_mark(bids: Stream, clock: Clock) -> None:
+    note(bids, "a", 5)
+    note(bids, "b", 5)
+    clock.now += 10 * SECOND
+    assert CycleRunner(bids.store).run(bids.id) is not None
+    [first] = marks_of(bids)
+    note(bids, "a", 9)
+    left_out = {one.writer: one for one in bids.store.read(partial(notes.writer_marks, stream=bids.id))}["b"]
+    cycle = CycleDecision(mark=Mark(9, 9, first.cut), delete=(left_out,))
+    note(bids, "b", 5)
+    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, (1, first), cycle, clock()))
+    assert [mark.lower for mark in marks_of(bids)] == [5, 9]
+    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 2
+
+
 def test_concurrent_controllers_append_each_lower_bound_once(bids: Stream, clock: Clock) -> None:
     note(bids, "a", 0)
     clock.now += 10 * SECOND

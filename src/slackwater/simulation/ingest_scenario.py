@@ -1,7 +1,8 @@
 """An hourly job that two hosts start again and again: its plan, its ledger, its lease and its target.
 
-The source is a table whose rows appear with a delay within the grace period. In the end the target has every
-row of the source once. A high watermark is never recorded before the rows below it are in the target.
+The source is a table whose rows appear with a delay within the grace period. The target is a folder of
+Parquet files or a table. In the end it has every row of the source once. A high watermark is never recorded
+before the rows below it are in the target.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.runner import Approve, run_job
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.targets.folder_target import FolderTarget
-from slackwater.ingest.targets.replacement import Slice, Written
+from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, Written
+from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.simulation.world import START, World
+from slackwater.sql.database import database_url
 from slackwater.time import HOUR, MINUTE, SECOND
 
 _GRACE: Final = HOUR
@@ -33,7 +36,8 @@ _CLOCK_ERROR: Final = 20 * SECOND
 """Largest clock error of a host; a clock that is hours ahead plans times whose rows do not exist yet."""
 _SCHEMA: Final = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
 _NAME: Final = "orders"
-_FOLDER: Final = "copied"
+_COPIED: Final = "copied"
+"""The folder or the table."""
 _JOB: Final = {
     "ms.job.name": _NAME,
     "ms.watermark": [{"name": "system", "type": "datetime", "range": {"from": "2030-01-01", "to": "-"}}],
@@ -131,7 +135,8 @@ class IngestScenario:
             at = random.randrange(START, self.end)
             self.rows.append(SourceRow(number, at, at + random.randrange(_LONGEST_DELAY)))
         path = type("Path", (PathWithFaults,), {"point": staticmethod(world.point)})
-        self.folder = path(world.data / _FOLDER)
+        self.is_table = random.random() < 0.5
+        self.folder = path(world.data / _COPIED)
         Path(self.folder).mkdir()
         fsync_path(world.data)
         self.job = parse_job(_JOB)
@@ -156,16 +161,8 @@ class IngestScenario:
         while True:
             # without faults only what the end needs, so that a seed is mostly faults
             world.sleep(MINUTE if world.is_faulty else HOUR, HOUR if world.is_faulty else 2 * HOUR)
-            target = FolderTarget(
-                folder=self.folder,
-                format="parquet",
-                time_column="at",
-                watermark_column=None,
-                zone="UTC",
-                job=_NAME,
-            )
             try:
-                report = run_job(self.job, world.store(), _Extraction(self, target))
+                report = run_job(self.job, world.store(), _Extraction(self, self._target()))
             except AlreadyRunning:
                 world.tell("leaves the job to another host")
             except RunReplaced:
@@ -173,6 +170,13 @@ class IngestScenario:
             else:
                 states = [outcome.state for outcome in report.outcomes]
                 world.tell(f"runs {len(states)} units, {states.count('succeeded')} succeed")
+
+    def _target(self) -> ReplacingTarget[Any]:
+        common: dict[str, Any] = {"time_column": "at", "watermark_column": None, "zone": "UTC", "job": _NAME}
+        if self.is_table:
+            url = database_url(f"sqlite:///{self.world.server.path}")
+            return TableTarget(url=url, table=_COPIED, **common)
+        return FolderTarget(folder=self.folder, format="parquet", **common)
 
     def visible(self, low: int, high: int) -> list[SourceRow]:
         """The rows of the source in a range, as they can be read now."""
@@ -182,6 +186,10 @@ class IngestScenario:
     # ---- the oracle
 
     def _check(self, changed: set[str]) -> None:
+        if _COPIED in changed:
+            copied = self.copied()
+            if len(set(copied)) < len(copied):
+                self.world.violate(f"the table has a row twice: {copied[:20]}")
         if "slackwater_high_watermarks" not in changed:
             return
         found = self._database.execute("SELECT start, high FROM slackwater_high_watermarks").fetchall()
@@ -203,6 +211,12 @@ class IngestScenario:
 
     def copied(self) -> list[int]:
         """The ids of all rows in the target."""
+        if self.is_table:
+            known = "SELECT count(*) FROM sqlite_master WHERE name = ?"
+            if self._database.execute(known, [_COPIED]).fetchone() == (0,):
+                return []
+            rows = self._database.execute(f"SELECT id FROM {_COPIED} ORDER BY id").fetchall()  # noqa: S608 - a constant
+            return [one for (one,) in rows]
         link = Path(self.folder) / "rows"
         if not link.exists():
             return []
@@ -224,7 +238,11 @@ class _Extraction:
     """Reads the source and replaces a slice of the target, as an extraction on Spark does."""
 
     scenario: IngestScenario
-    target: FolderTarget
+    target: ReplacingTarget[Any]
+
+    def fence(self, token: int) -> None:
+        """Set the fencing token of the run."""
+        self.target.fence(token)
 
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
         world = self.scenario.world

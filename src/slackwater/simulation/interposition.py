@@ -1,7 +1,8 @@
 """Replaces the modules of the standard library that the library's modules use, while a simulation runs.
 
 A module of the library that has imported `time`, `threading`, `uuid`, `random`, `os` or `fcntl` finds a
-simulated one under the same name. Threads that do not belong to the simulation still reach the real module.
+simulated one under the same name, and `temporary_engine` reaches the simulated database. Threads that do not
+belong to the simulation still reach the real modules.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
+from sqlalchemy.engine import URL, Engine
+
 from slackwater.simulation.disk import Disk
 from slackwater.simulation.scheduler import Scheduler
 from slackwater.simulation.thread_objects import (
@@ -30,6 +33,7 @@ from slackwater.simulation.thread_objects import (
     SimulatedLock,
     SimulatedThread,
 )
+from slackwater.sql.database import READ_ONLY, temporary_engine
 from slackwater.time import MILLISECOND, SECOND
 
 _ROOT: Final = "slackwater"
@@ -171,6 +175,7 @@ _REAL: Final[dict[str, Any]] = {
     "os": os,
     "fcntl": fcntl,
     "ThreadPoolExecutor": ThreadPoolExecutor,
+    "temporary_engine": temporary_engine,
 }
 
 
@@ -193,8 +198,13 @@ def _uses(_: int) -> list[tuple[ModuleType, str, str]]:
 
 
 @contextmanager
-def replaced_modules(scheduler: Scheduler, disk: Disk) -> Iterator[None]:
+def replaced_modules(scheduler: Scheduler, disk: Disk, engine: Engine) -> Iterator[None]:
     """Let the library's modules use simulated time, threads, ids and files for the duration of a block."""
+
+    @contextmanager
+    def simulated_engine(_: URL, *, read_only: bool = False) -> Iterator[Engine]:
+        yield engine.execution_options(**{READ_ONLY: read_only})
+
     simulated: dict[str, Any] = {
         "time": _Time(time, scheduler),
         "threading": _Threading(threading, scheduler),
@@ -203,6 +213,7 @@ def replaced_modules(scheduler: Scheduler, disk: Disk) -> Iterator[None]:
         "os": _Os(os, scheduler, disk),
         "fcntl": _Fcntl(fcntl, scheduler),
         "ThreadPoolExecutor": lambda workers: SimulatedExecutor(scheduler, workers),
+        "temporary_engine": simulated_engine,
     }
     uses = _uses(len(sys.modules))
     for module, attribute, name in uses:

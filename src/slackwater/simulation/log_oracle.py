@@ -24,6 +24,7 @@ from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.segments.epochs import KEY_SPACE
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import point_of
+from slackwater.streams.settings import StreamSettings
 from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import TimeWindow
 
@@ -71,8 +72,7 @@ class LogOracle:
     world: World
     stream: Stream
     root: Path
-    age: int | None = None
-    """How long events are kept; None for ever."""
+    settings: StreamSettings
     segments: dict[int, KnownSegment] = field(default_factory=dict)
     events: dict[int, list[SimulatedEvent]] = field(default_factory=lambda: defaultdict(list))
     stored: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -182,8 +182,9 @@ class LogOracle:
             if unread:
                 self.world.violate(f"the operator removed {unread[0]}, which the group has not read")
             return
-        limit = self.world.now - (self.age or 0)
-        if self.age is None or any(self._appended[location] > limit for location in removed):
+        age = self.settings.retention.age
+        limit = self.world.now - (age or 0)
+        if age is None or any(self._appended[location] > limit for location in removed):
             self.world.violate(f"{name} removed events before their time: {removed[:3]}")
         if max(self._appended, key=self._appended.__getitem__) in removed:
             self.world.violate(f"{name} removed the newest append")
@@ -193,8 +194,8 @@ class LogOracle:
         return max(self.delivered[segment], self._starts[segment])
 
     def _note_resets(self) -> None:
-        query = 'SELECT "lower" FROM slackwater_groups WHERE stream = ?'
-        if self._lower is not None and self._rows(query) == [(None,)]:
+        query = 'SELECT name FROM slackwater_groups WHERE stream = ? AND "lower" IS NULL'
+        if self._lower is not None and self._rows(query):
             self._lower = None
             self.resets += 1
 
@@ -259,6 +260,7 @@ class LogOracle:
             world.violate(f"the cut of a mark went back at segment and offset {went_back[0]}")
         read_at = world.scheduler.current.process.note
         taking_part = {writer for writer, since in self._joined.items() if since <= read_at}
+        taking_part -= self._given_up()
         for segment, events in self.events.items():
             for offset, event in enumerate(events):
                 is_late = event.writer in taking_part and event.time < mark.lower
@@ -267,10 +269,23 @@ class LogOracle:
                         f"a mark has the lower bound {mark.lower}, but {event.writer} wrote event "
                         f"{event.number} of time {event.time} after its cut"
                     )
-        for writer in taking_part:
-            self._promised[writer] = mark.lower
+        for writer in self._joined:
+            if writer in taking_part:
+                self._promised[writer] = mark.lower
+            else:
+                self._promised.pop(writer, None)
         self._covered = covered
         self.marks.append(mark)
+
+    def _given_up(self) -> set[str]:
+        """The writers that have been behind the newest mark for so long that a new one need not wait."""
+        if not self.marks:
+            return set()
+        query = (
+            "SELECT writer FROM slackwater_writer_marks WHERE stream = ? AND time <= ? AND behind_since <= ?"
+        )
+        since = self.world.now - self.settings.marks.timeout
+        return {str(writer) for (writer,) in self._rows(query, self.marks[-1].lower, since)}
 
     def _covered_by(self, cut: Mapping[int, int]) -> set[tuple[int, int]] | None:
         """The segments and offsets of the events that a cut covers; None if it is not a cut.

@@ -57,7 +57,7 @@ class LogScenario:
                 STREAM, segments=random.randint(1, 3), data=str(world.data), settings=settings
             )
         root = world.data / f"{STREAM}-{created.id}"
-        self.oracle = LogOracle(world, created, root, settings.retention.age)
+        self.oracle = LogOracle(world, created, root, settings)
         self.oracle.check({"slackwater_segments"})
         try:
             self._run()

@@ -26,7 +26,17 @@ class Process:
     False
     """
 
-    __slots__ = ("clock_error", "is_dead", "is_protected", "name", "note", "pid", "tasks")
+    __slots__ = (
+        "clock_error",
+        "is_dead",
+        "is_protected",
+        "name",
+        "note",
+        "pid",
+        "postponed",
+        "suspended_by",
+        "tasks",
+    )
 
     def __init__(self, name: str, *, pid: int, is_protected: bool = False, clock_error: int = 0) -> None:
         self.name = name
@@ -36,6 +46,10 @@ class Process:
         self.clock_error = clock_error
         self.is_dead = False
         self.tasks: list[Task] = []
+        self.suspended_by: Task | None = None
+        """The only task that may run again, while the process stands still."""
+        self.postponed: list[Task] = []
+        """The tasks whose turn came meanwhile."""
         self.note = 0
         """Free for the oracle of a scenario, such as what the process has read last."""
 
@@ -123,6 +137,18 @@ class Scheduler:
         if task.process.is_dead:
             raise Crashed
 
+    def suspend(self, duration: int) -> None:
+        """Let the whole process of the current task stand still; `wake` of that task ends it earlier."""
+        process = self.current.process
+        process.suspended_by = self.current
+        try:
+            self.park(self.now + duration)
+        finally:
+            process.suspended_by = None
+            postponed, process.postponed = process.postponed, []
+            for task in postponed:
+                self._push(task, self.now)
+
     def wake(self, task: Task, delay: int = 0) -> None:
         """Let a parked task continue."""
         self._push(task, self.now + delay)
@@ -180,8 +206,12 @@ class Scheduler:
         queue = self._queue
         while True:
             at, _, token, chosen = heappop(queue)
-            if token == chosen.token and not chosen.is_done:
+            if token != chosen.token or chosen.is_done:
+                continue
+            process = chosen.process
+            if process.suspended_by in (None, chosen) or process.is_dead:
                 break
+            process.postponed.append(chosen)
         chosen.token += 1
         self.now = max(self.now, at)
         self.steps += 1

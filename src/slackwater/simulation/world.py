@@ -194,8 +194,10 @@ class World:
         self.faults["stall"] += 1
         self.tell(f"stands still for {delay / SECOND:.1f} s at {label}")
         self._stalled.append(self.scheduler.current)
-        self.scheduler.park(self.now + delay)
-        self._stalled.remove(self.scheduler.current)
+        try:
+            self.scheduler.suspend(delay)
+        finally:
+            self._stalled.remove(self.scheduler.current)
 
     def _loses(self, verb: str) -> bool:
         if not self.is_faulty or self.scheduler.current.process.is_protected:
@@ -254,7 +256,7 @@ class World:
         was_disabled, logger.disabled = logger.disabled, True
         logging.disable(logging.CRITICAL)
         try:
-            with replaced_modules(self.scheduler, self.disk):
+            with replaced_modules(self.scheduler, self.disk, self.engine):
                 try:
                     yield
                 finally:

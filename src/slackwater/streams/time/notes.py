@@ -148,7 +148,8 @@ def apply_cycle(
 ) -> bool:
     """Write what a cycle decided, if ``newest`` is still the newest mark (M5); otherwise return False.
 
-    A record that changed since the cycle read it is not deleted (M1).
+    A record that changed since the cycle read it is not deleted (M1). If its writer participates again, the
+    mark was decided without it, and nothing is written.
 
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
@@ -161,6 +162,8 @@ def apply_cycle(
     """
     number = 0 if newest is None else newest[0]
     if cycle.mark is not None:
+        if any(_has_returned(connection, stream, newest, record) for record in cycle.delete):
+            return False
         made = {"lower": cycle.mark.lower, "upper": cycle.mark.upper, "cut": cycle.mark.cut.save()}
         if not _inserted(connection, _marks, {"stream": stream, "number": number + 1, "at": at, **made}):
             return False
@@ -193,6 +196,16 @@ def _record(connection: Connection, stream: int, writer: str) -> WriterMark | No
     query = sql.select(_notes).where(_notes.c.stream == stream, _notes.c.writer == writer)
     row = connection.execute(query.with_for_update()).one_or_none()
     return None if row is None else _writer_mark(row)
+
+
+def _has_returned(
+    connection: Connection, stream: int, newest: tuple[int, Mark] | None, record: WriterMark
+) -> bool:
+    """Whether a writer participates by a time that it noted after a cycle had read its record."""
+    found = _record(connection, stream, record.writer)
+    if found is None or found.version == record.version or found.closed:
+        return False
+    return newest is None or found.time > newest[1].lower
 
 
 def _writer_mark(row: Any) -> WriterMark:
