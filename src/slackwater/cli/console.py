@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,7 +21,9 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from slackwater.errors import InvalidArgument, SlackwaterError
-from slackwater.streams.log.catalog import Streams
+
+if TYPE_CHECKING:
+    from slackwater.streams.log.catalog import Streams
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -165,4 +167,8 @@ def counted(number: int, noun: str) -> str:
 
 def open_streams(store: str, *, create: bool = False) -> Streams:
     """Open the streams of a metadata store, which is created only if asked."""
+    from slackwater.streams.log.catalog import (
+        Streams,  # imports the database and Arrow, which few commands need
+    )
+
     return Streams.open(store, create=create)
