@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import format_datetime
@@ -278,7 +279,11 @@ def test_a_response_that_takes_too_long_is_retried(api: Api, fault: Fault) -> No
     reading = HttpReading(
         (RangeRequest(Request("GET", f"{api.url}/all"), 0, 1),), policy=Policy(timeout_seconds=0.3)
     )
+    end = threading.Timer(10, api.released.set)  # otherwise a request without a deadline would never end
+    end.start()
     assert [len(page) for page in reading.read(reading.parts[0], {}, client)] == [7]
+    end.cancel()
+    assert not api.released.is_set()
     assert len(sleeps) == 1
     assert len(api.requests) == 2
 
