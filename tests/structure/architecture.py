@@ -35,7 +35,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "monitoring": _BASE | {"progress", "sql", "metadata"},
     "spark": _CORE | {"sql", "monitoring"},
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
-    "ingest": _CORE | {"_durable_files", "sql", "spark", "metadata", "streams"},
+    "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
     "demo": _ALL_PACKAGES | {FACE, "plot"},

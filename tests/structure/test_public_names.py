@@ -63,6 +63,20 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
     assert not HEAVY & {name.partition(".")[0] for name in finished.stdout.split()}
 
 
+def test_reading_and_writing_rows_in_an_executor_imports_no_job_files() -> None:
+    modules = ["sources.adbc_source", "targets.folder_target", "targets.delta_target"]
+    imports = "; ".join(f"import slackwater.ingest.{name}" for name in modules)
+    code = f"import sys; {imports}; print(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = {name.partition(".")[0] for name in finished.stdout.split()}
+    assert not {"sqlalchemy", "pydantic", "yaml", "alembic", "polars"} & imported
+
+
+def test_plan_is_the_function_also_after_modules_of_that_package_are_imported() -> None:
+    planner = importlib.import_module("slackwater.ingest.plan.planner")
+    assert importlib.import_module("slackwater.ingest").plan is planner.plan
+
+
 PACKAGE = """
 from typing import TYPE_CHECKING
 from slackwater._lazy_exports import lazy_exports

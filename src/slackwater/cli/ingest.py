@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import ExitStack
 from dataclasses import asdict
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -103,7 +105,6 @@ def run(
     """
     loaded = load_job(job, settings=parse_settings(settings))
     at_time = parse_now(at, loaded)
-    from slackwater.ingest.extraction import Extraction
     from slackwater.ingest.job_checks import check_runnable
     from slackwater.ingest.sources.jdbc_source import jar_settings
     from slackwater.spark.session import session
@@ -116,12 +117,16 @@ def run(
     with open_store(state, create=True) as store, InterruptHandler() as interrupt, ExitStack() as stack:
         _silence_spark_loggers()
         config = {"spark.ui.showConsoleProgress": "false", **jar_settings(loaded)}
+        # imported while the JVM starts; if that fails, the import below raises the error
+        threading.Thread(target=import_module, args=("slackwater.ingest.extraction",), daemon=True).start()
         spark = session("slackwater ingest", config=config)
         stack.callback(spark.stop)
         interrupt.cancel_jobs_of(spark)
         spark.sparkContext.setLogLevel("OFF")
         if interrupt.requested.is_set():
             raise typer.Exit(INTERRUPTED)
+        from slackwater.ingest.extraction import Extraction
+
         report = run_job(
             loaded, store, Extraction(loaded, spark), now=at_time, only_failed=only_failed,
             max_units=max_units, watcher=_watcher(stack, as_json=as_json), stop=interrupt.requested,

@@ -14,7 +14,6 @@ from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.parameters import names_in, parameter_values, unknown_parameter
 from slackwater.ingest.sources.file_source import DateInPath
 from slackwater.ingest.sources.globs import fill_path, local_folder
-from slackwater.ingest.sources.http.http_job import http_problems
 from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems
 from slackwater.ingest.targets.folder_names import check_folder_values
 from slackwater.sql.database import database_url
@@ -57,6 +56,8 @@ def _source_problems(job: Job) -> list[Problem]:
         return [Problem("ms.source.type", None, "is missing", f"use one of {', '.join(_NEEDED)}")]
     problems = _missing(job, _NEEDED[kind], f"a {kind} source requires it")
     if kind == "http":
+        from slackwater.ingest.sources.http.http_job import http_problems  # only here: it imports a client
+
         return problems + http_problems(job)
     if kind == "sql":
         problems += jdbc_problems(job)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
-from sqlalchemy.engine import URL
+
+if TYPE_CHECKING:  # executors import this module, and need no SQLAlchemy
+    from sqlalchemy.engine import URL
 
 _BUSY_TIMEOUT: Final = "PRAGMA busy_timeout = 60000"
 """Without it SQLite fails at once while another process writes."""

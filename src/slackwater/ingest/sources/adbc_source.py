@@ -16,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from sqlalchemy.engine import URL
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
@@ -41,8 +40,10 @@ from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.sources.queries import Statement, setting
 from slackwater.ingest.sources.sqlite_types import column_names, embedded_connection, found_types, typed
 from slackwater.sql.adbc import adbc_connection
-from slackwater.sql.database import redacted_url
 from slackwater.sql.identifiers import quote_identifier, quote_table
+
+if TYPE_CHECKING:  # executors import this module, and need no SQLAlchemy
+    from sqlalchemy.engine import URL
 
 _COPY: Final = {"adbc.postgresql.batch_size_hint_bytes": str(8 << 20)}
 """The size of the batches that PostgreSQL streams by COPY; large ones have little overhead."""
@@ -306,6 +307,8 @@ def check_file(url: URL) -> None:
 existing file
     """
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
+        from slackwater.sql.database import redacted_url
+
         raise InvalidArgument(
             "ms.source.url", redacted_url(url), "does not exist", fix="name an existing file"
         )

@@ -15,7 +15,6 @@ from typing import Final
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import change_near, local_of
-from slackwater.ingest.jobfile.parameters import unknown_parameter
 from slackwater.sql.identifiers import quote_identifier, quote_table
 from slackwater.time import DAY, to_datetime
 
@@ -148,6 +147,9 @@ remove the quotes
         if name is None:
             continue
         if name not in values:
+            # only here: executors import this module, and need no validation of job files
+            from slackwater.ingest.jobfile.parameters import unknown_parameter
+
             raise unknown_parameter("ms.source.query", name, values)
         pieces.append(query[end : found.start()])
         parameters.append(values[name])

@@ -19,8 +19,6 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 import sqlalchemy as sql
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from pyarrow.types import is_nested
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from sqlalchemy.engine import URL, Connection
@@ -285,6 +283,11 @@ class TableTarget(ReplacingTarget[str]):
         table.create(connection)
 
     def _add_columns(self, connection: Connection, columns: Columns) -> None:
+        if not columns:
+            return
+        from alembic.migration import MigrationContext  # only here: executors need no migrations
+        from alembic.operations import Operations
+
         table = self._sql_table()
         alter = Operations(MigrationContext.configure(connection))
         for added in self._declarations(columns):
