@@ -206,7 +206,7 @@ def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     assert recorder.lost == 7
 
 
-@pytest.mark.parametrize("trouble", ["no folder", "not a database", "removed", "replaced"])
+@pytest.mark.parametrize("trouble", ["no folder", "not a database", "no server", "removed", "replaced"])
 def test_a_store_that_fails_costs_only_the_reports(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +215,8 @@ def test_a_store_that_fails_costs_only_the_reports(
     if trouble == "not a database":
         file.write_bytes(b"no database" * 200)
     caplog.set_level(logging.WARNING)
-    with Recorder(f"sqlite:///{file}", pause=0) as recorder:
+    url = "postgresql://nobody@127.0.0.1:1/none" if trouble == "no server" else f"sqlite:///{file}"
+    with Recorder(url, pause=0) as recorder:
         if trouble in ("removed", "replaced"):
             recorder.record(STARTED)
             assert recorder.flush()
@@ -226,8 +227,7 @@ def test_a_store_that_fails_costs_only_the_reports(
         for number in range(3):
             recorder.record(batch(number, operator(number, number)))
             assert recorder.flush()
-        expected = 3 if trouble in ("no folder", "not a database") else 1
-        assert recorder.lost == expected
+        assert recorder.lost == (1 if trouble in ("removed", "replaced") else 3)
     (logged,) = caplog.records
     assert "its reports are dropped until it works again" in logged.getMessage()
 

@@ -22,7 +22,6 @@ from slackwater.monitoring.events import Event
 from slackwater.monitoring.record_tables import RecordTables, remove_old
 from slackwater.sql.database import database_url, redacted_url
 from slackwater.time import DAY, SECOND, DurationLike, check_int64, duration
-from slackwater.time import now as wall_clock
 
 KEEP: Final = 7 * DAY
 """How long history is kept by default."""
@@ -50,7 +49,8 @@ class Recorder:
         rows: How many rows of history each table keeps.
         capacity: How many events may wait; the oldest are dropped.
         pause: The least number of seconds between two transactions.
-        clock: Returns the current time in microseconds.
+        clock: Returns the current time in microseconds; by default the clock of the store, with which
+            readers compare it.
 
     Raises:
         InvalidArgument: The URL or a number is invalid. A store that cannot be reached is not an error.
@@ -74,7 +74,7 @@ class Recorder:
         rows: int = ROWS,
         capacity: int = _CAPACITY,
         pause: float = _PAUSE_SECONDS,
-        clock: Callable[[], int] = wall_clock,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self.url = database_url(url)
         self._keep = KEEP if keep is None else duration(keep, name="keep")
@@ -165,21 +165,23 @@ class Recorder:
         """Write some events in one transaction; if that fails, count them as lost."""
         try:
             if self._store is None:
-                self._store = open_store(self.url, create=True, busy_seconds=_BUSY_SECONDS)
-            now = self._clock()
+                self._store = open_store(self.url, create=True, clock=self._clock, busy_seconds=_BUSY_SECONDS)
+            store = self._store
             attempts = 0
 
-            def write(connection: Connection) -> None:
+            def write(connection: Connection) -> int:
                 nonlocal attempts
                 attempts += 1
                 if attempts > 1:  # the attempt before was rolled back
                     self._tables.forget()
+                now = store.now(connection)
                 self._tables.write(connection, events, now=now, lost=self._lost)
+                return now
 
-            self._store.write(write)
+            now = store.write(write)
             if now >= self._cleaned + _RETENTION_INTERVAL or now < self._cleaned:
                 self._cleaned = now
-                self._store.write(
+                store.write(
                     lambda connection: remove_old(connection, before=now - self._keep, rows=self._rows)
                 )
         except Exception as error:  # whatever happens to telemetry must not reach a query
