@@ -215,7 +215,7 @@ def test_a_store_that_fails_costs_only_the_reports(
     if trouble == "not a database":
         file.write_bytes(b"no database" * 200)
     caplog.set_level(logging.WARNING)
-    url = "postgresql://nobody@127.0.0.1:1/none" if trouble == "no server" else f"sqlite:///{file}"
+    url = "postgresql://app@127.0.0.1:1/none" if trouble == "no server" else f"sqlite:///{file}"
     with Recorder(url, pause=0) as recorder:
         if trouble in ("removed", "replaced"):
             recorder.record(STARTED)
