@@ -76,3 +76,18 @@ def test_an_expression_that_is_invalid_or_takes_a_name_is_rejected(stream: Strea
         stream.window(sw.fixed("1 minute")).agg(total=sw.sum(F.col("prize") * 2))
     with pytest.raises(InvalidArgument, match=r"total = 'prize': .* Did you mean 'price'\?"):
         stream.window(sw.fixed("1 minute")).agg(total=sw.sum("prize"))
+
+
+def test_local_event_times_need_a_timezone(spark: SparkSession) -> None:
+    times = "timestamp_ntz'2024-03-30 23:30:00', timestamp_ntz'2024-03-31 12:30:00'"
+    local = spark.sql(f"select explode(array({times})) as at")
+    with pytest.raises(InvalidArgument, match=r"event_time = 'at': is of type timestamp_ntz.*timezone=\"Eur"):
+        sw.stream(local, event_time="at", watermark=sw.lag("5 seconds"))
+    with pytest.raises(InvalidArgument, match="timezone = 'Berlin': is not a known timezone"):
+        sw.stream(local, event_time="at", watermark=sw.lag("5 seconds"), timezone="Berlin")
+    stream = sw.stream(local, event_time="at", watermark=sw.lag("5 seconds"), timezone="Europe/Berlin")
+    days = stream.window(sw.calendar("days", timezone="Europe/Berlin")).agg(first=sw.min("at"))
+    hours = [F.unix_seconds(f"window_{bound}") / 3600 for bound in ("start", "end")]
+    rows = days.to_df(flat=True).select("first", *hours).orderBy("first").collect()
+    begin = datetime(2024, 3, 29, 23, tzinfo=UTC).timestamp() / 3600
+    assert [tuple(row)[1:] for row in rows] == [(begin, begin + 24), (begin + 24, begin + 47)]

@@ -98,8 +98,13 @@ def test_one_row_from_the_future_does_not_advance_the_watermark(spark: SparkSess
     check(as_stream(spark, scenario, tmp_path, portions, None), expected(scenario, portions), scenario)
 
 
-def test_the_clock_fires_panes_without_new_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """After one file the early pane comes by the clock alone, and `why` names the missing origin."""
+def test_the_clock_fires_panes_without_new_rows(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After one file the early pane comes by the clock alone, and `why` names the missing origin.
+
+    The row without a time is reported in the log.
+    """
     write(tmp_path / "in", 0, Batch([("a", 1, 5, "x"), ("a", None, 6, "x")], 0, None))
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     df = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
@@ -128,6 +133,7 @@ def test_the_clock_fires_panes_without_new_rows(spark: SparkSession, tmp_path: P
     try:
         until(lambda: bool(rows))
         said = why(query)
+        until(lambda: "1 row was left out of the results so far, because they have no usable" in caplog.text)
     finally:
         query.stop()
         query.awaitTermination()

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.spark.api.dataflow import check_counted
 from slackwater.spark.api.explain import explain_dataflow
+from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.row_output import OutputSource, RowDataflow
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_operations import StreamOperations
@@ -20,6 +21,9 @@ class OutputRows(StreamOperations):
     """The output rows of an operator, to be written or as the input of another operator."""
 
     dataflow: RowDataflow
+
+    def __repr__(self) -> str:
+        return short_text(type(self).__name__, self.schema, key_text(self.dataflow.key))
 
     @property
     def schema(self) -> StructType:
@@ -52,7 +56,7 @@ class OutputRows(StreamOperations):
         return Stream((OutputSource(self.dataflow, self.dataflow.default_key),), self.dataflow.buckets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Joined(OutputRows):
     """Pairs of rows of two streams, for output or as the input of another operator; see `Stream.join`.
 
@@ -72,12 +76,14 @@ class Joined(OutputRows):
     >>> pairs = left.join(right, on=("auction",), before="0 seconds", after="10 seconds")
     >>> pairs.schema.names
     ['auction', 'at_left', 'price', 'at_right']
+    >>> pairs
+    Joined[auction: int, at_left: timestamp, price: int, at_right: timestamp], key: auction
     >>> pairs.window(fixed("10 seconds"), by="right.default").agg(pairs=count()).to_df().first().pairs
     1
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deduplicated(OutputRows):
     """Rows without duplicates, to be written or as the input of another operator; see `Stream.deduplicate`.
 

@@ -12,6 +12,7 @@ from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.spark.api.dataflow import check_counted
 from slackwater.spark.api.explain import explain_dataflow
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
+from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_operations import StreamOperations
 
@@ -43,11 +44,16 @@ class Panes(StreamOperations):
     >>> panes = keyed.window(fixed("10 seconds")).agg(bids=count())
     >>> panes.schema.names
     ['auction', 'window', 'bids', 'pane']
+    >>> panes
+    Panes[auction: int, window: struct, bids: bigint, pane: struct], key: auction, accumulating
     >>> panes.to_df().select("auction", "bids").collect()
     [Row(auction=7, bids=1)]
     """
 
     dataflow: PaneDataflow
+
+    def __repr__(self) -> str:
+        return short_text("Panes", self.schema, key_text(self.dataflow.key), self.dataflow.spec.mode)
 
     @property
     def schema(self) -> StructType:

@@ -11,6 +11,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import is_text
 from slackwater.progress.watermark_policies import WatermarkPolicy
+from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
@@ -36,6 +37,7 @@ def stream(
     clock: DurationLike | ClockSpec = "1 second",
     buckets: int | list[int] | tuple[int, ...] | None = None,
     name: str | None = None,
+    timezone: str | None = None,
 ) -> Stream:
     """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
 
@@ -66,6 +68,9 @@ def stream(
             needed for a checkpoint that has other ones, which an error reports.
         name: What reports call the stream, as in ``held back by input 'orders'``. Without a name, the inputs
             of an operator are called by their position.
+        timezone: The timezone of event times of type ``timestamp_ntz``, which have none themselves, such as
+            ``"Europe/Berlin"``. A local time that occurs twice is the earlier one; one that is skipped is
+            moved forward. Columns of type ``timestamp`` do not depend on it.
 
     Returns:
         The stream.
@@ -97,6 +102,7 @@ def stream(
         idle_after=None if idle_after is None else duration(idle_after, name="idle_after"),
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
         forget_after=None if forget_after is None else duration(forget_after, name="forget_after"),
+        timezone=timezone,
     )
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
@@ -116,7 +122,13 @@ class Stream(StreamInputs, StreamOperations):
     >>> two = stream(bids, event_time="at", watermark=lag("1 minute"))
     >>> len(one.union(two).sources)
     2
+    >>> one.key_by("auction")
+    Stream[at: timestamp, auction: int, price: int], key: auction, event time: default
     """
+
+    def __repr__(self) -> str:
+        details = [key_text(self.key), f"event time: {self.watermark_key}"]
+        return short_text("Stream", self.sources[0].schema, *details)
 
     def elements(self) -> Stream:
         """The stream itself."""

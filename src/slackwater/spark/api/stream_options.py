@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
-from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampNTZType, TimestampType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
@@ -27,6 +27,7 @@ from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire import numbered_chunks as chunks
 from slackwater.spark.wire.clock_source import ClockSpec
+from slackwater.windows.assigners import zone
 
 ColumnLike = str | Column
 
@@ -134,9 +135,12 @@ class StreamOptions:
     idle_after: int | None
     max_ahead: int | None
     forget_after: int | None = None
+    timezone: str | None = None
 
     def source(self, clock: ClockSpec) -> RowSource:
         """The source that the arguments describe; raises if they are missing, invalid or contradictory."""
+        if self.timezone is not None:
+            zone(self.timezone)
         if isinstance(self.headers, Headers):
             return self._numbered(self.headers, clock)
         if self.headers is not None:
@@ -311,7 +315,20 @@ class StreamOptions:
             raise InvalidArgument(name, value, f"cannot be combined with {by}", fix=fix)
 
     def _timestamp(self, argument: str, value: ColumnLike | None) -> Column:
-        return self._typed(argument, value, TimestampType, "a timestamp", _TIMESTAMP_FIX)
+        column = _column(self.df, argument, value)
+        if not isinstance(self.df.select(column).schema[0].dataType, TimestampNTZType):
+            return self._typed(argument, value, TimestampType, "a timestamp", _TIMESTAMP_FIX)
+        if self.timezone is None:
+            raise InvalidArgument(
+                argument,
+                value,
+                "is of type timestamp_ntz, which does not say in which timezone its times are",
+                fix='add timezone="Europe/Berlin" (or "UTC"), the timezone in which they were written',
+            )
+        # The difference of two local times in UTC does not depend on the timezone of the session.
+        in_utc = sql.convert_timezone(sql.lit(self.timezone), sql.lit("UTC"), column)
+        since_1970 = in_utc - sql.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return sql.timestamp_micros(sql.lit(0)) + since_1970
 
     def _typed(
         self,

@@ -51,6 +51,9 @@ for no limit
     inherits_lateness: bool = True
     """Whether the allowed lateness is that of the inputs, because none was chosen."""
 
+    def __repr__(self) -> str:
+        return f"Windowed({self.strategy.window}, {self.strategy.mode}) of {self.stream}"
+
     def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
         """Choose when panes are emitted; by default once, when the watermark passes the end of the window.
 

@@ -200,6 +200,8 @@ class OperatorReport(msgspec.Struct, frozen=True):
         state = f"buffered: {held}" if held else f"{self.open_windows} open windows"
         return f"{self.slowest.why}\n  {lag}{state}{''.join(counted)}{keys}"
 
+    __repr__ = __str__  # what a notebook shows
+
 
 class QueryReport(msgspec.Struct, frozen=True):
     """The progress of a query: its operators, the last one first, and the size of its state.
@@ -218,6 +220,8 @@ partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowe
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state"])
+
+    __repr__ = __str__  # what a notebook shows
 
 
 def observed(

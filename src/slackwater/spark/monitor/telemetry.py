@@ -64,6 +64,8 @@ class QueryHistory(msgspec.Struct, frozen=True):
     >>> history = QueryHistory("5f…", "bids", run="1a…", started=0, running=True, error=None, batches=())
     >>> history.last is None
     True
+    >>> history
+    QueryHistory('bids', running, 0 batches)
     """
 
     id: str
@@ -82,6 +84,10 @@ class QueryHistory(msgspec.Struct, frozen=True):
     def last(self) -> BatchReport | None:
         """The last batch; None before the first."""
         return self.batches[-1] if self.batches else None
+
+    def __repr__(self) -> str:
+        state = "running" if self.running else "stopped" if self.error is None else f"failed: {self.error}"
+        return f"QueryHistory({(self.name or self.id)!r}, {state}, {len(self.batches)} batches)"
 
 
 @dataclass

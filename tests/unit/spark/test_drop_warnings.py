@@ -1,0 +1,30 @@
+"""The first row that a query leaves out is reported in the log, with the reason and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.spark.monitor.drop_warnings import DropWarnings
+from slackwater.spark.monitor.reports import BucketReport, OperatorReport, QueryReport
+
+
+def report(**totals: int) -> QueryReport:
+    bucket = BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, totals)
+    return QueryReport((OperatorReport((bucket,)), OperatorReport((bucket,), "0.0")), 0)
+
+
+def test_the_first_rows_left_out_are_reported_once_for_each_query_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warnings = DropWarnings()
+    warnings.check("5f", "bids", report(on_time=7, dropped_late=0, invalid=0))
+    assert caplog.messages == []
+    warnings.check("5f", "bids", report(dropped_late=3))
+    warnings.check("5f", "bids", report(dropped_late=30, invalid=1))
+    warnings.check("6a", None, report(dropped_late=1))
+    late, invalid, other = caplog.messages
+    assert late.startswith("query 'bids': 6 rows were left out of the results so far, because they arrived")
+    assert "use a longer sw.lag(" in late
+    assert ".allowed_lateness(" in late
+    assert "they have no usable event time; check the column of event_time" in invalid
+    assert other.startswith("query '6a': 2 rows were left out")
