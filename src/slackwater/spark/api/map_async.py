@@ -14,7 +14,7 @@ from slackwater.progress.async_stage import Retry
 from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
 from slackwater.spark.internals import to_arrow_schema
-from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback
+from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback, Setup
 from slackwater.spark.wire.columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
 
@@ -28,6 +28,7 @@ def async_call(
     timeout: DurationLike | None = "30 seconds",
     retry: Retry | None = None,
     fallback: Fallback | None = None,
+    setup: Setup | None = None,
 ) -> AsyncCall:
     """Check the arguments of `Stream.map_async`.
 
@@ -40,6 +41,10 @@ def async_call(
     if inspect.iscoroutinefunction(fallback):
         raise InvalidArgument(
             "fallback", fallback, "is an async function", fix="write def: it must return at once"
+        )
+    if setup is not None and not callable(setup):
+        raise InvalidArgument(
+            "setup", setup, "is not a function", fix="write setup=make_client, without calling it"
         )
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument("retry", retry, "is not a retry policy", fix="write retry=Retry(3)")
@@ -59,6 +64,7 @@ def async_call(
         timeout_seconds=None if timeout is None else duration(timeout, name="timeout") / SECOND,
         retry=retry or Retry(),
         fallback=fallback,
+        setup=setup,
     )
     if fallback is not None and not callable(fallback):
         # raises if a value does not match the schema

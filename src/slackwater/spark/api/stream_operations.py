@@ -29,7 +29,7 @@ from slackwater.spark.api.key_columns import check_key, column_names
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, united_sources
-from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback
+from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback, Setup
 from slackwater.spark.wire.columns import SESSION_GAP, TIME
 from slackwater.time import DurationLike, duration
 from slackwater.windows import (
@@ -143,6 +143,7 @@ class StreamOperations(ABC):
         timeout: DurationLike | None = "30 seconds",
         retry: Retry | None = None,
         fallback: Fallback | None = None,
+        setup: Setup | None = None,
     ) -> Stream:
         """Map each row with an async function, such as a call to a service, a database or a model.
 
@@ -160,6 +161,10 @@ class StreamOperations(ABC):
             capacity: The maximum number of concurrent calls in each task.
             timeout: The time limit for a row over all attempts; None for no limit.
             retry: Whether and how failed calls are retried; by default they are not.
+            setup: Called once in each task, before its first row, and its result is the second argument of
+                ``fn``: a client that the calls of a task share. It may be an async function. A result that is
+                an async context manager, such as ``aiohttp.ClientSession()``, is entered, and closed when
+                the task ends. Without it, ``fn`` gets the row only.
             fallback: The result for a row whose call exceeds ``timeout`` or fails after all retries: a value
                 like those that ``fn`` returns, or a function of the row that returns one. By default such a
                 call fails the batch. The next operator counts these rows in its reports (``fallbacks``).
@@ -194,6 +199,7 @@ class StreamOperations(ABC):
             timeout=timeout,
             retry=retry,
             fallback=fallback,
+            setup=setup,
         )
         return _derived(stream, (AsyncSource(source, call) for source in stream.sources))
 

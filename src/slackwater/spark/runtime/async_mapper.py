@@ -7,7 +7,10 @@ ended, so no watermark overtakes a row before it.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,12 +29,18 @@ from slackwater.time import format_instant
 _MAX_RESULTS: Final = 2**20
 """The maximum number of result rows per input row, if rows are numbered."""
 
+_CLOSE_SECONDS: Final = 5.0
+"""The time limit for closing a client."""
+
 Row = dict[str, Any]
 Item = tuple[int, Row, str]
 Result = Row | list[Row] | None
 Answer = tuple[int, Result, bool]
 """The index of a row, the result for it, and whether it is that of the fallback."""
-AsyncFunction = Callable[[Row], Awaitable[Result]]
+AsyncFunction = Callable[..., Awaitable[Result]]
+"""Called with a row, and with the client that `Setup` returned if there is one."""
+Setup = Callable[[], Any]
+"""Returns a client for the calls of a task, or an async context manager or an awaitable of one."""
 Fallback = Row | list[Row] | Callable[[Row], Result]
 """The result for a row whose call failed, or a function of the row that returns it."""
 
@@ -47,6 +56,9 @@ class AsyncCall:
     timeout_seconds: float | None
     retry: Retry
     fallback: Fallback | None = None
+    setup: Setup | None = None
+    client: tuple[Any, ...] = ()
+    """The client that ``setup`` returned, in a task; otherwise empty."""
 
     @property
     def name(self) -> str:
@@ -58,7 +70,7 @@ class AsyncCall:
 
         async def call(item: Item) -> Answer:
             index, row, _ = item
-            return index, await self.function(row), False
+            return index, await self.function(row, *self.client), False
 
         def fallback(item: Item) -> Answer:
             index, row, _ = item
@@ -76,6 +88,17 @@ class AsyncCall:
             fallback=None if self.fallback is None else fallback,
             key=lambda item: f"{self.name}(row {item[2]})",
         )
+
+    async def with_client(self, stack: AsyncExitStack) -> AsyncCall:
+        """The call with the client that ``setup`` returns, which ``stack`` closes at its end."""
+        if self.setup is None:
+            return self
+        client = self.setup()
+        if inspect.isawaitable(client):
+            client = await client
+        if hasattr(client, "__aenter__"):
+            client = await stack.enter_async_context(client)
+        return replace(self, client=(client,))
 
     def rows(self, result: Result, source: str | None = None) -> list[Row]:
         """The rows of a result; raises an error that names ``source`` if they do not match the schema."""
@@ -113,12 +136,21 @@ class AsyncMapper:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results for the rows of the batches, one batch for each."""
         target = to_arrow_schema(self.output, timezone="UTC")
+        ready: AsyncMapper | None = None
+        clients = AsyncExitStack()
         with BoundedRunner() as runner:
-            for batch in batches:
-                if batch.num_rows:
-                    yield runner.run(self._mapped(batch, target))
+            try:
+                for batch in batches:
+                    if batch.num_rows:
+                        # A task without rows needs no client.
+                        ready = ready or replace(self, call=runner.run(self.call.with_client(clients)))
+                        yield runner.run(ready.mapped(batch, target))
+            finally:
+                with suppress(TimeoutError):  # a client that cannot be closed does not fail its results
+                    runner.run(asyncio.wait_for(clients.aclose(), _CLOSE_SECONDS))
 
-    async def _mapped(self, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    async def mapped(self, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+        """The results for the rows of a batch, in a schema."""
         bypassing = _bypassing(batch)
         rows = self._rows(batch)
 
