@@ -14,6 +14,7 @@ import pytest
 from slackwater import windows
 from slackwater.errors import SumOverflow
 from slackwater.windows import ColumnarAccumulation, Fixed, Sessions, Sliding, Window, WindowedOperator
+from slackwater.windows.accumulations import base
 
 GREATEST, LEAST = 2**63 - 1, -(2**63)
 NINES, ALMOST = Decimal("9" * 38), Decimal("9" * 37 + "8")
@@ -80,6 +81,41 @@ def test_an_integer_sum_at_the_limit_is_exact(window: Window, run: str) -> None:
             windows.sum("v"), added(limit - step, step, None), pl.Int64(), run=run, window=window
         )
         assert set(values) == {limit}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pl.Int64(), [GREATEST // 2, GREATEST // 2 + 1]),
+        (pl.Int64(), [GREATEST, 1]),
+        (pl.Int64(), [LEAST, 0]),
+        (pl.Int64(), [LEAST, -1]),
+        (pl.Int64(), [-(2**62), -(2**62)]),
+        (pl.Int64(), [2**60, None, -7]),
+        (pl.Int64(), [None, None]),
+        (pl.UInt64(), [2**62, 2**62 - 1]),
+        (pl.UInt64(), [2**63, 2**63 - 1]),
+        (pl.UInt64(), [2**63, 2**63]),
+    ],
+)
+def test_sums_of_integers_with_known_bounds_are_exact(
+    kind: pl.DataType, values: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_ROWS_WORTH_BOUNDING", 0)
+    known = [value for value in values if value is not None]
+    limit = 2**64 if kind == pl.UInt64 else 2**63
+    if -limit <= sum(known) < limit:
+        assert emitted(windows.sum("v"), added(*values), kind) == [sum(known) if known else None]
+    else:
+        with pytest.raises(SumOverflow):
+            emitted(windows.sum("v"), added(*values), kind)
+
+
+def test_retracted_integers_with_known_bounds_are_subtracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_ROWS_WORTH_BOUNDING", 0)
+    rows = [(2**60, False), (7, False), (2**60, True)]
+    for kind in (pl.Int64(), pl.UInt64()):
+        assert emitted(windows.sum("v"), rows, kind, retracts=True) == [7]
 
 
 def test_a_sum_may_pass_the_limit_within_a_batch() -> None:

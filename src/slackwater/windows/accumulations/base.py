@@ -8,7 +8,7 @@ is aggregated for all keys at once. A partial whose columns are null is the empt
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,9 @@ import polars.selectors as cs
 from slackwater.errors import InvalidArgument
 from slackwater.windows.columns import input_column
 
+_ROWS_WORTH_BOUNDING: Final = 10_000
+"""With fewer rows, the extremes of columns are not worth finding."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartialColumns:
@@ -26,6 +29,7 @@ class PartialColumns:
     Args:
         accumulation: the name of the accumulation in the panes.
         retractable: whether the input contains retractions, so that each element has a weight.
+        bounded: whether its inputs are integers so small that no sum of them can exceed 64 bits.
 
     >>> PartialColumns("total", retractable=False).name("sum")
     'part:total:sum'
@@ -33,6 +37,7 @@ class PartialColumns:
 
     accumulation: str
     retractable: bool
+    bounded: bool = False
 
     def name(self, field: str) -> str:
         """The name of the column that holds a field of the partial."""
@@ -183,7 +188,29 @@ def widened(column: str) -> list[pl.Expr]:
     ]
 
 
-def exact_sums(column: str, name: str, weight: pl.Expr | None = None) -> list[pl.Expr]:
+def bounded_columns(elements: pl.DataFrame, columns: Iterable[str]) -> frozenset[str]:
+    """The columns of integers so small that no sum of them can exceed 64 bits.
+
+    Finding the extremes takes a twentieth of the time that adding in 128 bits does.
+
+    >>> elements = pl.select(price=pl.int_range(20_000)).with_columns(id=pl.col("price") * 2**40)
+    >>> bounded_columns(elements, ["price", "id"])
+    frozenset({'price'})
+    """
+    if elements.height < _ROWS_WORTH_BOUNDING:
+        return frozenset()
+    wide = [name for name in columns if elements.schema[name] in (pl.Int64, pl.UInt64)]
+    if not wide:
+        return frozenset()
+    extremes = (elements.select(pl.col(wide).min()).row(0), elements.select(pl.col(wide).max()).row(0))
+    greatest = (max(abs(low or 0), abs(high or 0)) for low, high in zip(*extremes, strict=True))
+    found = zip(wide, greatest, strict=True)
+    return frozenset(name for name, bound in found if bound * elements.height < 2**63)
+
+
+def exact_sums(
+    column: str, name: str, weight: pl.Expr | None = None, *, bounded: bool = False
+) -> list[pl.Expr]:
     """Sum a column, exactly for integers, durations and decimals; null if the sum does not fit into its type.
 
     As in `widened`, there is one expression per kind, of which the one that applies is left.
@@ -191,7 +218,8 @@ def exact_sums(column: str, name: str, weight: pl.Expr | None = None) -> list[pl
     Args:
         column: the column to sum.
         name: the name of the sum.
-        weight: what each value is multiplied by.
+        weight: what each value is multiplied by: 1 or -1.
+        bounded: whether the column is known to have only integers whose sum fits; see `bounded_columns`.
 
     >>> sums = exact_sums("price", "total")
     >>> pl.DataFrame({"price": [2**63 - 1, 5]}).select(sums).item() is None
@@ -214,8 +242,8 @@ def exact_sums(column: str, name: str, weight: pl.Expr | None = None) -> list[pl
     sums = [
         weighted(narrow.cast(pl.Int64)).sum(),
         weighted(single.cast(pl.Float64)).sum(),
-        weighted(long.cast(pl.Int128)).sum().cast(pl.Int64, strict=False),
-        weighted(unsigned.cast(pl.Int128)).sum().cast(unsigned_total, strict=False),
+        weighted(long.cast(pl.Int64 if bounded else pl.Int128)).sum().cast(pl.Int64, strict=False),
+        weighted(unsigned.cast(pl.Int64 if bounded else pl.Int128)).sum().cast(unsigned_total, strict=False),
         pl.when(wide.is_between(-(2**63), 2**63 - 1)).then(weighted(durations.as_expr()).sum()),
         pl.when(_fits_decimal(weighted(decimals.as_expr()))).then(weighted(decimals.as_expr()).sum()),
         weighted(others.as_expr()).sum(),

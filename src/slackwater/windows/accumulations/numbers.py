@@ -106,7 +106,8 @@ class Sum(_SubtractableOfColumn):
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Aggregate elements to a partial."""
         weight = pl.col(WEIGHT) if partials.retractable else None
-        sums = exact_sums(input_column(self.column), partials.name("sum"), weight)
+        column = input_column(self.column)
+        sums = exact_sums(column, partials.name("sum"), weight, bounded=partials.bounded)
         count = _weighted_count(self._value(), partials)
         return [*sums, count.alias(partials.name("n"))]
 

@@ -8,7 +8,7 @@ window: how many elements are new, the index of the next pane, the state of the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -16,7 +16,7 @@ import polars as pl
 
 from slackwater.errors import SumOverflow
 from slackwater.time import END_OF_TIME
-from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
+from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns, bounded_columns
 from slackwater.windows.accumulations.counted import GROUP, Counted, CountedElements
 from slackwater.windows.assigners import Sessions
 from slackwater.windows.columns import (
@@ -35,6 +35,7 @@ from slackwater.windows.columns import (
     START,
     TIME,
     WEIGHT,
+    input_column,
     key_column,
     missed_column,
     value_column,
@@ -136,13 +137,17 @@ class CompiledSpec:
             {one.name: one for several in found.values() for one in several}.values()
         ), set(found)
 
-    def add_elements(self, watermark: int, narrow: Collection[str] = ()) -> list[pl.Expr]:
+    def add_elements(
+        self, watermark: int, elements: pl.DataFrame, narrow: Collection[str] = ()
+    ) -> list[pl.Expr]:
         """Aggregations from elements to partials, with the number of elements and their output timestamp.
 
         Args:
             watermark: the watermark before the step.
+            elements: the elements, of which small integers are added in 64 bits.
             narrow: the accumulations for which the elements are `narrowed`.
         """
+        bounded = bounded_columns(elements, map(input_column, self._summed_inputs))
         aggregations = [pl.len().cast(pl.Int64).alias(ADDED)]
         if self.spec.timestamp != "end_of_window":
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
@@ -158,8 +163,14 @@ class CompiledSpec:
             if isinstance(accumulation, Counted) and name in narrow:
                 aggregations += accumulation.add_narrow(self.partials[name])
             else:
-                aggregations += accumulation.add(self.partials[name])
+                is_bounded = bounded.issuperset(map(input_column, accumulation.inputs))
+                aggregations += accumulation.add(replace(self.partials[name], bounded=is_bounded))
         return aggregations
+
+    @cached_property
+    def _summed_inputs(self) -> list[str]:
+        """The columns whose sums could overflow."""
+        return list(dict.fromkeys(self._summed.values()))
 
     def merge_partials(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
         """Aggregations from several partials to one.

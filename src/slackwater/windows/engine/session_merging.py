@@ -91,7 +91,7 @@ class SessionMerging:
             *(pl.col(key).first() for key in keys),
             pl.col(TIME).first().alias(START),
             self.ends.max().alias(END),
-            *self.compiled.add_elements(watermark),
+            *self.compiled.add_elements(watermark, elements),
         )
         if STAMP not in sessions.columns:
             sessions = sessions.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))

@@ -59,7 +59,8 @@ class SlicePartials:
         """Aggregate elements to one partial per slice and key, which keeps the ``carried`` columns."""
         kept = [pl.col(name).first() for name in carried]
         elements, narrow = self.compiled.narrowed(elements)
-        return self._grouped(elements, slices, [*self.compiled.add_elements(watermark, narrow), *kept])
+        aggregations = self.compiled.add_elements(watermark, elements, narrow)
+        return self._grouped(elements, slices, [*aggregations, *kept])
 
     def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
         """Merge partials to one per slice and key; among equal event times the first stays the first."""
