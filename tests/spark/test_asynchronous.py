@@ -35,6 +35,8 @@ from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper
 from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
+from slackwater.sql.database import database_url, temporary_engine
+from slackwater.sql.dead_letters import dead_letters
 from slackwater.time import SECOND
 from tests.spark.running import Batch, Scenario, as_batch, as_stream, expected
 from tests.spark.scenarios import LAG, check, following
@@ -417,3 +419,73 @@ def test_invalid_calls_raise(spark: SparkSession) -> None:
         rows.key_by("key").map_async(_fails, "value long")
     with pytest.raises(InvalidArgument, match="cannot be inherited, because rows of a DataFrame"):
         rows.map_async(_fails, "value long").agg(n=windows.count())
+
+
+# ---- rows that fail
+
+FAILING = "key string, value bigint"
+
+
+async def even_only(row: dict[str, Any]) -> Any:
+    if row["value"] % 2:
+        raise ConnectionError("odd")
+    return row
+
+
+def failing(spark: SparkSession) -> Stream:
+    """The numbers 1 to 4 at their second, of which the odd ones fail."""
+    df = spark.sql("select timestamp_seconds(id) as at, 'k' as key, id as value from range(1, 5)")
+    elements = stream(df, event_time="at", watermark=lag("1 second"))
+    return elements.select("key", "value").map_async(even_only, FAILING, on_error="emit")
+
+
+FAILED = ['{"key":"k","value":1}', '{"key":"k","value":3}']
+
+
+def failed_rows(rows: list[Any]) -> list[str]:
+    """The failed rows in the output, and a check of their reasons."""
+    failed = [row for row in rows if row["failure"] is not None]
+    for row in failed:
+        assert "even_only(row at 1970-01-01T00:00:0" in row["failure"]
+        assert row["failure"].endswith("failed after 1 attempt: ConnectionError: odd")
+    return sorted(row["failed_row"] for row in failed)
+
+
+def test_failed_rows_go_to_the_output_of_every_operator(spark: SparkSession) -> None:
+    one = failing(spark)
+    panes = one.key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
+    assert panes.schema.names == ["key", "window", "total", "pane", "failure", "failed_row"]
+    joined = one.join(panes.select("key", "total"), on="key", before="0 seconds", after="1 minute")
+    outputs = {
+        "rows": one.filter("value > 0").to_df(),
+        "panes": panes.to_df(),
+        "chain": panes.window(windows.fixed("1 minute")).agg(all=windows.sum("total")).to_df(),
+        "unique": one.deduplicate(on=["value"], within="1 minute").to_df(),
+        "pairs": joined.to_df(),
+    }
+    collected = {name: df.collect() for name, df in outputs.items()}
+    both = sorted(2 * FAILED)  # of the left side, and those of the panes
+    assert {name: failed_rows(rows) for name, rows in collected.items()} == {
+        name: both if name == "pairs" else FAILED for name in outputs
+    }
+    results = {
+        "rows": [2, 4], "panes": [6], "chain": [6], "unique": [2, 4], "pairs": [6, 6]
+    }  # fmt: skip
+    column = {"rows": "value", "panes": "total", "chain": "all", "unique": "value", "pairs": "total"}
+    for name, rows in collected.items():
+        assert sorted(row[column[name]] for row in rows if row["failure"] is None) == results[name]
+    kinds = [row["pane"]["kind"] for row in collected["chain"]]
+    assert sorted(kinds) == ["failed", "failed", "pane"]
+
+
+def test_failed_rows_become_dead_letters_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    panes = failing(spark).key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with pytest.raises(InvalidArgument, match="would lose the rows for which map_async failed"):
+        panes.upsert_once(url, "totals", create=True)
+    panes.upsert_once(url, "totals", create=True, on_error="emit")
+    letters = dead_letters(url, "totals")
+    assert sorted(letters["content"]) == FAILED
+    assert all("ConnectionError: odd" in reason for reason in letters["reason"])
+    with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT total FROM totals").all() == [(6,)]

@@ -91,8 +91,8 @@ class AsyncStage(Generic[Item, Result]):
     """Calls an async function for every item, many at a time, and keeps watermarks in order.
 
     A result of None filters the item. An item that fails after all retries, or exceeds its timeout, gets the
-    result of ``fallback``; without it, it fails the stage with `AsyncItemFailed`, which carries the item's
-    key, and cancels the other calls.
+    result of ``fallback``; without it, that of ``on_failure``; without both, it fails the stage with
+    `AsyncItemFailed`, which carries the item's key, and cancels the other calls.
 
     Args:
         function: Called for every item.
@@ -103,6 +103,8 @@ class AsyncStage(Generic[Item, Result]):
         attempt_timeout: The maximum number of seconds for one attempt, which then fails and is retried.
         retry: How often and when a failed attempt is retried. None: never.
         fallback: Returns the result of an item that failed; None filters the item. None: no fallback.
+        on_failure: Returns the result of an item that failed, and whose fallback failed, given the error.
+            None: the error fails the stage.
         key: Returns the key of an item, for the error message.
 
     Raises:
@@ -130,6 +132,7 @@ class AsyncStage(Generic[Item, Result]):
         attempt_timeout: float | None = None,
         retry: Retry | None = None,
         fallback: Callable[[Item], Result | None] | None = None,
+        on_failure: Callable[[Item, AsyncItemFailed], Result | None] | None = None,
         key: Callable[[Item], object] = repr,
     ) -> None:
         for name, seconds in (("timeout", timeout), ("attempt_timeout", attempt_timeout)):
@@ -142,6 +145,7 @@ class AsyncStage(Generic[Item, Result]):
         self._attempt_timeout = attempt_timeout
         self._retry = retry or Retry()
         self._fallback = fallback
+        self._on_failure = on_failure
         self._key = key
         self._ordering()  # validates the capacity now, not with the first item
 
@@ -167,7 +171,7 @@ class AsyncStage(Generic[Item, Result]):
                 finished.append((ticket, task))
                 something_happened.set()
 
-            task = asyncio.ensure_future(self._call(item))
+            task = asyncio.ensure_future(self._result(item))
             running.add(task)
             task.add_done_callback(finish)
 
@@ -205,6 +209,14 @@ class AsyncStage(Generic[Item, Result]):
 
     def _ordering(self) -> OrderedResults[Result] | UnorderedResults[Result]:
         return OrderedResults(self._capacity) if self._ordered else UnorderedResults(self._capacity)
+
+    async def _result(self, item: Item) -> Result | None:
+        try:
+            return await self._call(item)
+        except AsyncItemFailed as failed:
+            if self._on_failure is None:
+                raise
+            return self._on_failure(item, failed)
 
     async def _call(self, item: Item) -> Result | None:
         try:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateTable
@@ -49,6 +50,8 @@ from slackwater.sql.staging_table import (
 
 PANE_INDEX: Final = "pane_index"
 RETRACTION: Final = "retraction"
+FAILURE_COLUMNS: Final = ("event:failure", "event:failed_row")
+"""The reason and the content of rows that failed before they became panes."""
 
 
 class StaleBatch(SlackwaterError):
@@ -102,7 +105,8 @@ def stage_panes(
     Args:
         connection: a connection with an open transaction.
         target: the table that the rows are meant for.
-        batches: rows with the target's columns, ``pane_index`` and ``retraction``.
+        batches: rows with the target's columns, ``pane_index`` and ``retraction``. They may have two more,
+            `FAILURE_COLUMNS`: rows in which these are not null are dead letters.
         identity: the query that the rows belong to.
 
     Raises:
@@ -117,7 +121,8 @@ def stage_panes(
     def staged() -> Iterator[pa.RecordBatch]:
         nonlocal rows, retracts
         for batch in batches:
-            accepted = _accepted(_checked(_frame(batch, target), target), target, letters)
+            panes = _without_failed(batch, letters)
+            accepted = _accepted(_checked(_frame(panes, target), target), target, letters)
             frame = _with_bookkeeping(accepted, target, identity, attempt, rows)
             rows += len(frame)
             nulls.update(frame["nulls"].unique())
@@ -418,6 +423,19 @@ def _checked(frame: pl.DataFrame, target: PaneTable) -> pl.DataFrame:
             "window", None, "is null in some rows", fix="pass windows=False to keep one row for each key"
         )
     return frame
+
+
+def _without_failed(batch: pa.RecordBatch, letters: list[pl.DataFrame]) -> pa.RecordBatch:
+    """The rows without those that failed before they became panes, which are added to ``letters``."""
+    reason, content = FAILURE_COLUMNS
+    if reason not in batch.schema.names:
+        return batch
+    failed = batch.column(reason).is_valid()
+    if pc.any(failed).as_py():
+        found = pl.DataFrame(batch.select(FAILURE_COLUMNS).filter(failed))
+        letters.append(found.rename({reason: "reason", content: "content"}))
+        batch = batch.filter(pc.invert(failed))
+    return batch.drop_columns(list(FAILURE_COLUMNS))
 
 
 def _accepted(frame: pl.DataFrame, target: PaneTable, letters: list[pl.DataFrame]) -> pl.DataFrame:

@@ -171,6 +171,18 @@ def test_a_fallback_that_fails_fails_the_stage_and_both_reasons_are_named() -> N
         _run(stage, 1)
 
 
+def test_an_item_whose_fallback_failed_gets_the_result_of_on_failure() -> None:
+    async def broken(item: int) -> str:
+        raise ConnectionError("refused")
+
+    stage = AsyncStage(
+        broken, fallback=lambda item: str(6 // item), on_failure=lambda item, error: f"{item}: {error.reason}"
+    )
+    found = _run(stage, 2, 0)[0]
+    assert found[0] == "3"
+    assert str(found[1]).startswith("0: ConnectionError: refused; its fallback failed too: ZeroDivisionError")
+
+
 def test_timeout_is_for_the_whole_item() -> None:
     stage = AsyncStage(_sleeper(), timeout=5, retry=Retry(3))
     with pytest.raises(AsyncItemFailed, match="no result within its timeout of 5 s"):

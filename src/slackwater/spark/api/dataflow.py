@@ -63,6 +63,11 @@ class Dataflow:
         return self.sources[0].spark
 
     @property
+    def emits_failures(self) -> bool:
+        """Whether rows for which an async function failed are in the output."""
+        return any(source.emits_failures for source in self.sources)
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the input is streaming."""
         return self.sources[0].is_streaming

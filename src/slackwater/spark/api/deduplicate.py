@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import further_keys
-from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks
+from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks, failure_marks
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import DeduplicateHost
 from slackwater.spark.wire.columns import KIND, RETRACTION, TIME, time_column
@@ -74,6 +74,7 @@ def deduplicated(inputs: StreamInputs, spec: DeduplicateSpec) -> DeduplicateData
     fields = [StructField(field.name, field.dataType) for field in found]
     marks = [RETRACTION_FIELD] if inputs.retracts else []
     marks += [LATE_FIELD] if spec.late == "emit" else []
+    marks += failure_marks(inputs)
     check_marks("deduplicate", marks, fields)
     further = further_keys(inputs)
     complete = replace(

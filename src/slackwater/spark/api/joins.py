@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
-from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks
+from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks, failure_marks
 from slackwater.spark.api.stream_inputs import StreamInputs, check_compatible
 from slackwater.spark.runtime.hosts import ForwardedKeys, JoinHost
 from slackwater.spark.runtime.operator_inputs import EITHER
@@ -120,7 +120,7 @@ def join_dataflow(
         key=left.key,
         host=host,
         columns=_by_source(left, right, tuple(columns["left"].names), tuple(columns["right"].names)),
-        schema=StructType([*fields, *_marks(spec, fields, invalid=invalid)]),
+        schema=StructType([*fields, *_marks(spec, fields, failure_marks(left, right), invalid=invalid)]),
         invalid=invalid,
         sides=side_indices(left, right),
         further_keys=_by_source(left, right, further["left"], further["right"]),
@@ -219,10 +219,17 @@ def _forwarded_keys(
     return first, second
 
 
-def _marks(join: JoinSpec | AsofSpec, fields: Sequence[StructField], *, invalid: Keep) -> list[StructField]:
+def _marks(
+    join: JoinSpec | AsofSpec,
+    fields: Sequence[StructField],
+    failures: Sequence[StructField],
+    *,
+    invalid: Keep,
+) -> list[StructField]:
     """The columns that describe output rows: retractions of earlier rows, and dropped rows."""
     marks = [RETRACTION_FIELD] if join.retracts else []
     if "emit" in (join.late, invalid):
         marks += LATE_FIELDS
+    marks += failures
     check_marks("join", marks, fields)
     return marks

@@ -12,11 +12,20 @@ from slackwater._strict_rows import rows_to_table
 from slackwater.errors import InvalidArgument
 from slackwater.progress.async_stage import Retry
 from slackwater.spark.api.key_columns import check_free, parse_schema
+from slackwater.spark.api.row_output import FAILURE_ELEMENT
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
 from slackwater.spark.internals import to_arrow_schema
-from slackwater.spark.runtime.async_mapper import AsyncCall, AsyncFunction, AsyncMapper, Fallback, Setup
+from slackwater.spark.runtime.async_mapper import (
+    AsyncCall,
+    AsyncFunction,
+    AsyncMapper,
+    Fallback,
+    OnError,
+    Setup,
+)
 from slackwater.spark.wire.columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
+from slackwater.windows.spec.spec_checks import check_choice
 
 
 def async_call(
@@ -29,6 +38,7 @@ def async_call(
     retry: Retry | None = None,
     fallback: Fallback | None = None,
     setup: Setup | None = None,
+    on_error: OnError = "fail",
 ) -> AsyncCall:
     """Check the arguments of `Stream.map_async`.
 
@@ -46,6 +56,7 @@ def async_call(
         raise InvalidArgument(
             "setup", setup, "is not a function", fix="write setup=make_client, without calling it"
         )
+    check_choice("on_error", on_error, ("fail", "emit"))
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument("retry", retry, "is not a retry policy", fix="write retry=Retry(3)")
     parsed = parse_schema(schema)
@@ -65,6 +76,7 @@ def async_call(
         retry=retry or Retry(),
         fallback=fallback,
         setup=setup,
+        on_error=on_error,
     )
     if fallback is not None and not callable(fallback):
         # raises if a value does not match the schema
@@ -86,6 +98,11 @@ class AsyncSource(DerivedSource):
         """The columns that the function returns."""
         return self.call.schema
 
+    @property
+    def emits_failures(self) -> bool:
+        """Whether rows for which this function, or one before it, failed go to the output."""
+        return self.call.on_error == "emit" or self.inner.emits_failures
+
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The results, with the driving columns of the input rows."""
         names = self.inner.available.names
@@ -94,12 +111,15 @@ class AsyncSource(DerivedSource):
         arguments = [quoted(name).alias(column_alias(index)) for index, name in enumerate(names)]
         chosen = rows.select(*driving, *windows, *arguments)
         passed = chosen.schema.fields[: len(driving) + len(windows)]
-        # The mapper writes these columns anew. Rows filtered by an earlier step stay witnesses, and the
-        # fallbacks of an earlier call add up.
+        # The mapper writes these columns anew. Rows filtered by an earlier step stay witnesses, the fallbacks
+        # of an earlier call add up, and rows for which an earlier call failed keep its reason.
         marks = [StructField(WITNESS, BooleanType())]
         if self.call.fallback is not None or FALLBACKS in chosen.columns:
             marks.append(StructField(FALLBACKS, LongType()))
-        kept = [field for field in passed if field.name not in (WITNESS, FALLBACKS)]
+        if self.emits_failures:
+            marks += FAILURE_ELEMENT
+        written = {mark.name for mark in marks}
+        kept = [field for field in passed if field.name not in written]
         output = StructType([*kept, *marks, *self.call.schema.fields])
         mapped = chosen.mapInArrow(AsyncMapper(self.call, tuple(names), output), output)
         driven = [field.name for field in kept if field.name not in self.inner.window_columns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
@@ -12,12 +13,15 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, St
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Dataflow
+from slackwater.spark.api.row_output import FAILED_ELEMENT, failures_as_witnesses
 from slackwater.spark.api.stream_inputs import RowRequest, Source, quoted
 from slackwater.spark.runtime.hosts import ApplyHost, Host
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import (
+    FAILED_KIND,
+    FAILURE_FIELDS,
     PANE,
     PANE_KIND,
     STRUCTURES,
@@ -129,7 +133,9 @@ class PaneSource(Source):
     @property
     def schema(self) -> StructType:
         """The key columns and the values of the panes."""
-        return StructType([field for field in self.panes.schema.fields if field.name not in STRUCTURES])
+        marks = FAILURE_FIELDS if self.emits_failures else ()
+        fields = [field for field in self.panes.schema.fields if field not in marks]
+        return StructType([field for field in fields if field.name not in STRUCTURES])
 
     @property
     def available(self) -> StructType:
@@ -163,6 +169,11 @@ class PaneSource(Source):
         return self.panes.spec.retracts
 
     @property
+    def emits_failures(self) -> bool:
+        """Whether the output of the upstream operator contains failed rows, which go on."""
+        return self.panes.emits_failures
+
+    @property
     def lateness(self) -> int | None:
         """The allowed lateness of the upstream operator, which its late panes and retractions stay within."""
         return self.panes.spec.allowed_lateness
@@ -174,20 +185,24 @@ class PaneSource(Source):
 
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The panes as rows, and one control row for each buffer."""
-        schema = StructType([*_ELEMENT.fields, *(self.available[name] for name in request.columns)])
+        failed = FAILED_ELEMENT if self.emits_failures else ()
+        asked = (self.available[name] for name in request.columns)
+        schema = StructType([*_ELEMENT.fields, *failed, *asked])
         described = {name: fields for name, fields in _DESCRIBED.items() if name in request.columns}
-        prepare = _described_elements if described else _elements
+        prepare = partial(_described_elements if described else _elements, emits_failures=self.emits_failures)
         reader = PayloadReader(schema, prepare=prepare, structures=described, header_column=CONTROL)
         rows = self.panes.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
-        return rows, [quoted(name) for name in (TIME, CONTROL, *([RETRACTION] if request.signed else []))]
+        driving = [TIME, CONTROL, *([RETRACTION] if request.signed else []), *(one.name for one in failed)]
+        return rows, [quoted(name) for name in driving]
 
 
-def _elements(rows: pl.DataFrame) -> pl.DataFrame:
-    panes = rows.filter(pl.col("kind") == PANE_KIND)
-    return panes.rename({"timestamp": TIME, "retraction": RETRACTION})
+def _elements(rows: pl.DataFrame, *, emits_failures: bool) -> pl.DataFrame:
+    kinds = [PANE_KIND, FAILED_KIND] if emits_failures else [PANE_KIND]
+    panes = rows.filter(pl.col("kind").is_in(kinds)).rename({"timestamp": TIME, "retraction": RETRACTION})
+    return failures_as_witnesses(panes) if emits_failures else panes
 
 
-def _described_elements(rows: pl.DataFrame) -> pl.DataFrame:
+def _described_elements(rows: pl.DataFrame, *, emits_failures: bool) -> pl.DataFrame:
     """Elements with the fields of the structs ``window`` and ``pane``.
 
     A retraction has the description of the pane that it takes back, so that it is processed like that pane.
@@ -199,7 +214,7 @@ def _described_elements(rows: pl.DataFrame) -> pl.DataFrame:
         else pl.col(name).alias(f"{_FIELD}{name}")
         for name in PANE.names
     ]
-    return _elements(rows.with_columns(*bounds, *flags))
+    return _elements(rows.with_columns(*bounds, *flags), emits_failures=emits_failures)
 
 
 _FIELD: Final = "element:"

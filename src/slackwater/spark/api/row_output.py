@@ -10,19 +10,32 @@ from typing import Final
 
 import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Dataflow, Keep
-from slackwater.spark.api.stream_inputs import RowRequest, Source, quoted
+from slackwater.spark.api.stream_inputs import RowRequest, Source, StreamInputs, quoted
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, time_column
+from slackwater.spark.wire.columns import (
+    CONTROL,
+    FAILED_ROW,
+    FAILURE,
+    RETRACTION,
+    TIME,
+    WITNESS,
+    time_column,
+)
+from slackwater.spark.wire.pane_schema import FAILURE_FIELDS
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec
 
 RETRACTION_FIELD: Final = StructField("retraction", BooleanType())
 """The column that marks rows which retract an earlier row; only if an input retracts."""
+FAILURE_ELEMENT: Final = (StructField(FAILURE, StringType()), StructField(FAILED_ROW, StringType()))
+"""The driving columns that describe failed rows, which are witnesses."""
+FAILED_ELEMENT: Final = (StructField(WITNESS, BooleanType()), *FAILURE_ELEMENT)
+"""The driving columns that carry failed rows to the next operator."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,7 @@ class OutputSource(Source):
     def schema(self) -> StructType:
         """The columns of the rows."""
         marks = [RETRACTION_FIELD] if self.retracts else []
+        marks += FAILURE_FIELDS if self.emits_failures else ()
         return StructType([field for field in self.output.schema if field not in marks])
 
     @property
@@ -98,6 +112,11 @@ class OutputSource(Source):
         return self.output.host.spec.retracts
 
     @property
+    def emits_failures(self) -> bool:
+        """Whether the output rows contain failed ones, which go on."""
+        return self.output.emits_failures
+
+    @property
     def lateness(self) -> int | None:
         """How far rows may be behind the watermark."""
         return self.output.lateness
@@ -122,12 +141,22 @@ class OutputSource(Source):
         driving = [*(StructField(name, LongType()) for name in times), StructField(CONTROL, BinaryType())]
         if request.signed:
             driving.append(StructField(RETRACTION, BooleanType()))
+        if self.emits_failures:
+            driving += FAILED_ELEMENT
         schema = StructType([*driving, *(self.schema[name] for name in request.columns)])
         retraction = RETRACTION_FIELD.name if self.retracts else None
         prepare = partial(_elements, times=times, retraction=retraction)
+        if self.emits_failures:
+            prepare = partial(_elements_and_failures, times=times, retraction=retraction)
         reader = PayloadReader(schema, prepare=prepare, header_column=CONTROL)
         rows = self.output.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
         return rows, [quoted(field.name) for field in driving]
+
+
+def failure_marks(inputs: StreamInputs, *others: StreamInputs) -> list[StructField]:
+    """The output columns that describe failed rows, if there can be any."""
+    emitted = any(one.emits_failures for one in (inputs, *others))
+    return list(FAILURE_FIELDS) if emitted else []
 
 
 def check_marks(operator: str, marks: Sequence[StructField], fields: Sequence[StructField]) -> None:
@@ -147,6 +176,33 @@ to its rows; rename the column before it
                 "is the name of a column that the operator adds to its rows",
                 fix="rename the column before it",
             )
+
+
+def failures_as_witnesses(rows: pl.DataFrame) -> pl.DataFrame:
+    """Output rows of which failed ones are witnesses, so that they only go on to the next output.
+
+    >>> failed = failures_as_witnesses(
+    ...     pl.DataFrame({"failure": ["timed out", None], "failed_row": ["{}", None]})
+    ... )
+    >>> failed[WITNESS].to_list()
+    [True, False]
+    """
+    reason, row = (
+        pl.col(field.name) if field.name in rows.columns else pl.lit(None, pl.String)
+        for field in FAILURE_FIELDS
+    )
+    return rows.with_columns(
+        reason.is_not_null().alias(WITNESS), reason.alias(FAILURE), row.alias(FAILED_ROW)
+    )
+
+
+def _elements_and_failures(
+    rows: pl.DataFrame, times: Mapping[str, Sequence[str]], retraction: str | None
+) -> pl.DataFrame:
+    # A frame of failed rows alone has no event times.
+    missing = {name for several in times.values() for name in several} - set(rows.columns)
+    complete = rows.with_columns(pl.lit(None, pl.Int64).alias(name) for name in sorted(missing))
+    return failures_as_witnesses(_elements(complete, times, retraction))
 
 
 def _elements(rows: pl.DataFrame, times: Mapping[str, Sequence[str]], retraction: str | None) -> pl.DataFrame:

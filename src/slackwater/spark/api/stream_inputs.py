@@ -121,6 +121,11 @@ class Source(ABC):
         return 0
 
     @property
+    def emits_failures(self) -> bool:
+        """Whether rows for which an async function failed go to the output; see `Stream.map_async`."""
+        return False
+
+    @property
     def window_columns(self) -> tuple[str, ...]:
         """The columns with the window of a row."""
         return WINDOW_BOUNDS if self.windows else ()
@@ -329,6 +334,11 @@ class DerivedSource(Source):
         return self.inner.lateness
 
     @property
+    def emits_failures(self) -> bool:
+        """Whether the input rows contain failed ones, which go on."""
+        return self.inner.emits_failures
+
+    @property
     def windows(self) -> tuple[Window, ...]:
         """The windows of the input rows."""
         return self.inner.windows
@@ -380,6 +390,11 @@ class StreamInputs:
     def lateness(self) -> int | None:
         """How far rows may be behind the watermark; see `Source.lateness`."""
         return longest_lateness(source.lateness for source in self.sources)
+
+    @property
+    def emits_failures(self) -> bool:
+        """Whether rows for which an async function failed go to the output."""
+        return any(source.emits_failures for source in self.sources)
 
     @property
     def key_fields(self) -> list[StructField]:

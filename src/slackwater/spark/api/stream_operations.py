@@ -29,7 +29,7 @@ from slackwater.spark.api.key_columns import check_key, column_names
 from slackwater.spark.api.map_async import AsyncSource, async_call
 from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, united_sources
-from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback, Setup
+from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback, OnError, Setup
 from slackwater.spark.wire.columns import SESSION_GAP, TIME
 from slackwater.time import DurationLike, duration
 from slackwater.windows import (
@@ -144,6 +144,7 @@ class StreamOperations(ABC):
         retry: Retry | None = None,
         fallback: Fallback | None = None,
         setup: Setup | None = None,
+        on_error: OnError = "fail",
     ) -> Stream:
         """Map each row with an async function, such as a call to a service, a database or a model.
 
@@ -167,14 +168,19 @@ class StreamOperations(ABC):
                 the task ends. Without it, ``fn`` gets the row only.
             fallback: The result for a row whose call exceeds ``timeout`` or fails after all retries: a value
                 like those that ``fn`` returns, or a function of the row that returns one. By default such a
-                call fails the batch. The next operator counts these rows in its reports (``fallbacks``).
+                call fails. The next operator counts these rows in its reports (``fallbacks``).
+            on_error: ``"fail"`` to fail the batch if a call fails and there is no fallback, or if a result
+                does not match ``schema``. ``"emit"`` to emit such a row and go on: every output after this
+                has two more columns, ``failure`` with the reason and ``failed_row`` with the row as JSON,
+                and a row of kind ``failed`` for each of them. Operators count them (``failed``).
 
         Returns:
             The stream of results, with the same key if its columns are in ``schema``.
 
         Raises:
-            InvalidArgument: An argument is invalid. Without a ``fallback``, a call that fails or exceeds
-                ``timeout`` fails the batch; a result that does not match ``schema`` always does.
+            InvalidArgument: An argument is invalid. With ``on_error="fail"``, a call that fails or exceeds
+                ``timeout`` and has no ``fallback``, or a result that does not match ``schema``, fails the
+                batch.
 
         >>> from slackwater.progress.watermark_policies import lag
         >>> from slackwater.spark.api.stream import stream
@@ -200,6 +206,7 @@ class StreamOperations(ABC):
             retry=retry,
             fallback=fallback,
             setup=setup,
+            on_error=on_error,
         )
         return _derived(stream, (AsyncSource(source, call) for source in stream.sources))
 

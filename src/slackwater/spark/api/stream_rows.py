@@ -10,10 +10,10 @@ from pyspark.sql import functions as sql
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.expressions import chosen_rows
-from slackwater.spark.api.row_output import RETRACTION_FIELD, check_marks
+from slackwater.spark.api.row_output import RETRACTION_FIELD, check_marks, failure_marks
 from slackwater.spark.api.stream_inputs import RowRequest, StreamInputs, quoted
 from slackwater.spark.monitor.reports import METRIC
-from slackwater.spark.wire.columns import CONTROL, RETRACTION, WITNESS
+from slackwater.spark.wire.columns import CONTROL, FAILED_ROW, FAILURE, RETRACTION, WITNESS
 
 
 def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:
@@ -27,7 +27,8 @@ def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:
         )
     fields = [inputs.field("to_df", name) for name in inputs.sources[0].schema.names]
     marks = [RETRACTION_FIELD] if inputs.retracts else []
-    check_marks("to_df", marks, fields)
+    failures = failure_marks(inputs)
+    check_marks("to_df", [*marks, *failures], fields)
     names = tuple(field.name for field in fields)
     # A query may contain several operators, and each observed metric needs a unique name.
     path = f"{METRIC}_{uuid.uuid4().hex[:8]}"
@@ -38,7 +39,12 @@ def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:
         if CONTROL in driving:  # rows with the headers of an operator
             rows = rows.where(sql.col(CONTROL).isNull())
         if WITNESS in driving:  # rows that were filtered out
-            rows = rows.where(~sql.col(WITNESS))
+            failed = quoted(FAILURE).isNotNull() if FAILURE in driving else sql.lit(0).cast("boolean")
+            rows = rows.where(~sql.col(WITNESS) | failed)
         retraction = [quoted(RETRACTION).alias(mark.name) for mark in marks]
-        frames.append(rows.select(*map(quoted, names), *retraction))
+        described = [
+            (quoted(name) if name in driving else sql.lit(None).cast("string")).alias(field.name)
+            for name, field in zip((FAILURE, FAILED_ROW), failures, strict=False)
+        ]
+        frames.append(rows.select(*map(quoted, names), *retraction, *described))
     return reduce(DataFrame.unionByName, frames)

@@ -30,10 +30,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.dead_letters import DEAD_LETTERS, OnError
 from slackwater.sql.pane_merge import (
+    FAILURE_COLUMNS,
     PANE_INDEX,
     RETRACTION,
     StagedPanes,
@@ -51,7 +53,6 @@ Folding = Fold | Mapping[str, Fold]
 
 Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
 
-_RESULT: Final = "pane"
 _KINDS: Final[dict[type[types.DataType], str]] = {
     types.BooleanType: "boolean",
     types.ByteType: "integer",
@@ -90,7 +91,8 @@ def upsert_to(
     The table has one row for each key and window (``window_start``, ``window_end``), or for each key with
     ``windows=False``, as fits a global window: the last result that was not retracted. A retraction without a
     replacement, as when a session grows into a longer one, deletes its row. Rows of kind ``late`` and
-    ``invalid`` are not results and are skipped. Nested values are stored as JSON.
+    ``invalid`` are not results and are skipped; those of kind ``failed`` become dead letters.
+    Nested values are stored as JSON.
 
     Every batch is merged once, however often Spark replays it: its number is recorded in the table
     ``slackwater_upserts`` in the same transaction. The target table is checked, or created, by this call, so
@@ -119,7 +121,8 @@ def upsert_to(
         on_error: ``"fail"`` to fail the batch if the table cannot store a pane, because of a zero character
             in text, a value out of range or a violated constraint; ``"emit"`` to store such panes in the
             table ``slackwater_dead_letters`` with the reason, and go on. The table then keeps the last result
-            that it could store. Read them with `dead_letters`.
+            that it could store. Read them with `dead_letters`. It is required if ``map_async`` emits failed
+            rows, which are stored there as well.
 
     Returns:
         A writer with the sink and the output mode set.
@@ -244,7 +247,13 @@ def _target(
         if name not in fields or name in ("window", "pane"):
             fix = available(name, (other for other in fields if other not in ("window", "pane")))
             raise InvalidArgument("key", name, "column not found in the panes", fix=fix)
-    values = [name for name in fields if name not in (*key, "window", "pane")]
+    failures = [field.name for field in _failure_fields(frame)]
+    if failures and on_error == "fail":
+        raise InvalidArgument(
+            "on_error", on_error, "would lose the rows for which map_async failed, which are not panes",
+            fix='write on_error="emit", and they become dead letters as well',
+        )  # fmt: skip
+    values = [name for name in fields if name not in (*key, "window", "pane", *failures)]
     return PaneTable(
         database_url(url),
         table,
@@ -299,13 +308,22 @@ def _staging_rows(frame: DataFrame, target: PaneTable) -> DataFrame:
         for bound, name in zip(("start", "end"), WINDOW_COLUMNS, strict=True)
         if target.windows
     ]
-    return frame.where(sql.col("pane.kind") == _RESULT).select(
+    failures = _failure_fields(frame)
+    kinds = [PANE_KIND, FAILED_KIND] if failures else [PANE_KIND]
+    return frame.where(sql.col("pane.kind").isin(kinds)).select(
         *(scalar(column) for column in target.key),
         *windows,
         *(scalar(column) for column in target.values),
         sql.col("pane.index").cast("long").alias(PANE_INDEX),
         sql.col("pane.retraction").alias(RETRACTION),
+        *(sql.col(field.name).alias(name) for field, name in zip(failures, FAILURE_COLUMNS, strict=False)),
     )
+
+
+def _failure_fields(frame: DataFrame) -> tuple[types.StructField, ...]:
+    """The columns that describe failed rows; empty if there are none."""
+    last = tuple(frame.schema.fields[-len(FAILURE_FIELDS) :])
+    return last if last == FAILURE_FIELDS else ()
 
 
 # ---- the sink

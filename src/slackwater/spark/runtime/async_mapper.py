@@ -12,17 +12,27 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from slackwater._strict_rows import rows_to_table
-from slackwater.errors import InvalidArgument
+from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
 from slackwater.spark.internals import to_arrow_schema
-from slackwater.spark.wire.columns import CONTROL, FALLBACKS, ORIGIN, TIME, WITNESS, column_alias
+from slackwater.spark.wire.columns import (
+    CONTROL,
+    FAILED_ROW,
+    FAILURE,
+    FALLBACKS,
+    ORIGIN,
+    TIME,
+    WITNESS,
+    column_alias,
+)
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
 from slackwater.time import format_instant
 
@@ -35,8 +45,19 @@ _CLOSE_SECONDS: Final = 5.0
 Row = dict[str, Any]
 Item = tuple[int, Row, str]
 Result = Row | list[Row] | None
-Answer = tuple[int, Result, bool]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The outcome of a call that failed."""
+
+    reason: str
+
+
+Answer = tuple[int, Result | Failure, bool]
 """The index of a row, the result for it, and whether it is that of the fallback."""
+OnError = Literal["fail", "emit"]
+"""What happens to a row whose call fails: it fails the query, or is emitted with the reason."""
 AsyncFunction = Callable[..., Awaitable[Result]]
 """Called with a row, and with the client that `Setup` returned if there is one."""
 Setup = Callable[[], Any]
@@ -56,6 +77,7 @@ class AsyncCall:
     timeout_seconds: float | None
     retry: Retry
     fallback: Fallback | None = None
+    on_error: OnError = "fail"
     setup: Setup | None = None
     client: tuple[Any, ...] = ()
     """The client that ``setup`` returned, in a task; otherwise empty."""
@@ -76,6 +98,10 @@ class AsyncCall:
             index, row, _ = item
             return index, self.fallback(row) if callable(self.fallback) else self.fallback, True
 
+        def failure(item: Item, error: AsyncItemFailed) -> Answer:
+            # A database may not be able to store a zero character.
+            return item[0], Failure(str(error).replace("\0", "\\0")), False
+
         retry = self.retry
         if (rejects := retry.when_result) is not None:
             retry = replace(retry, when_result=lambda answer: rejects(answer[1]))
@@ -86,6 +112,7 @@ class AsyncCall:
             timeout=self.timeout_seconds,
             retry=retry,
             fallback=None if self.fallback is None else fallback,
+            on_failure=failure if self.on_error == "emit" else None,
             key=lambda item: f"{self.name}(row {item[2]})",
         )
 
@@ -164,7 +191,61 @@ class AsyncMapper:
             (index, []) for index, bypasses in enumerate(bypassing) if bypasses
         ]
         answers = [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
-        results += [(index, self.call.rows(result)) for index, result, _ in answers]
+        failures: dict[int, str] = {}
+        results += [(index, self._answered(index, result, failures)) for index, result, _ in answers]
+        fallen = [index for index, _, is_fallback in answers if is_fallback]
+        try:
+            return self._results(batch, results, failures, fallen, target)
+        except InvalidArgument:
+            if self.call.on_error == "fail":
+                raise
+        fitting = [(index, self._fitting(batch, index, rows, failures, target)) for index, rows in results]
+        return self._results(batch, fitting, failures, fallen, target)
+
+    def _answered(self, index: int, result: Result | Failure, failures: dict[int, str]) -> list[Row]:
+        """The rows of an answer; none, and an entry in ``failures``, if the row at ``index`` failed."""
+        if isinstance(result, Failure):
+            failures[index] = result.reason
+            return []
+        try:
+            return self.call.rows(result)
+        except InvalidArgument as error:
+            if self.call.on_error == "fail":
+                raise
+            failures[index] = str(error)
+            return []
+
+    def _fitting(
+        self, batch: pa.RecordBatch, index: int, rows: list[Row], failures: dict[int, str], target: pa.Schema
+    ) -> list[Row]:
+        """The rows of an answer; none, and an entry in ``failures``, if a value does not fit the schema."""
+        try:
+            self._table(batch, [index] * len(rows), rows, target)
+        except InvalidArgument as error:
+            failures[index] = str(error)
+            return []
+        return rows
+
+    def _table(
+        self, batch: pa.RecordBatch, indices: Sequence[int], rows: list[Row], target: pa.Schema
+    ) -> pa.Table:
+        """The columns of results; ``indices`` are those of the rows that they answer."""
+        return rows_to_table(
+            rows,
+            pa.schema([target.field(name) for name in self.call.schema.names]),
+            what=f"{self.call.name}()",
+            row_name=lambda answer: f"the answer to the row {_description(batch, indices[answer])}",
+        )
+
+    def _results(
+        self,
+        batch: pa.RecordBatch,
+        results: Sequence[tuple[int, list[Row]]],
+        failures: Mapping[int, str],
+        fallen: Iterable[int],
+        target: pa.Schema,
+    ) -> pa.RecordBatch:
+        """The results of the rows of a batch, and the rows that failed; ``fallen`` are from a fallback."""
         no_result: list[Row | None] = [None]
         pairs = [(index, row) for index, several in results for row in several or no_result]
         indices = [index for index, _ in pairs]
@@ -175,30 +256,46 @@ class AsyncMapper:
         columns = [kept.column(field.name).cast(field.type) for field in passed]
         columns.append(pa.array([row is None for row in values], pa.bool_()))
         if FALLBACKS in target.names:
-            counts = _fallbacks(batch, (index for index, _, is_fallback in answers if is_fallback))
+            counts = _fallbacks(batch, fallen)
             first = [
                 0 if ordinal else counts[index] for index, ordinal in zip(indices, ordinals, strict=True)
             ]
             columns.append(pa.array(first, pa.int64()))
-        answered = rows_to_table(
-            [row or {} for row in values],
-            pa.schema([target.field(name) for name in self.call.schema.names]),
-            what=f"{self.call.name}()",
-            row_name=lambda answer: f"the answer to the row {_description(batch, indices[answer])}",
-        )
+        if FAILURE in target.names:
+            described = self._described(batch, failures)
+            columns += [column.take(pa.array(indices, pa.int64())) for column in described]
+        answered = self._table(batch, indices, [row or {} for row in values], target)
         columns += [column.combine_chunks() for column in answered.columns]
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
+    def _described(self, batch: pa.RecordBatch, failures: Mapping[int, str]) -> list[pa.Array]:
+        """Why each row failed, now or in an earlier call, and the row as JSON; both null if it did not."""
+        count = batch.num_rows
+        known = [
+            batch.column(name).to_pylist() if name in batch.schema.names else [None] * count
+            for name in (FAILURE, FAILED_ROW)
+        ]
+        if failures:
+            from slackwater.sql.dead_letters import as_letters  # imports a database library
+
+            rows = pl.DataFrame(self._arguments(batch).take(pa.array(list(failures), pa.int64())))
+            letters = as_letters(rows, pl.Series(failures.values(), dtype=pl.String))
+            for index, reason, content in zip(failures, letters["reason"], letters["content"], strict=True):
+                known[0][index], known[1][index] = reason, content
+        return [pa.array(values, pa.string()) for values in known]
+
     def _rows(self, batch: pa.RecordBatch) -> list[Row]:
-        """The rows for the function; timestamps in the session's time zone are converted to UTC."""
+        """The rows for the function."""
+        rows: list[Row] = self._arguments(batch).to_pylist(maps_as_pydicts="strict")
+        return rows
+
+    def _arguments(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns for the function; timestamps in the session's time zone are converted to UTC."""
         arrays = [batch.column(column_alias(index)) for index in range(len(self.columns))]
         utc = pa.timestamp("us", "UTC")
         zoned = [pa.types.is_timestamp(array.type) and array.type.tz is not None for array in arrays]
         arrays = [array.cast(utc) if has else array for array, has in zip(arrays, zoned, strict=True)]
-        rows: list[Row] = pa.RecordBatch.from_arrays(arrays, names=list(self.columns)).to_pylist(
-            maps_as_pydicts="strict"
-        )
-        return rows
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
 
 def _bypassing(batch: pa.RecordBatch) -> list[bool]:

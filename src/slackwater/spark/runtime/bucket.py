@@ -34,7 +34,15 @@ from slackwater.spark.runtime.operator_inputs import (
 )
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.runtime.window_reports import late_rows
-from slackwater.spark.wire.buffers import Rejects, Result, Shipment, Tick, read_header, unpack_in_order
+from slackwater.spark.wire.buffers import (
+    Failures,
+    Rejects,
+    Result,
+    Shipment,
+    Tick,
+    read_header,
+    unpack_in_order,
+)
 from slackwater.spark.wire.columns import TIME
 from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
@@ -59,6 +67,8 @@ class Totals(StepCounts):
     """Keys whose state was purged because of the ttl of a global window."""
     fallbacks: int = 0
     """Rows that got the result of a fallback of `map_async`, over all buckets."""
+    failed: int = 0
+    """Rows for which an async function failed with ``on_error="emit"``."""
 
     def add(self, counts: StepCounts) -> None:
         """Add the counts of one step."""
@@ -87,7 +97,7 @@ class SavedBucket(Saved):
     """By how much the clock was set back so far, in all."""
 
 
-FORM: Final = SavedForm("bucket", "B", 4, SavedBucket, readable=(1, 2, 3))
+FORM: Final = SavedForm("bucket", "B", 5, SavedBucket, readable=(1, 2, 3, 4))
 
 
 @dataclass(frozen=True)
@@ -185,6 +195,7 @@ class OperatorPlan:
         totals.ahead += found.ahead
         totals.fallbacks += batch.fallbacks
         totals.invalid += data.invalid
+        totals.failed += sum(failed.height for _, failed in data.failures)
         totals.dropped_duplicate += data.dropped
         totals.duplicates += inputs.duplicates - duplicates
         ended = self.now is not None or batch.ends or (before is not None and before.ended)
@@ -203,8 +214,12 @@ class OperatorPlan:
             self.host.invalid(rejected, self.sides[number] if self.sides else 0)
             for number, rejected in data.rejects
         )
+        failures = (
+            self.host.failed(failed, self.sides[number] if self.sides else 0)
+            for number, failed in data.failures
+        )
         rows: pl.DataFrame | None = None
-        for piece in bounded_pieces(chain(emitted, rejects)):
+        for piece in bounded_pieces(chain(emitted, rejects, failures)):
             if rows is not None:
                 yield rows
             rows = piece
@@ -316,6 +331,8 @@ class _BatchData:
     inputs: list[BatchInput]
     rejects: list[tuple[int, pl.DataFrame]]
     """Rows without a usable event time, with the number of their input."""
+    failures: list[tuple[int, pl.DataFrame]]
+    """Rows for which an async function failed, with the number of their input."""
     invalid: int
     dropped: int
 
@@ -344,6 +361,7 @@ class _Batch:
     ticks: Sequence[Tick | Result]
     shipments: list[list[tuple[Shipment, bytes | None]]]
     rejects: list[list[tuple[Rejects, bytes | None]]]
+    failures: list[list[tuple[Failures, bytes | None]]]
 
     @property
     def ends(self) -> bool:
@@ -377,6 +395,7 @@ class _Batch:
         ticks: list[Tick | Result] = []
         shipments: list[list[tuple[Shipment, bytes | None]]] = [[] for _ in range(inputs)]
         rejects: list[list[tuple[Rejects, bytes | None]]] = [[] for _ in range(inputs)]
+        failures: list[list[tuple[Failures, bytes | None]]] = [[] for _ in range(inputs)]
         for data, payload in buffers:
             match read_header(data):
                 case Tick() as tick:
@@ -386,7 +405,9 @@ class _Batch:
                     ticks += shipment.results
                 case Rejects() as header:
                     rejects[header.input].append((header, payload))
-        return cls(ticks, shipments, rejects)
+                case Failures() as header:
+                    failures[header.input].append((header, payload))
+        return cls(ticks, shipments, rejects, failures)
 
     def data(self, inputs: Sequence[InputRules], found: AdvanceResult, arrivals: Sequence[int]) -> _BatchData:
         """Decode the rows of each input, without those of repeated numbered buffers.
@@ -395,6 +416,7 @@ class _Batch:
         """
         several: list[BatchInput] = []
         rejects: list[tuple[int, pl.DataFrame]] = []
+        failures: list[tuple[int, pl.DataFrame]] = []
         invalid = dropped = 0
         for index, rules in enumerate(inputs):
             headers = [shipment for shipment, _ in self.shipments[index]]
@@ -407,14 +429,17 @@ class _Batch:
                 data = BatchInput(frame)
                 rejected, _ = new_rows(self.rejects[index], headers, repeats)
                 rejects += [] if rejected is None else [(index, rejected)]
+                failed, _ = new_rows(self.failures[index], headers, repeats)
+                failures += [] if failed is None else [(index, failed)]
                 dropped += repeated_rows
             else:
                 data = _batch_input(self.shipments[index])
                 rejects += [(index, frame) for _, frame in unpack_in_order(self.rejects[index])]
+                failures += [(index, frame) for _, frame in unpack_in_order(self.failures[index])]
             if data.rows is not None and isinstance(rules, SourceRules) and rules.arrival:
                 data = BatchInput(data.rows.with_columns(pl.lit(arrivals[index], pl.Int64).alias(TIME)))
             several.append(data)
-        return _BatchData(several, rejects, invalid, dropped)
+        return _BatchData(several, rejects, failures, invalid, dropped)
 
 
 def _batch_input(shipments: list[tuple[Shipment, bytes | None]]) -> BatchInput:

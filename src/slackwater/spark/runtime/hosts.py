@@ -18,8 +18,16 @@ from slackwater.monitoring.query_state import OpenWindows, Panes
 from slackwater.progress.saved_form import Saved
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.window_reports import PaneCounts, open_by_end
-from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
-from slackwater.spark.wire.pane_schema import INVALID_KIND, LATE_KIND, PANE_KIND, ROW_KIND, row_values
+from slackwater.spark.wire.columns import FAILED_ROW, FAILURE, KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
+from slackwater.spark.wire.pane_schema import (
+    FAILED_KIND,
+    FAILURE_FIELDS,
+    INVALID_KIND,
+    LATE_KIND,
+    PANE_KIND,
+    ROW_KIND,
+    row_values,
+)
 from slackwater.windows import (
     AsofOperator,
     AsofOutput,
@@ -197,6 +205,17 @@ class Host(ABC, Generic[Spec_co]):
     def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Convert rows of a side without a usable event time to output rows of kind ``invalid``."""
         raise NotImplementedError
+
+    def failed(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
+        """Convert rows of a side for which an async function failed to output rows of kind ``failed``."""
+        reason, row = (field.name for field in FAILURE_FIELDS)
+        described = rows.select(
+            *(pl.lit(None, pl.Int64).alias(name) for name in (*WINDOW_BOUNDS, "timestamp")),
+            pl.col(FAILURE).alias(reason),
+            pl.col(FAILED_ROW).alias(row),
+            pl.lit(SIDES[side]).alias(SIDE),
+        )
+        return _of_kind(described, FAILED_KIND)
 
 
 class WindowHost(Host[WindowSpec]):

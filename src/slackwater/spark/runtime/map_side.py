@@ -23,6 +23,7 @@ from slackwater.spark.runtime.delay_reports import observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import (
     Chunk,
+    Failures,
     Header,
     Observation,
     OriginDelays,
@@ -37,13 +38,15 @@ from slackwater.spark.wire.buffers import (
 from slackwater.spark.wire.columns import (
     BUCKET_INDEX,
     CONTROL,
+    FAILED_ROW,
+    FAILURE,
     FALLBACKS,
     ORIGIN,
     TIME,
     WITNESS,
     column_alias,
 )
-from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, SEQUENCE, extract_chunks
+from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, INPUT_ROW, ROW, SEQUENCE, extract_chunks
 from slackwater.time import SECOND
 from slackwater.windows import Folded
 from slackwater.windows.assigners import LONGEST
@@ -95,7 +98,7 @@ class Shipper:
     def buffers(
         self, frame: pl.DataFrame, task: int, part: int
     ) -> Iterator[tuple[int, Header, bytes | None]]:
-        """The buffers of a frame: one per bucket, and one per bucket with rows without a usable time."""
+        """The buffers of a frame: one per bucket, and more for rows without a usable time and failed rows."""
         results: list[Result] = []
         is_source = CONTROL not in frame.columns
         if not is_source:
@@ -122,6 +125,9 @@ class Shipper:
             frame = frame.drop(unread)
         if self.kept:
             frame = frame.with_columns(pl.when(_usable(name)).then(name).alias(name) for name in self.kept)
+        failed = _failed(frame)
+        if FAILURE in frame.columns:
+            frame = frame.drop(FAILURE, FAILED_ROW)
         rejects = frame.filter(~usable)
         if rejects.height:
             frame, rejects = frame.filter(usable), _without_witnesses(rejects)
@@ -140,6 +146,9 @@ class Shipper:
         if self.emit_invalid and rejects.height:
             for index, rows in _by_bucket(rejects).items():
                 yield self.buckets[index], Rejects(self.input, task, part), pack(rows)
+        if failed is not None:
+            for index, rows in _by_bucket(failed).items():
+                yield self.buckets[index], Failures(self.input, task, part), pack(rows)
 
     def _delays(self, frame: pl.DataFrame) -> list[OriginDelays]:
         """The delays of the rows by origin, for reports."""
@@ -205,6 +214,15 @@ def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
 
 def _is_witness(frame: pl.DataFrame) -> pl.Expr:
     return pl.col(WITNESS) if WITNESS in frame.columns else pl.lit(value=False)
+
+
+def _failed(frame: pl.DataFrame) -> pl.DataFrame | None:
+    """The description of rows for which an async function failed; None if there are none."""
+    if FAILURE not in frame.columns or frame[FAILURE].null_count() == frame.height:
+        return None
+    numbers = [name for name in (CHUNK_INDEX, ROW, INPUT_ROW) if name in frame.columns]
+    failed = frame.filter(pl.col(FAILURE).is_not_null())
+    return failed.select(BUCKET_INDEX, FAILURE, FAILED_ROW, *numbers)
 
 
 def _without_witnesses(frame: pl.DataFrame) -> pl.DataFrame:

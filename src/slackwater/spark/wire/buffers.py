@@ -157,8 +157,16 @@ class Rejects(msgspec.Struct, array_like=True, tag="rejects"):
     part: int
 
 
-Header = Tick | Shipment | Rejects | Result
-MapHeader = TypeVar("MapHeader", Shipment, Rejects)
+class Failures(msgspec.Struct, array_like=True, tag="failures"):
+    """The header of a buffer whose payload describes rows for which an async function failed."""
+
+    input: int
+    task: int
+    part: int
+
+
+Header = Tick | Shipment | Rejects | Failures | Result
+MapHeader = TypeVar("MapHeader", Shipment, Rejects, Failures)
 """The header of a buffer that a map task sent."""
 
 _header: Final[msgspec.msgpack.Decoder[Header]] = msgspec.msgpack.Decoder(Header)

@@ -45,12 +45,17 @@ PANE: Final = StructType(
         StructField("kind", StringType()),
     ]
 )
-"""The description of a pane. Its kind is ``pane``, or ``late`` or ``invalid`` for a row that was dropped."""
+"""The description of a pane. Its kind is ``pane``; ``late`` or ``invalid`` for a row that was dropped; or
+``failed`` for a row for which an async function failed."""
 PANE_KIND: Final = "pane"
 ROW_KIND: Final = "row"
 """The kind of the rows of a join, in which late rows are emitted as well."""
 LATE_KIND: Final = "late"
 INVALID_KIND: Final = "invalid"
+FAILED_KIND: Final = "failed"
+FAILURE_FIELDS: Final = (StructField("failure", StringType()), StructField("failed_row", StringType()))
+"""The columns of the output that describe failed rows: the reason, and the row as JSON. Only if an input has
+an async function with ``on_error="emit"``."""
 STRUCTURES: Final[Structures] = {
     "window": {"start": "window_start", "end": "window_end"},
     "pane": {name: name for name in PANE.names},
@@ -61,7 +66,7 @@ FLAGS: Final[Mapping[str, FlagValues]] = {
     "is_first": (False, True),
     "is_last": (False, True),
     "retraction": (False, True),
-    "kind": (PANE_KIND, LATE_KIND, INVALID_KIND),
+    "kind": (PANE_KIND, LATE_KIND, INVALID_KIND, FAILED_KIND),
 }
 """The possible values of these fields of a pane."""
 PANE_NUMBERS: Final = tuple(range(256))

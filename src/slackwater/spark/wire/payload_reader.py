@@ -21,6 +21,8 @@ Prepare = Callable[[pl.DataFrame], pl.DataFrame]
 class PayloadReader:
     """Decodes the payloads of emitted buffers into rows with the columns of ``schema``; for `mapInArrow`.
 
+    A column that a payload does not have is null: only failed rows have the columns that describe them.
+
     ``prepare`` is applied to each payload, for example to rename columns. ``structures`` are the struct
     columns of the schema that are built from several columns of the payload. If ``header_column`` is given,
     each buffer with a header also becomes a row that has the header in this column and null in all others.
@@ -61,12 +63,18 @@ class PayloadReader:
             elif one.name in self.structures:
                 columns.append(_struct(table, one.type, self.structures[one.name]))
             else:
-                columns.append(table.column(one.name).cast(one.type))
+                columns.append(_column(table, one.name, one.type))
         batches: list[pa.RecordBatch] = pa.Table.from_arrays(columns, schema=target).to_batches()
         return batches
 
 
+def _column(columns: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    if name not in columns.column_names:
+        return pa.chunked_array([pa.nulls(columns.num_rows, kind)])
+    return columns.column(name).cast(kind)
+
+
 def _struct(columns: pa.Table, kind: pa.StructType, names: Mapping[str, str]) -> pa.Array:
     fields = [kind.field(index) for index in range(kind.num_fields)]
-    arrays = [columns.column(names[field.name]).cast(field.type).combine_chunks() for field in fields]
+    arrays = [_column(columns, names[field.name], field.type).combine_chunks() for field in fields]
     return pa.StructArray.from_arrays(arrays, fields=fields)
