@@ -42,6 +42,15 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Stream as SCOPE/NAME, for example shop/bids.")]
+MaxAhead = Annotated[
+    str | None,
+    typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
+]
+Keep = Annotated[str | None, typer.Option(help='Delete events older than this, for example "7 days".')]
+KeepBytes = Annotated[
+    int | None, typer.Option(help="Delete the oldest events beyond this total size in bytes.")
+]
+Rate = Annotated[int | None, typer.Option(help="Scale to about this many events per second and segment.")]
 _POSITION_HELP = "head, tail, a time, or a cut as JSON"
 _BATCH_LINES = 10_000
 _WRITER_COLUMNS = ["writer", "time", "state", "behind_since", "position"]
@@ -64,19 +73,10 @@ def create(
     timeout: Annotated[
         str, typer.Option(help="How long a writer that lags behind can hold the watermark back.")
     ] = "60 seconds",
-    max_ahead: Annotated[
-        str | None,
-        typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help='Delete events older than this, for example "7 days".')
-    ] = None,
-    keep_bytes: Annotated[
-        int | None, typer.Option(help="Delete the oldest events beyond this total size in bytes.")
-    ] = None,
-    rate: Annotated[
-        int | None, typer.Option(help="Scale to about this many events per second and segment.")
-    ] = None,
+    max_ahead: MaxAhead = None,
+    keep: Keep = None,
+    keep_bytes: KeepBytes = None,
+    rate: Rate = None,
     maximum: Annotated[int, typer.Option(help="Scale to at most this many segments.")] = 64,
     json: AsJson = False,
 ) -> None:
@@ -152,22 +152,13 @@ def configure(
     timeout: Annotated[
         str | None, typer.Option(help="How long a writer that lags behind can hold the watermark back.")
     ] = None,
-    max_ahead: Annotated[
-        str | None,
-        typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help='Delete events older than this, for example "7 days".')
-    ] = None,
-    keep_bytes: Annotated[
-        int | None, typer.Option(help="Delete the oldest events beyond this total size in bytes.")
-    ] = None,
+    max_ahead: MaxAhead = None,
+    keep: Keep = None,
+    keep_bytes: KeepBytes = None,
     keep_everything: Annotated[
         bool, typer.Option("--keep-everything", help="Remove the limits of --keep and --keep-bytes.")
     ] = False,
-    rate: Annotated[
-        int | None, typer.Option(help="Scale to about this many events per second and segment.")
-    ] = None,
+    rate: Rate = None,
     minimum: Annotated[int | None, typer.Option(help="Scale to at least this many segments.")] = None,
     maximum: Annotated[int | None, typer.Option(help="Scale to at most this many segments.")] = None,
     no_scaling: Annotated[
