@@ -32,6 +32,7 @@ from slackwater.progress.async_stage import Retry
 from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.map_async import async_call
 from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.monitor.reports import why
 from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper
 from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
@@ -432,9 +433,8 @@ async def even_only(row: dict[str, Any]) -> Any:
     return row
 
 
-def failing(spark: SparkSession) -> Stream:
-    """The numbers 1 to 4 at their second, of which the odd ones fail."""
-    df = spark.sql("select timestamp_seconds(id) as at, 'k' as key, id as value from range(1, 5)")
+def failing(df: DataFrame) -> Stream:
+    """Numbers of which the odd ones fail."""
     elements = stream(df, event_time="at", watermark=lag("1 second"))
     return elements.select("key", "value").map_async(even_only, FAILING, on_error="emit")
 
@@ -451,8 +451,9 @@ def failed_rows(rows: list[Any]) -> list[str]:
     return sorted(row["failed_row"] for row in failed)
 
 
+@pytest.mark.proof
 def test_failed_rows_go_to_the_output_of_every_operator(spark: SparkSession) -> None:
-    one = failing(spark)
+    one = failing(spark.sql("select timestamp_seconds(id) as at, 'k' as key, id as value from range(1, 5)"))
     panes = one.key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
     assert panes.schema.names == ["key", "window", "total", "pane", "failure", "failed_row"]
     joined = one.join(panes.select("key", "total"), on="key", before="0 seconds", after="1 minute")
@@ -478,14 +479,25 @@ def test_failed_rows_go_to_the_output_of_every_operator(spark: SparkSession) -> 
     assert sorted(kinds) == ["failed", "failed", "pane"]
 
 
-def test_failed_rows_become_dead_letters_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    panes = failing(spark).key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
+def test_failed_rows_become_dead_letters_of_a_table_and_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.sql("select timestamp_seconds(id) as at, 'k' as key, id as value from range(1, 5)")
+    rows.coalesce(1).write.parquet(str(tmp_path / "in"))
+    elements = failing(spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in")))
+    panes = elements.key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
     url = f"sqlite:///{tmp_path}/shop.db"
     with pytest.raises(InvalidArgument, match="would lose the rows for which map_async failed"):
-        panes.upsert_once(url, "totals", create=True)
-    panes.upsert_once(url, "totals", create=True, on_error="emit")
+        panes.upsert_to(url, "totals", create=True)
+    writer = panes.upsert_to(url, "totals", create=True, on_error="emit", flush=True)
+    located = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = located.trigger(availableNow=True).start()
+    query.awaitTermination()
     letters = dead_letters(url, "totals")
     assert sorted(letters["content"]) == FAILED
     assert all("ConnectionError: odd" in reason for reason in letters["reason"])
     with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT total FROM totals").all() == [(6,)]
+    report = why(query)
+    assert (report.operators[0].totals["failed"], report.dead_letters) == (2, 2)
+    assert str(report).endswith(", dead letters 2")

@@ -71,7 +71,7 @@ class StaleBatch(SlackwaterError):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge: whether the batch was new, and how many rows became dead letters.
+    """The result of a merge: whether the batch was new, and how many rows became dead letters, in all too.
 
     >>> Merged(fresh=True, rejected=0).fresh
     True
@@ -79,6 +79,12 @@ class Merged:
 
     fresh: bool
     rejected: int
+    rejected_before: int = 0
+
+    @property
+    def total_rejected(self) -> int:
+        """The number of dead letters of the query since it was first started."""
+        return self.rejected + self.rejected_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ def merge_panes(
         _record_batch(connection, target, identity, batch, entry, admitted, rejected)
     # also removes the rows of failed or killed tasks: a query has one run at a time, and this is it
     discard_staged(connection, target, identity)
-    return Merged(fresh, rejected)
+    return Merged(fresh, rejected, entry.rejected if entry else 0)
 
 
 def _merge_staged(

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.spark.monitor.dead_letter_counts import DeadLetterCounts, dead_letter_counts
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
@@ -349,7 +350,12 @@ def _write(
         return _TaskMessage(identity, committer, staged, None)
 
 
-def _commit(target: PaneTable, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+def _commit(
+    target: PaneTable,
+    messages: Sequence[WriterCommitMessage | None],
+    batch: int | None,
+    counts: DeadLetterCounts | None = None,
+) -> None:
     written = [message for message in messages if isinstance(message, _TaskMessage)]
     if not written:
         return
@@ -362,6 +368,8 @@ def _commit(target: PaneTable, messages: Sequence[WriterCommitMessage | None], b
         merged = merge_panes(connection, target, staged, identity, batch, committer)
     if not merged.fresh:
         _log.warning("batch %s of %s was already merged into %s; skipped", batch, identity, target.name)
+    if merged.total_rejected and counts is not None:
+        counts.record(committer.query, merged.total_rejected)
     if merged.rejected:
         _log.warning(
             "%s rows of batch %s of %s could not be stored in %s; they are in %s",
@@ -370,17 +378,20 @@ def _commit(target: PaneTable, messages: Sequence[WriterCommitMessage | None], b
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, target: PaneTable, identity: str | None, takeover_from: str | None) -> None:
+    def __init__(
+        self, target: PaneTable, identity: str | None, takeover_from: str | None, counts: DeadLetterCounts
+    ) -> None:
         self._target = target
         self._identity = identity
         self._takeover_from = takeover_from
+        self._counts = counts
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         committer = replace(running_query(), takeover_from=self._takeover_from)
         return _write(self._target, iterator, self._identity or f"query {committer.query}", committer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _commit(self._target, messages, batchId)
+        _commit(self._target, messages, batchId, self._counts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: the next merge of this query deletes the staged rows."""
@@ -408,6 +419,7 @@ class _BatchWriter(DataSourceArrowWriter):
 def _register(spark: SparkSession, target: PaneTable, identity: str | None, takeover_from: str | None) -> str:
     """Register the sink; its address travels inside the class, so that no query plan shows the password."""
     described = repr((redacted_url(target.url), target, identity, takeover_from)).encode()
+    counts = dead_letter_counts()
     registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
 
     class Upsert(DataSource):
@@ -416,7 +428,7 @@ def _register(spark: SparkSession, target: PaneTable, identity: str | None, take
             return registered
 
         def streamWriter(self, schema: types.StructType, overwrite: bool) -> _StreamWriter:  # noqa: N802 - Spark's name
-            return _StreamWriter(target, identity, takeover_from)
+            return _StreamWriter(target, identity, takeover_from, counts)
 
         def writer(self, schema: types.StructType, overwrite: bool) -> _BatchWriter:
             return _BatchWriter(target, identity)

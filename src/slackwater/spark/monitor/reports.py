@@ -14,6 +14,7 @@ import msgspec
 from slackwater.errors import InvalidArgument
 from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes
+from slackwater.spark.monitor.dead_letter_counts import dead_letter_counts
 from slackwater.time import END_OF_TIME, format_duration
 
 if TYPE_CHECKING:
@@ -217,9 +218,13 @@ partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowe
 
     operators: tuple[OperatorReport, ...]
     state_bytes: int
+    dead_letters: int = 0
+    """The rows that `upsert_to` stored as dead letters since the query was first started; always 0 over Spark
+    Connect, where only the database knows it."""
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state"])
+        stored = f", dead letters {self.dead_letters}" if self.dead_letters else ""
+        return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state{stored}"])
 
     __repr__ = __str__  # what a notebook shows
 
@@ -292,7 +297,8 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
     ]
     if not operators:
         return None
-    return QueryReport(tuple(operators), sum(map(_state_bytes, progress.stateOperators)))
+    state_bytes = sum(map(_state_bytes, progress.stateOperators))
+    return QueryReport(tuple(operators), state_bytes, dead_letter_counts().of(str(progress.id)))
 
 
 def _ids(names: Sequence[str]) -> list[str]:
