@@ -48,7 +48,7 @@ def test_a_store_and_a_running_query_give_the_same_recommendation(tmp_path: Path
     report = BucketReport(3, 1, 3, "…", None, None, "", 0, False, {}, delays=DELAYS)
     texts = {"bucket_3": msgspec.json.encode(report).decode()}
     metric = SimpleNamespace(asDict=lambda: texts)
-    progress = SimpleNamespace(observedMetrics={"slackwater_ab": metric}, stateOperators=[])
+    progress = SimpleNamespace(id="q1", observedMetrics={"slackwater_ab": metric}, stateOperators=[])
     query: Any = SimpleNamespace(id="q1", recentProgress=[progress])
     assert advise(query) == advise("orders", store=url) == advise(query, store=url)
     assert advise("orders", store=url, origin="a").longest == 3 * SECOND

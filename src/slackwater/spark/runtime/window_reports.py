@@ -29,7 +29,7 @@ class PaneCounts:
     >>> bounds = {"window_start": [0, 0, 0], "window_end": [10, 10, 10]}
     >>> counts.add(pl.DataFrame({**bounds, "timing": timing, "retraction": [False, False, True]}))
     >>> counts.panes
-    (Panes(end=10, start=0, early=1, on_time=0, late=0, retractions=1),)
+    (Panes(end=10, start=0, early=1, on_time=1, late=0, retractions=1),)
     """
 
     _by_end: dict[int, Panes] = field(default_factory=dict)
