@@ -72,6 +72,7 @@ def test_late_shows_what_was_dropped_and_how_late_rows_are(store: str) -> None:
     assert {sample["values"] is None for sample in answer["samples"]} == {True, False}
     shown = run(store, "late", "orders").stdout
     assert "dropped: 117 late" in shown
+    assert "recommended: lag " in shown
     assert "a sample of the dropped rows" in shown
 
 

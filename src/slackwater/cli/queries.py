@@ -194,6 +194,8 @@ def _print_late(answer: LateAnswer) -> None:
     at = partial(_time, now=answer.now)
     dropped = ", ".join(f"{count} {reason}" for reason, count in answer.dropped.items()) or "nothing"
     print_line(f"{answer.summary.sentence}\ndropped: {dropped}")
+    if answer.advice is not None:
+        print_line(f"recommended: {answer.advice}")
     if answer.delays:
         rows = [
             {"origin": _short(each.origin), "rows": each.rows, "largest delay": format_duration(each.highest)}

@@ -16,7 +16,7 @@ from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import WriterMark
 from slackwater.streams.time.notes import newest_mark, writer_marks
 from slackwater.streams.time.time_windows import TimeWindow
-from slackwater.time import format_instant
+from slackwater.time import SECOND, format_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _writer(record: WriterMark, mark: int | None, settings: MarkSettings) -> Tim
 
 
 def _sentence(mark: int | None, writers: list[TimelineWriter]) -> str:
-    head = "no mark yet" if mark is None else f"mark {format_instant(mark)}"
+    head = "no mark yet" if mark is None else f"mark {_shown(mark)}"
     holding = [writer for writer in writers if writer.state == "holds"]
     if not writers:
         return f"{head}: no writer has noted a time"
@@ -197,8 +197,13 @@ def _sentence(mark: int | None, writers: list[TimelineWriter]) -> str:
         return f"{head}: nothing holds it back"
     worst = min(holding, key=lambda writer: writer.time)
     others = f", and {len(holding) - 1} more" if len(holding) > 1 else ""
-    silent = "" if worst.behind_since is None else f", behind since {format_instant(worst.behind_since)}"
-    return f"{head}: held back by writer {worst.writer!r} at {format_instant(worst.time)}{silent}{others}"
+    silent = "" if worst.behind_since is None else f", behind since {_shown(worst.behind_since)}"
+    return f"{head}: held back by writer {worst.writer!r} at {_shown(worst.time)}{silent}{others}"
+
+
+def _shown(at: int) -> str:
+    """An instant without fractions of a second."""
+    return format_instant(at // SECOND * SECOND)
 
 
 def _groups(stream: Stream) -> tuple[TimelineGroup, ...]:

@@ -463,6 +463,8 @@ class LateAnswer(Answer):
     summary: QuerySummary
     dropped: dict[str, int]
     """Dropped rows by reason, since the query was first started."""
+    advice: str | None
+    """The lag and allowed lateness that the delays suggest; null without delays."""
     delays: list[DelaysAnswer]
     """By origin, the one with most rows first; at most 200."""
     origins: int

@@ -30,6 +30,7 @@ from slackwater.ingest.plan.plan_report import OMISSIONS, warnings_of
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.leases import Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
+from slackwater.monitoring.advice import advised
 from slackwater.monitoring.delays import DelayHistogram, bound_of
 from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.query_state import (
@@ -407,6 +408,7 @@ address, or create the store: open it with create=True, or run `slackwater strea
                 now=at,
                 summary=_query_summary(query, at),
                 dropped=_dropped(query),
+                advice=str(advised(delays for _, delays in found)) if found else None,
                 delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_ORIGINS]],
                 origins=len(found),
                 samples=[LateRowAnswer.model_validate(row) for row in monitor.late_rows(query.id)],

@@ -84,7 +84,7 @@ function axisOf(rows, lines) {
 }
 
 export function Axis({ low, high, x, width, y, height }) {
-  const found = ticks(low, high, Math.max(2, Math.floor(width / 80)));
+  const found = ticks(low, high, Math.max(2, Math.floor(width / 80))).filter(({ at }) => x(at) > 14 && x(at) < width - 22);
   return html`<g><line class="axis" x1="0" x2=${width} y1=${y} y2=${y} />
     ${found.map(({ at, text }) => html`<g key=${at}><line class="axis" x1=${x(at)} x2=${x(at)} y1=${y} y2=${y + 4} />
       <text x=${x(at)} y=${y + 14 > height ? height - 1 : y + 14} text-anchor="middle">${text}</text></g>`)}</g>`;

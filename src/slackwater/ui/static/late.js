@@ -51,6 +51,7 @@ function Distribution({ data, name }) {
   const before = total - within(bins, now), after = total - within(bins, next), dropped = total - within(bins, next + lateness);
   return html`
     <p class="sentence" aria-live="polite">${sentence(now, next, lateness, before, after, dropped, total)}</p>
+    ${data.advice && html`<p class="quiet small">Recommended: ${data.advice}.</p>`}
     <div class="row" style=${{ margin: ".4rem 0" }}>
       ${data.delays.length > 1 && html`<${Field} label="Origin"><select value=${origin} onChange=${(event) => { location.hash = link("late", [name], { origin: event.target.value }); }}>
         <option value="">all ${number(data.origins)}</option>${data.delays.map((each) => html`<option key=${each.origin} value=${each.origin} selected=${each.origin === origin}>${each.origin.slice(0, 60)}</option>`)}</select><//>`}
