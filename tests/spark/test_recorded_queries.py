@@ -9,49 +9,19 @@ from pyspark.sql import SparkSession
 
 from slackwater.monitoring.monitor import open_monitor
 from slackwater.monitoring.sentence import sentence
-from slackwater.progress.watermark_policies import lag
-from slackwater.spark.api.stream import stream
-from slackwater.spark.monitor.telemetry import telemetry
-from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
-from slackwater.windows import count, fixed
-from tests.spark.running import Batch, collector, run_available, until, write
+from tests.spark.recorded_chain import run_recorded_chain
 
 pytestmark = pytest.mark.spark
 
-ORDERS = [
-    [("x", 3, 1, "a"), ("x", 4, 1, "b")],
-    [("x", 25, 1, "a"), ("x", 26, 1, "b")],
-    [("x", 1, 1, "a"), ("x", 2, 1, "a"), ("x", 40, 1, "a")],  # two late rows, and "b" is silent
-]
-DELIVERIES = [[("x", 5, 1)], [("x", 30, 1)], [("x", 45, 1)]]
-
 
 def test_the_store_describes_a_chain_with_a_join(spark: SparkSession, tmp_path: Path) -> None:
-    for number, (orders, deliveries) in enumerate(zip(ORDERS, DELIVERIES, strict=True)):
-        write(tmp_path / "orders", number, Batch(orders, 0, None))
-        write(tmp_path / "deliveries", number, Batch(deliveries, 0, None))
-    schema = spark.read.parquet(str(tmp_path / "orders")).schema
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    clock = Ticks((0, 8 * SECOND, 16 * SECOND))
-    ordered = stream(
-        reader.parquet(str(tmp_path / "orders")),
-        event_time="at", watermark=lag("0 seconds"), origin="origin", clock=clock, name="orders",
-    )  # fmt: skip
-    delivered = stream(
-        reader.parquet(str(tmp_path / "deliveries")),
-        event_time="at", watermark=lag("0 seconds"), clock=clock, name="deliveries",
-    )  # fmt: skip
-    counts = ordered.key_by("key").window(fixed("10 seconds")).agg(n=count())
-    joined = counts.join(delivered, on="key", before="30 seconds", after="30 seconds", how="left")
     url = f"sqlite:///{tmp_path}/store.db"
-    with telemetry(spark, store=url, keep="36500 days") as heard:
-        query = run_available(joined.to_df(), tmp_path / "checkpoint", collector({}))
-        until(lambda: any(not one.running for one in heard.queries()))
+    query, heard = run_recorded_chain(spark, tmp_path, url)
     assert heard.recorder is not None
     assert heard.recorder.lost == 0
     with open_monitor(url) as monitor:
-        state = monitor.query(str(query.id))
+        state = monitor.query(query)
         windows = monitor.windows(state.id, operator="0.0")
         late = monitor.late_rows(state.id)
         holders = monitor.holders(state.id, operator="0.0")

@@ -5,7 +5,6 @@ Set SLACKWATER_SCREENSHOTS to a folder to keep the pictures.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from slackwater.metadata.store import open_store
 from slackwater.monitoring.events import RunEnded
@@ -22,13 +21,10 @@ from slackwater.monitoring.record_tables import RecordTables
 from slackwater.time import now
 from slackwater.ui.running_console import RunningConsole
 from slackwater.ui.views import Views
+from tests.support.browser import chromium, keep_screenshot, needs_chromium
 from tests.support.console_store import ERROR, MARKUP, fill
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.proof,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: run scripts/chromium.sh"),
-]
+pytestmark = [pytest.mark.proof, needs_chromium]
 VIEWS = {
     "now": "#/now",
     "query": "#/now/5f0c",
@@ -49,10 +45,8 @@ Opened = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +105,6 @@ def shown(page: Page) -> str:
     return page.inner_text("main")
 
 
-def keep(page: Page, name: str) -> None:
-    folder = os.environ.get("SLACKWATER_SCREENSHOTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_view_is_accessible_and_fits_its_width(opened: Opened, look: str) -> None:
     page = opened("", **LOOKS[look])
@@ -125,7 +112,7 @@ def test_every_view_is_accessible_and_fits_its_width(opened: Opened, look: str) 
         page.goto(page.url.split("#")[0] + route)
         page.wait_for_selector("main .card")
         page.wait_for_timeout(300)
-        keep(page, f"{name}-{look}")
+        keep_screenshot(page, f"{name}-{look}")
         violations = Axe().run(page).response["violations"]
         assert [(name, each["id"], each["nodes"][0]["html"]) for each in violations] == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is too wide"
