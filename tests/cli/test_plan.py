@@ -240,3 +240,23 @@ def test_a_plan_reads_the_store_that_a_run_writes_by_default(
 
 def test_a_start_after_the_end_is_a_warning(job: Path) -> None:
     assert "warning: ms.watermark[0].range: 'from'" in invoke(job, "--now", "2019-02-04").output
+
+
+def test_watch_prints_the_plan_again_after_a_change(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = JOB.replace("[NO, SE]", "[NO, DK]")
+    looks = iter([None, lambda: job.write_text(changed, encoding="utf-8"), None])
+
+    def wait(_: float) -> None:
+        try:
+            change = next(looks)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+        if change is not None:
+            change()
+
+    monkeypatch.setattr("slackwater.cli.watching.time.sleep", wait)
+    shown = invoke(job, "--now", "2020-02-04", "--json", "--watch")
+    assert shown.exit_code == 130
+    first, second = map(json.loads, shown.stdout.splitlines())
+    assert [unit["unit"]["country"] for unit in first["units"][:2]] == ["NO", "SE"]
+    assert [unit["unit"]["country"] for unit in second["units"][:2]] == ["NO", "DK"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from slackwater.cli.console import DEFAULT_STORE, STORE_VARIABLE, AsJson, print_json
 from slackwater.cli.job_options import JobFile, Now, Set, parse_now, parse_settings
+from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import History, Job, Plan, load_job
 from slackwater.ingest import plan as make_plan
@@ -54,20 +56,29 @@ def plan(
     as_json: AsJson = False,
     plot: Plot = None,
     rows: Rows = 40,
+    watch: Watch = False,
+    interval: Interval = 10.0,
 ) -> None:
     """Show what a run of JOB would read, what it would skip, and why. Nothing is executed."""
-    loaded = load_job(job, settings=parse_settings(settings))
-    if no_history:
-        history = History()
-    else:
-        history = look_up_history(state or DEFAULT_STORE, loaded, must_exist=state is not None)
-    made = make_plan(loaded, history, parse_now(at, loaded))
-    if plot is not None:
-        _draw(made, loaded, plot)
-    if as_json:
-        print_json(plan_as_json(made))
-    else:
-        _PlanPrinter(made, Console(), loaded.settings.timezone, rows).print()
+
+    def read() -> tuple[Job, Plan]:
+        loaded = load_job(job, settings=parse_settings(settings))
+        if no_history:
+            history = History()
+        else:
+            history = look_up_history(state or DEFAULT_STORE, loaded, must_exist=state is not None)
+        return loaded, make_plan(loaded, history, parse_now(at, loaded))
+
+    def show(found: tuple[Job, Plan]) -> None:
+        loaded, made = found
+        if plot is not None:
+            _draw(made, loaded, plot)
+        if as_json:
+            print_json(plan_as_json(made))
+        else:
+            _PlanPrinter(made, Console(), loaded.settings.timezone, rows).print()
+
+    show_changes(read, show, content=lambda found: replace(found[1], now=0), watch=watch, interval=interval)
 
 
 def _draw(plan: Plan, job: Job, path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
 
 from slackwater.cli.console import DEFAULT_STORE, AsJson, Store, counted, print_json, print_line, print_table
+from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.monitoring.sentence import clock_text, rough
 from slackwater.time import END_OF_TIME, format_duration
 from slackwater.ui.models import LateAnswer, NowAnswer, QueryAnswer, WindowsAnswer
@@ -29,8 +28,6 @@ QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="Name or id of t
 Operator = Annotated[
     str | None, typer.Option(help="Id of the operator, such as 0.1; by default the last one.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Print again whenever something changes, until Ctrl-C.")]
-Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks with --watch.")]
 
 
 def why(
@@ -87,23 +84,17 @@ def _show(
     read: Callable[[], Shown], show: Callable[[Shown], None], *, as_json: bool, watch: bool, interval: float
 ) -> None:
     """Print an answer once, or whenever it has changed; ages and the clock alone are no change."""
-    known: object = None
-    while True:
-        answer = read()
-        content = answer.model_dump(
-            exclude={"now": True, "summary": {"age"}, "queries": {"__all__": {"age"}}}
-        )
-        if content != known:
-            known = content
-            if as_json:
-                print_json(answer.model_dump(mode="json"))
-            else:
-                if watch:
-                    Console().clear()
-                show(answer)
-        if not watch:
-            return
-        time.sleep(interval)
+
+    def printed(answer: Shown) -> None:
+        if as_json:
+            print_json(answer.model_dump(mode="json"))
+        else:
+            show(answer)
+
+    def content(answer: Shown) -> object:
+        return answer.model_dump(exclude=_CLOCKS)
+
+    show_changes(read, printed, content=content, watch=watch, interval=interval)
 
 
 # ---- output

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -25,10 +25,12 @@ from slackwater.cli.console import (
     print_table,
 )
 from slackwater.cli.live_lines import live_lines
+from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.errors import InvalidArgument
 from slackwater.streams import description
 from slackwater.streams.arguments import positive_duration
 from slackwater.streams.log import ndjson
+from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.scan import follow, parse_cut, scan
 from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.log.writer import Writer
@@ -102,14 +104,26 @@ def list_streams(store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
 
 
 @app.command()
-def describe(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> None:
+def describe(
+    name: Name,
+    store: Store = DEFAULT_STORE,
+    json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
+) -> None:
     """Show the columns, head and tail, watermark, settings, segments and writers of a stream."""
     with open_streams(store) as streams:
         stream = streams.get(name)
-        details = description.describe_stream(stream)
-    if json:
-        print_json(details)
-        return
+        show_changes(
+            lambda: description.describe_stream(stream),
+            print_json if json else lambda details: _print_description(stream, details),
+            content=lambda details: details,
+            watch=watch,
+            interval=interval,
+        )
+
+
+def _print_description(stream: Stream, details: dict[str, Any]) -> None:
     shown = {**details, "head": stream.head().as_text(), "tail": stream.tail().as_text()}
     for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
         print_line(f"{title + ':':11}{'none' if shown[title] is None else shown[title]}")
