@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -18,6 +19,7 @@ from slackwater import windows
 from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.monitor.reports import why
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 
@@ -41,10 +43,11 @@ def totals(df: DataFrame) -> Panes:
     return timed(df).key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
 
 
-def run(df: DataFrame, folder: Path) -> None:
+def run(df: DataFrame, folder: Path) -> StreamingQuery:
     writer = df.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
+    return query
 
 
 def found(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
@@ -92,6 +95,24 @@ def test_a_chain_and_a_join_of_limited_sources_end_in_one_run(spark: SparkSessio
     pairs = timed(rows).join(timed(rows), on=["key"], before="1 second", after="1 second").to_df(flush=True)
     found = run_into_list(pairs.select("key", "value_left", "value_right"), "join")
     assert found == [("a", 1, 1), ("a", 1, 4), ("a", 4, 1), ("a", 4, 4), ("b", 2, 2), ("b", 8, 8)]
+
+
+def test_the_rows_of_a_stream_are_flushed_and_fallbacks_are_counted(
+    spark: SparkSession, folder: Path
+) -> None:
+    async def known(row: dict[str, Any]) -> dict[str, Any]:
+        if row["key"] == "b":
+            raise ConnectionError("b is not known")
+        return row
+
+    called = timed(rows_of(spark, folder)).map_async(
+        known, "key string, value bigint", fallback=lambda row: {**row, "value": row["value"] * 10}
+    )
+    sums = called.key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
+    query = run(sums.filter("total > 20").select("key", "total").to_df(flush=True), folder)
+    assert [tuple(row) for row in spark.read.parquet(str(folder / "out")).collect()] == [("b", 80)]
+    (report,) = why(query).operators
+    assert report.totals["fallbacks"] == 2
 
 
 @pytest.mark.proof
