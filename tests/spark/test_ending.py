@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from slackwater import windows
@@ -103,11 +103,12 @@ def test_the_rows_of_a_stream_are_flushed_and_fallbacks_are_counted(
     async def known(row: dict[str, Any]) -> dict[str, Any]:
         if row["key"] == "b":
             raise ConnectionError("b is not known")
-        return row
+        return {"key": row["key"], "value": row["value"]}
 
-    called = timed(rows_of(spark, folder)).map_async(
-        known, "key string, value bigint", fallback=lambda row: {**row, "value": row["value"] * 10}
-    )
+    def tenfold(row: dict[str, Any]) -> dict[str, Any]:
+        return {"key": row["key"], "value": row["value"] * 10}
+
+    called = timed(rows_of(spark, folder)).map_async(known, "key string, value bigint", fallback=tenfold)
     sums = called.key_by("key").window(windows.fixed("10 seconds")).agg(total=windows.sum("value"))
     query = run(sums.filter("total > 20").select("key", "total").to_df(flush=True), folder)
     assert [tuple(row) for row in spark.read.parquet(str(folder / "out")).collect()] == [("b", 80)]
