@@ -29,9 +29,12 @@ def options(**given: Any) -> StreamOptions:
     [
         (
             lambda: WINDOWED.trigger("1 minute"),
-            "has type str; give a trigger, as in after_watermark(early=every(duration='1 minute'))",
+            "give a trigger, as in after_watermark(early=every(duration='1 minute'), late=every(count=1))",
         ),
-        (lambda: WINDOWED.trigger(100), "give a trigger, as in after_watermark(early=every(count=100))"),
+        (
+            lambda: WINDOWED.trigger(100),
+            "give a trigger, as in after_watermark(early=every(count=100), late=every(count=1))",
+        ),
         (
             lambda: options(event_time="at", watermark="10 seconds").source(sw.Ticks(())),
             "watermark = '10 seconds': is not a watermark policy; write watermark=lag('10 seconds')",
@@ -90,3 +93,8 @@ def test_a_similar_value_is_suggested() -> None:
             event_time="ts",
             mode="discard",  # type: ignore[arg-type]
         )
+
+
+def test_the_trigger_that_the_error_names_is_accepted() -> None:
+    named = sw.after_watermark(early=sw.every(duration="1 minute"), late=sw.every(count=1))
+    assert WINDOWED.trigger(named).strategy.trigger == named

@@ -39,9 +39,9 @@ PANE_COLUMNS: Final = (*WINDOW_COLUMNS, *PANE_FIELDS)
 def _trigger_like(given: object) -> str:
     """The trigger that a value of another type probably stands for."""
     if isinstance(given, str | timedelta):
-        return f"a trigger, as in after_watermark(early=every(duration={given!r}))"
+        return f"a trigger, as in after_watermark(early=every(duration={given!r}), late=every(count=1))"
     if isinstance(given, int):
-        return f"a trigger, as in after_watermark(early=every(count={given}))"
+        return f"a trigger, as in after_watermark(early=every(count={given}), late=every(count=1))"
     return "a trigger, as in after_watermark()"
 
 
