@@ -18,6 +18,7 @@ from slackwater.spark.monitor.advise import advise
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.time import SECOND
 from tests.monitoring.reports import batch, operator
+from tests.stores import new_store
 
 DELAYS = {
     "a": DelayHistogram.of([0] * 900 + [3 * SECOND] * 50),
@@ -41,8 +42,8 @@ def test_a_bin_is_at_most_a_tenth_wide(delay: int) -> None:
 
 
 def test_a_store_and_a_running_query_give_the_same_recommendation(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
-    with open_store(url, create=True) as store:
+    url = new_store(tmp_path)
+    with open_store(url) as store:
         events = [batch(1, operator(1, 3), delays=DELAYS)]
         store.write(lambda connection: RecordTables().write(connection, events, now=SECOND))
     report = BucketReport(3, 1, 3, "…", None, None, "", 0, False, {}, delays=DELAYS)

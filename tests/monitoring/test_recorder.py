@@ -25,13 +25,14 @@ from slackwater.monitoring.recorder import Recorder
 from slackwater.monitoring.sentence import sentence
 from slackwater.time import DAY, HOUR, SECOND
 from tests.monitoring.reports import STARTED, batch, operator
+from tests.stores import new_store
 
 Record = Callable[..., None]
 
 
 @pytest.fixture
-def store(empty_url: str) -> Iterator[MetadataStore]:
-    with open_store(empty_url, create=True, clock=lambda: 100 * SECOND) as opened:
+def store(tmp_path: Path) -> Iterator[MetadataStore]:
+    with open_store(new_store(tmp_path), clock=lambda: 100 * SECOND) as opened:
         yield opened
 
 
@@ -172,6 +173,28 @@ def test_history_is_removed_by_age_and_by_rows(store: MetadataStore, record: Rec
     assert [rows(store, table) for table in (schema.queries, schema.query_holders)] == [0, 0]
 
 
+def test_every_table_is_written_extended_and_cleaned_on_every_database(store_url: str) -> None:
+    late = LateRow("late", lateness=7)
+    open_windows = (OpenWindows(10, 0, keys=2),)
+    delays = {"a": DelayHistogram.of([SECOND])}
+    first = batch(1, operator(1, 3, windows=open_windows), panes=(Panes(10, early=2),), delays=delays)
+    second = batch(2, operator(2, 4), panes=(Panes(10, on_time=2),), delays=delays, late_rows=(late,))
+    with open_store(store_url, clock=lambda: 100 * SECOND) as opened:
+        for event in (STARTED, first, second, RunEnded("q1", "r1", 3, None)):
+            # each as by another process, which reads what was written before
+            opened.write(partial(RecordTables().write, events=[event], now=90 * SECOND))
+        monitor = Monitor(opened)
+        assert (monitor.query("orders").batch, monitor.query("orders").running) == (2, False)
+        assert [(span.at, span.until) for span in monitor.holders("orders")] == [(SECOND, 2 * SECOND)]
+        assert len(monitor.watermark_history("orders")) == 1
+        (window,) = monitor.windows("orders")
+        assert (window.early, window.on_time, window.is_open) == (2, 2, False)
+        assert monitor.delays("orders")["a"].rows == 2
+        assert monitor.late_rows("orders")[0].lateness == 7
+        opened.write(partial(remove_old, before=91 * SECOND, rows=100))
+        assert monitor.queries() == ()
+
+
 def test_a_recorder_writes_in_the_background(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     with Recorder(url, pause=0) as recorder:
@@ -188,7 +211,7 @@ def test_a_recorder_writes_in_the_background(tmp_path: Path) -> None:
 
 def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    open_store(url, create=True).close()
+    new_store(tmp_path)
     with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with Recorder(url, capacity=5, pause=0) as recorder:
@@ -212,6 +235,8 @@ def test_a_store_that_fails_costs_only_the_reports(
 ) -> None:
     monkeypatch.setattr("slackwater.monitoring.recorder._RETRY_SECONDS", 0.0)
     file = tmp_path / ("gone/store.db" if trouble == "no folder" else "store.db")
+    if trouble in ("removed", "replaced"):
+        new_store(tmp_path)
     if trouble == "not a database":
         file.write_bytes(b"no database" * 200)
     caplog.set_level(logging.WARNING)

@@ -14,6 +14,7 @@ from slackwater.monitoring.sentence import sentence
 from slackwater.spark.monitor.reports import BucketReport, BufferReport
 from slackwater.spark.monitor.telemetry import Telemetry
 from slackwater.time import SECOND, instant
+from tests.stores import new_store
 
 AT = instant("2024-01-01T12:00:00Z")
 
@@ -42,7 +43,7 @@ def report(bucket: int, watermark: int | None, **others: Any) -> BucketReport:
 
 
 def test_the_reports_of_listeners_are_recorded(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/store.db"
+    url = new_store(tmp_path)
     started = SimpleNamespace(id="q1", runId="r1", name="orders", timestamp="2024-01-01T12:00:00.000Z")
     joined = [report(3, 2, open_windows=0, buffers={"left": BufferReport(4, 100)}), report(8, 5)]
     batch = progress(7, ab=joined, ab_0=[report(3, 10)], ab_1_0=[report(3, 15)], ab_1=[report(3, 12)])
