@@ -11,28 +11,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import polars as pl
 
 from slackwater import windows
 from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import session
+from slackwater.time import SECOND, now
 
-ROWS, FILES, ORIGINS = 50_000, 40, 20
+ROWS, FILES, ORIGINS = 50_000, 30, 20
 
 
 def main() -> None:
-    """Run a query of forty batches with a store, and print the shares."""
+    """Run a query of thirty batches with a store, and print the shares."""
     spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     with TemporaryDirectory() as name:
         folder = Path(name)
+        (folder / "in").mkdir()
         for number in range(FILES):
-            rows = spark.range(ROWS).selectExpr(
-                "cast(id % 200 as string) as key", "id as value",
-                f"cast(id % {ORIGINS} as string) as origin",
-                f"timestamp_micros(({number} * 10 + rand({number}) * 12) * 1000000) as at",
-            )  # fmt: skip
-            rows.coalesce(1).write.mode("append").parquet(str(folder / "in"))
+            rows = pl.select(value=pl.int_range(ROWS)).with_columns(
+                key=(pl.col("value") % 200).cast(pl.String),
+                origin=(pl.col("value") % ORIGINS).cast(pl.String),
+                at=pl.from_epoch(
+                    now() + pl.col("value") * 200 + number * 10 * SECOND, "us"
+                ).dt.replace_time_zone("UTC"),
+            )
+            rows.write_parquet(folder / "in" / f"{number:03}.parquet")
         schema = spark.read.parquet(str(folder / "in")).schema
         df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
         panes = (

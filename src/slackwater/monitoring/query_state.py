@@ -46,9 +46,8 @@ class OriginState(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def watermark(self) -> int | None:
         """The lowest watermark over all keys; None if one is unknown."""
-        values = list(self.watermarks.values())
-        known = [value for value in values if value is not None]
-        return min(known) if values and len(known) == len(values) else None
+        values = self.watermarks.values()
+        return None if not values or None in values else min(values)  # type: ignore[type-var]
 
 
 class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,6 +34,7 @@ class Status(IntEnum):
     REMOVED = 3
 
 
+_STATUS_NAMES = {status: status.name.lower() for status in Status}
 _ACTIVE = Status.ACTIVE  # a module global: looked up for every buffer
 
 
@@ -184,6 +185,10 @@ class CombinedWatermark:
             key.values[slot] = key.moved[slot] = None
             key.in_heap[slot] = False  # the entry is dropped when it reaches the top
         self._free.append(slot)
+
+    def status_name(self, slot: int) -> str:
+        """Return the status of an input in lower case."""
+        return _STATUS_NAMES[self._status[slot]]
 
     def status(self, slot: int) -> Status:
         """Return the status of an input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from slackwater._time_text import instant_text
 from slackwater.progress.values import Origin
@@ -46,8 +47,7 @@ class Gap:
         return f"gap at sequence {self.sequence} (chunks missing: {chunks})"
 
 
-@dataclass(frozen=True, slots=True)
-class OriginProgress:
+class OriginProgress(NamedTuple):
     """Where the watermark of one origin of a source is.
 
     Args:

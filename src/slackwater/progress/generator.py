@@ -338,7 +338,7 @@ class WatermarkGenerator:
         combined = self._combined
         return [
             OriginProgress(
-                name, combined.value(slot, self._key), combined.status(slot).name.lower(), self._heard[slot]
+                name, combined.value(slot, self._key), combined.status_name(slot), self._heard[slot]
             )
             for name, slot in self._slots.items()
         ]

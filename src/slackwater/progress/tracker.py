@@ -317,7 +317,7 @@ class ProgressTracker:
             OriginProgress(
                 name,
                 combined.value(slot, key),
-                combined.status(slot).name.lower(),
+                combined.status_name(slot),
                 gap=self._sequences[slot].gap(),
             )
             for name, slot in self._slots.items()

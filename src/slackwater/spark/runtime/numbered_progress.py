@@ -236,7 +236,7 @@ class NumberedProgress:
     def origins(self) -> list[OriginState]:
         """The progress of every origin."""
         return [
-            origin_state(replace(origin, heard=self._last_heard.get(origin.name)), self._rules.key, self._now)
+            origin_state(origin._replace(heard=self._last_heard.get(origin.name)), self._rules.key, self._now)
             for origin in self._tracker.origin_progress()
         ]
 
