@@ -12,6 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 10
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
+WITH_CHROMIUM = { scripts/chromium.sh >/dev/null || true; } &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
 .PHONY: help demo test proof soak check lint audit format bench docs lock clean environment
@@ -27,7 +28,7 @@ test: environment ## run all tests but the long ones, in at most 8 minutes on tw
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m "not proof" $(ARGS)
 
 proof: environment ## run the long tests: processes killed repeatedly, deep searches
-	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m proof $(ARGS)
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(WITH_CHROMIUM) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal -m proof $(ARGS)
 	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile deep tests/property
 
 soak: environment ## search for counterexamples with new seeds: make soak MINUTES=30

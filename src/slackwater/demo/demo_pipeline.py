@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import slackwater as sw
 from slackwater.demo.bids import ORIGINS, Bid
 from slackwater.errors import SlackwaterError
+from slackwater.spark.monitor import drop_warnings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,6 +163,8 @@ class QuietSession:
             # The picture needs every batch, however many there are.
             "spark.sql.streaming.numRecentProgressUpdates": "10000",
         }
+        # The demo itself tells which bid is late.
+        logging.getLogger(drop_warnings.__name__).setLevel(logging.ERROR)
         try:
             with _stderr_to(log):
                 self._spark = sw.session("slackwater demo", master="local[2]", partitions=2, config=settings)

@@ -53,8 +53,7 @@ class DropWarnings(StreamingQueryListener):
             self.check(str(event.progress.id), event.progress.name, report)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Forget the query: its next run warns again."""
-        self._warned = {(query, reason) for query, reason in self._warned if query != str(event.id)}
+        """Nothing to do: the counters go on after a restart, so the rows were reported."""
 
     def check(self, query: str, name: str | None, report: QueryReport) -> None:
         """Log a warning for each new reason for which a query has left rows out."""
