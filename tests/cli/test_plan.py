@@ -254,7 +254,7 @@ def test_watch_prints_the_plan_again_after_a_change(job: Path, monkeypatch: pyte
         if change is not None:
             change()
 
-    monkeypatch.setattr("slackwater.cli.watching.time.sleep", wait)
+    monkeypatch.setattr("slackwater.cli.watching.sleep", wait)
     shown = invoke(job, "--now", "2020-02-04", "--json", "--watch")
     assert shown.exit_code == 130
     first, second = map(json.loads, shown.stdout.splitlines())

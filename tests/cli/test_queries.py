@@ -102,7 +102,7 @@ def test_watch_prints_again_only_after_a_change(
         if looks == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("slackwater.cli.watching.time.sleep", wait)
+    monkeypatch.setattr("slackwater.cli.watching.sleep", wait)
     shown = run(f"sqlite:///{copy}", "why", "--json", "--watch")
     assert shown.exit_code == 130
     assert len(shown.stdout.splitlines()) == 2

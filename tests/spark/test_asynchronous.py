@@ -479,6 +479,7 @@ def test_failed_rows_go_to_the_output_of_every_operator(spark: SparkSession) -> 
     assert sorted(kinds) == ["failed", "failed", "pane"]
 
 
+@pytest.mark.proof
 def test_failed_rows_become_dead_letters_of_a_table_and_are_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -69,7 +69,7 @@ def made(df: DataFrame, **options: Any) -> Any:
         ({"event_time": "day"}, "event_time = 'day': is of type date, not a timestamp; give an expression"),
         ({"event_time": "price"}, "is of type int, not a timestamp"),
         ({"event_time": 5}, "is neither a column nor a column name"),
-        ({"watermark": "5 seconds"}, "is not a watermark policy; write lag"),
+        ({"watermark": "5 seconds"}, "is not a watermark policy; write watermark=lag"),
         ({"origin": "partition"}, "origin = 'partition': column not found"),
         ({"origins": ["a"]}, "is given without an origin column; add origin="),
         ({"origin": "auction", "origins": "a"}, r"is a string, not a list; write \['a'\]"),
@@ -197,7 +197,7 @@ def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
     invalid: list[tuple[Callable[[], object], str]] = [
         (lambda: made(bids).key_by(), "is empty"),
         (lambda: made(bids).key_by("seller"), "key_by = 'seller': column not found"),
-        (lambda: keyed.window("10 seconds"), "is not a window; write fixed"),
+        (lambda: keyed.window("10 seconds"), "is not a window; write window\\(fixed"),
         (lambda: keyed.window(windows.Inherited()), "cannot be inherited, because rows of a DataFrame"),
         (windowed.agg, "is empty; give at least one"),
         (lambda: windowed.agg(n=5), "n = 5: is not an accumulation"),

@@ -133,6 +133,7 @@ def test_every_row_counts_in_batches_and_then_a_flush(spark: SparkSession, folde
     assert found(spark, folder) == TOTALS
 
 
+@pytest.mark.proof
 def test_every_row_counts_in_one_flush(spark: SparkSession, folder: Path) -> None:
     run(totals(rows_of(spark, folder)).to_df(flush=True), folder)
     assert found(spark, folder) == TOTALS

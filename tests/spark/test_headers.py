@@ -174,6 +174,7 @@ def started(spark: SparkSession, folder: Path, rows: Sequence[tuple[Any, ...]], 
     return query
 
 
+@pytest.mark.proof
 def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_path: Path) -> None:
     unheaded = chunk("north", None, ("a", 5, 1), at=None)
     query = started(spark, tmp_path, [*NORTH_1, *NORTH_1, *NORTH_3, *unheaded])
@@ -201,6 +202,7 @@ def test_the_report_names_the_gap_and_counts_copies(spark: SparkSession, tmp_pat
         pytest.param(NORTH_1, {"origins": ["south"]}, "unknown origin 'north'", marks=pytest.mark.proof),
     ],
 )
+@pytest.mark.proof
 def test_headers_that_violate_the_rules_stop_the_query(
     spark: SparkSession, tmp_path: Path, rows: list[tuple[Any, ...]], options: dict[str, Any], message: str
 ) -> None:

@@ -147,7 +147,7 @@ def test_the_clock_fires_panes_without_new_rows(
     assert report.totals == {
         "early": report.totals["early"], "on_time": 0, "late": 0, "retractions": 0,
         "dropped_late": 0, "dropped_closed": 0, "dropped_duplicate": 0, "invalid": 1, "ahead": 0,
-        "duplicates": 0, "expired_keys": 0, "fallbacks": 0,
+        "duplicates": 0, "expired_keys": 0, "fallbacks": 0, "failed": 0,
     }  # fmt: skip
     assert said.state_bytes > 0
     assert report.lag is not None

@@ -15,6 +15,7 @@ from tests.spark.recorded_chain import run_recorded_chain
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.proof
 def test_the_store_describes_a_chain_with_a_join(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     query, heard = run_recorded_chain(spark, tmp_path, url)

@@ -24,7 +24,6 @@ from tests.conformance.loading import TRANSCRIPTS, load_folder
 from tests.conformance.suites import transcripts
 from tests.model.windows import Row
 from tests.spark.running import Batch, Scenario, collector, panes_of, run_available, write
-from tests.support.sampling import sampled
 from tests.support.windowed import Observed, Options
 
 pytestmark = pytest.mark.spark
@@ -118,10 +117,8 @@ def played(spark: SparkSession, case: Case, options: Options, folder: Path) -> P
     return Played(observed)
 
 
-QUICK_SAMPLE = ("java_processing_time_trigger_first_element_delay",)
-
-
-@pytest.mark.parametrize("name", sampled(SAMPLE, keep=QUICK_SAMPLE))
+@pytest.mark.proof
+@pytest.mark.parametrize("name", SAMPLE)
 def test_a_transcript_through_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
     case = CASES[name]
     transcripts.run(case, lambda options: played(spark, case, options, tmp_path))

@@ -50,6 +50,7 @@ def test_a_stream_with_retractions(spark: SparkSession, url: str, tmp_path: Path
     assert table_of(url, "totals") == truth
 
 
+@pytest.mark.proof
 def test_a_stream_of_deltas(spark: SparkSession, url: str, tmp_path: Path) -> None:
     panes = streamed(spark, SUMS, tmp_path)
     with pytest.raises(InvalidArgument, match="fold = None: is required: discarding panes are deltas"):

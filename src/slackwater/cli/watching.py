@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
+from time import sleep
 from typing import Annotated, TypeVar
 
 import typer
@@ -48,4 +48,4 @@ def show_changes(
             sys.stdout.flush()
         if not watch:
             return
-        time.sleep(interval)
+        sleep(interval)

@@ -26,6 +26,7 @@ from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
 from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, Written
 from slackwater.ingest.targets.table_target import TableTarget
+from slackwater.simulation.scheduler import Task
 from slackwater.simulation.world import START, World
 from slackwater.sql.database import database_url
 from slackwater.time import HOUR, MINUTE, SECOND
@@ -126,6 +127,8 @@ class IngestScenario:
     rows: list[SourceRow] = field(default_factory=list)
     written: dict[int, int] = field(default_factory=dict)
     """When each slice of one minute was read for the version that is in the target."""
+    swapping: dict[Task, tuple[int, int, int]] = field(default_factory=dict)
+    """The bounds of the slice that each task is about to replace, and when it was read."""
 
     def run(self) -> None:
         """Run the hosts with faults, then without, and compare the target with the source."""
@@ -187,6 +190,8 @@ class IngestScenario:
 
     def _check(self, changed: set[str]) -> None:
         if _COPIED in changed:
+            # now, and not when the call returns: its process may stand still after the commit
+            self.has_swapped()
             copied = self.copied()
             if len(set(copied)) < len(copied):
                 self.world.violate(f"the table has a row twice: {copied[:20]}")
@@ -200,6 +205,12 @@ class IngestScenario:
                         f"the high watermark {high} was recorded, but {minute} was not written"
                     )
                     return
+
+    def has_swapped(self) -> None:
+        """The current task has replaced its slice, unless that is known already."""
+        swapped = self.swapping.pop(self.world.scheduler.current, None)
+        if swapped is not None:
+            self.replaced(*swapped)
 
     def replaced(self, low: int, high: int, read_at: int) -> None:
         """A slice was replaced by rows that were read at a time."""
@@ -260,6 +271,7 @@ class _Extraction:
         partitions = RowPartitions(1, _SCHEMA, lambda _: iter([batch]))
         rows = Rows.of_partitions(session, partitions)
         slice_ = Slice(work.unit, work.start, work.low, work.high)
+        self.scenario.swapping[world.scheduler.current] = (work.low, work.high, read_at)
         written = self.target.replace(rows, slice_, approve)
-        self.scenario.replaced(work.low, work.high, read_at)
+        self.scenario.has_swapped()
         return written
