@@ -12,6 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 10
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 WITH_POSTGRES = POSTGRES_PROGRAMS="$$(scripts/postgres.sh)" && export POSTGRES_PROGRAMS &&
+# Temporary files in memory where there is room: many tests flush a small database.
+IN_MEMORY = room=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
+	if [ "$${room:-0}" -gt 2000000 ] && [ -w /dev/shm ]; then \
+		TMPDIR=$$(mktemp -d /dev/shm/slackwater-XXXXXX); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; fi;
 WITH_CHROMIUM = { scripts/chromium.sh >/dev/null || true; } &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
@@ -35,7 +39,7 @@ soak: environment ## search for counterexamples with new seeds: make soak MINUTE
 	@$(PYTHON_OF_VENV) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 check: environment ## run the tests that need no Spark, in under a minute
-	@$(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not proof" $(ARGS)
+	@$(IN_MEMORY) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not proof" $(ARGS)
 
 lint: environment ## check style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

@@ -37,6 +37,7 @@ from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.time.marks import NoteResult
 from slackwater.streams.time.notes import writer_marks
 from slackwater.time import DAY, HOUR, SECOND
+from tests.stores import new_store
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values
 
@@ -296,7 +297,7 @@ def test_the_error_about_a_full_disk_names_the_last_stored_event(bids: Stream, t
 
 
 def test_a_full_store_raises_and_works_again_when_there_is_space(tmp_path: Path) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+    with Streams.open(new_store(tmp_path)) as streams:
         stream = streams.create("a/b")
         writer = Writer(stream, "w", batching=PATIENT)
         writer.write(b"a")
@@ -384,7 +385,7 @@ def test_batching_is_checked(options: dict[str, Any]) -> None:
 def test_events_are_not_acknowledged_by_a_store_that_disappeared(
     tmp_path: Path, change: Callable[[Path], Any]
 ) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+    with Streams.open(new_store(tmp_path)) as streams:
         writer = Writer(streams.create("a/b"), "w", batching=PATIENT)
         writer.write(b"a")
         writer.flush()

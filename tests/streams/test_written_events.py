@@ -18,6 +18,7 @@ from slackwater.streams.log.segment_reader import read_events
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.segments.routing import point_of
+from tests.stores import new_store
 from tests.streams.logs import values
 
 
@@ -42,7 +43,7 @@ from tests.streams.logs import values
     ],
 )
 def test_an_invalid_event_is_rejected_where_it_is_written(tmp_path: Path, write: Any, says: str) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+    with Streams.open(new_store(tmp_path)) as streams:
         stream = streams.create("a/b")
         with Writer(stream) as writer:
             writer.write(b"before")
@@ -53,7 +54,7 @@ def test_an_invalid_event_is_rejected_where_it_is_written(tmp_path: Path, write:
 
 
 def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> None:
-    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+    with Streams.open(new_store(tmp_path)) as streams:
         stream = streams.create("a/b", columns=pa.schema([("value", pa.string())]))
         with Writer(stream) as writer:
             for value in ("a", "ä", "💧"):
@@ -66,7 +67,7 @@ def test_a_lone_surrogate_is_rejected_where_it_is_written(tmp_path: Path) -> Non
 
 def test_columns_are_kept_with_their_types(tmp_path: Path) -> None:
     columns = pa.schema([("user", pa.string()), ("price", pa.int64()), ("tags", pa.list_(pa.string()))])
-    with Streams.open(f"sqlite:///{tmp_path}/store.db", create=True) as streams:
+    with Streams.open(new_store(tmp_path)) as streams:
         stream = streams.create("a/b", columns=columns)
         with Writer(stream) as writer:
             writer.write({"user": "a", "price": 3, "tags": ["x"]}, key="a")

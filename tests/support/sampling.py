@@ -11,4 +11,9 @@ import pytest
 def sampled(values: Iterable[Any], *, keep: Iterable[Any]) -> list[Any]:
     """All values as parameters; those that are not in ``keep`` are marked ``proof``."""
     kept = list(keep)
-    return [value if value in kept else pytest.param(value, marks=pytest.mark.proof) for value in values]
+    return [value if value in kept else _in_proof(value) for value in values]
+
+
+def _in_proof(value: Any) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.proof)
