@@ -205,7 +205,7 @@ def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
         (lambda: windowed.agg(window=windows.count()), "is reserved for the panes"),
         (lambda: windowed.agg(Pane=windows.count()), "is reserved for the panes"),
         (lambda: windowed.agg(kind=windows.count()), "is reserved for the panes"),
-        (lambda: made(bids).key_by(sql.col("auction")), "key_by = Column.*: is not a column name"),
+        (lambda: made(bids).key_by(5), "key_by = 5: is not a column name"),
         (lambda: made(bids).union(bids), "is not a stream; create one with slackwater.stream"),
         (
             lambda: made(bids).union(made(bids, clock=Ticks((5,)))),
