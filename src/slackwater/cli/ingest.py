@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,6 +49,9 @@ from slackwater.ingest.plan.planner import RUN_REASONS
 from slackwater.ingest.runner import Report, Watcher, first_units, run_job
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import SECOND, duration, format_instant, now
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _RUN = "run"
 _COLUMNS = ["unit", "low", "high", "rows", "bytes", "seconds", "outcome"]
@@ -120,7 +123,7 @@ def run(
         # imported while the JVM starts; if that fails, the import below raises the error
         threading.Thread(target=import_module, args=("slackwater.ingest.extraction",), daemon=True).start()
         spark = session("slackwater ingest", config=config)
-        stack.callback(spark.stop)
+        stack.callback(_stop, spark, interrupt)
         interrupt.cancel_jobs_of(spark)
         spark.sparkContext.setLogLevel("OFF")
         if interrupt.requested.is_set():
@@ -136,6 +139,14 @@ def run(
         print_note(f"warning: {text}")
     if not report.succeeded:
         raise typer.Exit(INTERRUPTED if interrupt.requested.is_set() else FAILURE)
+
+
+def _stop(spark: SparkSession, interrupt: InterruptHandler) -> None:
+    if interrupt.requested.is_set():
+        from slackwater.spark.internals import silence_standard_error
+
+        silence_standard_error(spark)
+    spark.stop()
 
 
 def _silence_spark_loggers() -> None:

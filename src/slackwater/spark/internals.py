@@ -25,6 +25,7 @@ __all__ = [
     "is_streaming_query",
     "java_causes",
     "repartition_checkpoint",
+    "silence_standard_error",
     "stop_surplus_monitors",
     "streaming_source_options",
     "to_arrow_schema",
@@ -103,6 +104,16 @@ def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int
         return False
     manager.repartition(checkpoint, partitions)
     return True
+
+
+def silence_standard_error(spark: SparkSession) -> None:
+    """Discard what the JVM prints to standard error from now on; does nothing on Spark Connect.
+
+    A session that stops while cancelled tasks end prints stack traces of threads that find it closed.
+    """
+    if not is_remote(spark):
+        jvm = cast(Any, spark.sparkContext)._jvm  # noqa: SLF001
+        jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
 
 def stop_surplus_monitors(spark: SparkSession, *, kept: int = 16) -> int:
