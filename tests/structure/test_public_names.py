@@ -72,6 +72,14 @@ def test_reading_and_writing_rows_in_an_executor_imports_no_job_files() -> None:
     assert not {"sqlalchemy", "pydantic", "yaml", "alembic", "polars"} & imported
 
 
+def test_processes_on_the_driver_that_start_with_every_query_import_little() -> None:
+    modules = "slackwater.spark.wire.clock_source, slackwater.spark.runtime.processor"
+    code = f"import sys, {modules}; print(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = {name.partition(".")[0] for name in finished.stdout.split()}
+    assert not {"sqlalchemy", "pandas", "polars"} & imported
+
+
 def test_plan_is_the_function_also_after_modules_of_that_package_are_imported() -> None:
     planner = importlib.import_module("slackwater.ingest.plan.planner")
     assert importlib.import_module("slackwater.ingest").plan is planner.plan

@@ -33,7 +33,6 @@ from slackwater.spark.internals import (
     is_remote,
     worker_python,
 )
-from slackwater.sql.database import database_url
 from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -45,6 +44,7 @@ MONITOR_VARIABLE: Final = "SLACKWATER_STORE"
 _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _CHECKPOINT_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_SIMPLIFIED_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 _UNIX_SOCKET_FOLDER: Final = "spark.python.unix.domain.socket.dir"
 _LONGEST_SOCKET_PARENT: Final = 45
@@ -90,6 +90,9 @@ def settings(partitions: int | None = None) -> dict[str, str]:
         _ARROW_ROWS: "200000",
         # A limit in bytes is checked for every row, which costs more than processing the row.
         _ARROW_BYTES: str(2**31 - 1),
+        # With simplified tracebacks, stateful operators get Python workers of their own, which start late
+        # and import everything again.
+        _SIMPLIFIED_TRACEBACKS: "false",
         # There is already one worker per core, so more threads in each would compete for the same cores.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
     }
@@ -138,6 +141,8 @@ def session(
             "remote", remote, f"cannot be combined with master={master!r}", fix="give one of the two"
         )
     if monitor is not None:
+        from slackwater.sql.database import database_url  # SQLAlchemy, which workers do not need
+
         database_url(monitor)
     # Spark reads this variable when the context starts; the equivalent setting only works in spark-submit.
     os.environ.setdefault(WORKER_PYTHON, sys.executable)

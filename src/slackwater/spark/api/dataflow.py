@@ -22,6 +22,7 @@ from slackwater.spark.monitor.reports import METRIC, observed
 from slackwater.spark.monitor.run_end import end_signals_of
 from slackwater.spark.monitor.telemetry import start_recording
 from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.bucket_task import BucketTask
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.processor import BucketProcessor
 from slackwater.spark.session import samples_late
@@ -124,7 +125,7 @@ class Dataflow:
             buffers.append(clock_buffers(self.spark, clock, self.buckets, end=end))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
-            BucketProcessor(plan, codec),
+            BucketProcessor(BucketTask(plan, codec)),
             outputStructType=EMITTED if codec is None else codec.wire_schema,
             outputMode="append",
             timeMode="none",

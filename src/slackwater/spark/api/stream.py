@@ -16,6 +16,7 @@ from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
 from slackwater.spark.api.stream_rows import stream_rows
+from slackwater.spark.runtime.worker_start import start_workers
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.wire.bucket_ids import chosen_bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
@@ -89,6 +90,7 @@ def stream(
     if not isinstance(df, DataFrame):
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
     check_session(df.sparkSession)
+    start_workers(df.sparkSession)
     partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
     ids = chosen_bucket_ids(buckets, partitions)
     options = StreamOptions(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from slackwater.progress.values import DEFAULT_KEY, Origin
+
+if TYPE_CHECKING:
+    import polars as pl
 
 BUFFER: Final = StructType(
     [
@@ -203,6 +205,7 @@ def write_header(header: Header) -> bytes:
 def pack(frame: pl.DataFrame) -> bytes:
     """Encode a frame as a payload.
 
+    >>> import polars as pl
     >>> unpack(pack(pl.DataFrame({"a": [1]}))).rows()
     [(1,)]
     """
@@ -214,9 +217,12 @@ def pack(frame: pl.DataFrame) -> bytes:
 def unpack(payload: bytes) -> pl.DataFrame:
     """Decode a payload.
 
+    >>> import polars as pl
     >>> unpack(pack(pl.DataFrame({"a": ["x"]}))).columns
     ['a']
     """
+    import polars as pl  # not needed by the clock, whose processes would start later for it
+
     return pl.read_ipc_stream(io.BytesIO(payload))
 
 
@@ -242,6 +248,7 @@ def unpack_in_order(
 
     Spark delivers the rows of a group in any order; the results must not depend on it.
 
+    >>> import polars as pl
     >>> first, second = (pack(pl.DataFrame({"a": [number]})) for number in (1, 2))
     >>> buffers = [(Rejects(0, 1, 0), second), (Rejects(0, 0, 0), first), (Rejects(0, 2, 0), None)]
     >>> [frame.item() for _, frame in unpack_in_order(buffers)]

@@ -1,0 +1,85 @@
+"""One bucket in one micro-batch: from the rows that Spark passes to the rows that it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
+
+from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
+from slackwater.spark.wire.buffers import NO_HEADER, pack, write_header
+from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.windows.engine.pieces import Pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import MapState
+
+_SMALL_STATE: Final = ("",)
+"""The key of the small state in the map; blobs have names that are not empty."""
+
+
+class StateBlobs(MutableMapping[str, bytes]):
+    """A map variable of Spark's state store, as the blob store of an operator."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def __getitem__(self, name: str) -> bytes:
+        found = self._state.getValue((name,))
+        if found is None:
+            raise KeyError(name)
+        return bytes(found[0])
+
+    def __setitem__(self, name: str, blob: bytes) -> None:
+        self._state.updateValue((name,), (blob,))
+
+    def __delitem__(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(name) for (name,) in self._state.keys() if (name,) != _SMALL_STATE)  # noqa: SIM118 - no mapping
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """The plan of an operator, and the codec of its output rows; they are buffers if it is None."""
+
+    plan: OperatorPlan
+    codec: RowCodec | None = None
+
+    def run(self, bucket: int, rows: Iterator[pd.DataFrame], state: MapState) -> Iterator[pd.DataFrame]:
+        """Process one bucket in one micro-batch; every frame that it yields becomes one Arrow batch."""
+        buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
+        # Check before reading, because Spark logs a warning when a missing value is read.
+        saved = state.getValue(_SMALL_STATE) if state.containsKey(_SMALL_STATE) else None
+        emitted = Pieces(
+            self.plan.pieces(bucket, None if saved is None else bytes(saved[0]), StateBlobs(state), buffers)
+        )
+        for piece in emitted:
+            yield self._encoded(bucket, piece)
+        output = emitted.result
+        state.updateValue(_SMALL_STATE, (output.state,))
+        yield self._encoded(bucket, output.rows, output)
+
+    def _encoded(
+        self, bucket: int, rows: pl.DataFrame | None, output: BucketOutput | None = None
+    ) -> pd.DataFrame:
+        """A piece of the rows of a bucket; the last one comes with the rest of the output."""
+        report = None if output is None else msgspec.json.encode(output.report).decode()
+        if self.codec is not None:
+            return self.codec.encode(bucket, report, rows)
+        return pd.DataFrame(
+            {
+                "bucket": pd.Series([bucket], dtype="int32"),
+                "header": [NO_HEADER if output is None else write_header(output.header)],
+                "payload": [None if rows is None else pack(rows)],
+                "report": [report],
+            }
+        )

@@ -1,0 +1,69 @@
+"""The Python workers of a session: started in advance, and shared by all kinds of tasks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import slackwater as sw
+from slackwater.spark.runtime import worker_start
+
+pytestmark = pytest.mark.spark
+
+
+def with_process(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.append_column("mapper", pa.array([os.getpid()] * batch.num_rows, pa.int64()))
+
+
+def process_of(_key: Any, _window: Any, rows: Any) -> list[dict[str, int]]:
+    return [{"mappers": int(mapper), "operator": os.getpid()} for mapper in rows["mapper"].unique()]
+
+
+def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        found = "slackwater.spark.runtime.bucket_task" in sys.modules
+        yield pa.record_batch({"pid": [os.getpid()], "found": [found]})
+
+
+def test_workers_are_started_before_the_first_batch(spark: SparkSession) -> None:
+    worker_start._started.discard(spark)
+    thread = worker_start.start_workers(spark)
+    assert thread is not None
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    rows = spark.range(2, numPartitions=2).mapInArrow(imported, "pid long, found boolean").collect()
+    assert all(row.found for row in rows)
+
+
+def test_a_session_that_is_stopped_meanwhile_is_not_disturbed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise ValueError("the session is closed")
+
+    worker_start._started.discard(spark)
+    monkeypatch.setattr(type(spark), "range", stopped)
+    thread = worker_start.start_workers(spark)
+    assert thread is not None
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_stateful_tasks_run_in_the_workers_of_map_tasks(spark: SparkSession) -> None:
+    rows = spark.sql("select timestamp'2024-01-01 00:00:00Z' as at, id from range(0, 8, 1, 2)")
+    rows = rows.mapInArrow(with_process, "at timestamp, id long, mapper long")
+    panes = (
+        sw.stream(rows, event_time="at", watermark=sw.lag("1 second"))
+        .key_by("id")
+        .window(sw.fixed("10 seconds"))
+        .apply(process_of, "mappers long, operator long")
+    )
+    found = panes.to_df().select("mappers", "operator").collect()
+    assert {row.operator for row in found} <= {row.mappers for row in found}
