@@ -103,7 +103,7 @@ def last_attempts(connection: Connection, job: str, watermark: str) -> dict[tupl
     columns = outcomes.c
     same: dict[str, Any] = {"partition_by": (columns.start, columns.unit)}
     number = (
-        sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("place")
+        sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("rank")
     )
     ranked = (
         sql.select(columns.start, columns.unit, columns.run, columns.state,
