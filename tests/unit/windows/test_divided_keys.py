@@ -104,13 +104,15 @@ def test_many_rows_are_not_divided() -> None:
 def test_a_divided_window_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_state, "ROWS_WORTH_DIVIDING", 100)
     monkeypatch.setattr(window_state, "ROWS_OF_A_PART", 50)
+    monkeypatch.setattr(divided_frames, "FEW_OF", 8)
+    monkeypatch.setattr(divided_frames, "MANY_OF", 4)
     operator = make(EACH)
     known = 500
     state, _ = operator.step(operator.initial_state(), batch(range(known)))
     parts: list[int] = []
     while known < 2_000:
-        state, _ = operator.step(state, batch(range(known, known + known // 33)))
-        known += known // 33
+        state, _ = operator.step(state, batch(range(known, known + known // 9)))
+        known += known // 9
         parts.append(len(state.divisions[str(state.windows[0, 1000].rows)].parts))
     assert (parts[0], parts[-1]) == (16, 64)
     (rows,) = (state.divisions[str(entry.rows)] for entry in state.windows.values())
