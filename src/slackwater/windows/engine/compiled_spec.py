@@ -197,6 +197,18 @@ class CompiledSpec:
         present: Collection[str] | None = None,
     ) -> list[pl.Expr]:
         """`merge_partials` without the number of elements and the timestamp."""
+        what = (tuple(missed), stored, None if present is None else frozenset(present))
+        if what not in self._merges:  # building expressions takes longer than to merge a few partials
+            self._merges[what] = self._merge_values(*what)
+        return self._merges[what]
+
+    @cached_property
+    def _merges(self) -> dict[tuple[tuple[str, ...], Stored, frozenset[str] | None], list[pl.Expr]]:
+        return {}
+
+    def _merge_values(
+        self, missed: Iterable[str], stored: Stored, present: Collection[str] | None
+    ) -> list[pl.Expr]:
         # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
         known = pl.col(REMAINING).is_not_null().all()
         counts: list[pl.Expr] = []
@@ -328,6 +340,7 @@ class CompiledSpec:
 
     # ---- expressions over window rows
 
+    @cached_property
     def new_rows(self) -> list[pl.Expr]:
         """The columns of window rows without any elements."""
         return [
@@ -352,6 +365,7 @@ class CompiledSpec:
         """The column with the latest event time of a key; none if keys do not expire."""
         return [] if self.spec.ttl is None else [LATEST]
 
+    @cached_property
     def combine_rows(self) -> list[pl.Expr]:
         """Aggregations that combine a stored window row with a new row of the same window and key."""
         return [

@@ -214,7 +214,7 @@ class SlicedWindows:
         combined = self.partials.combine(state, windows)
         merged = combined.partials
         stamp = pl.col(STAMP) if STAMP in merged.columns else pl.lit(None, pl.Int64()).alias(STAMP)
-        rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows(), stamp, ADDED)
+        rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows, stamp, ADDED)
         rows = rows.with_columns(pl.col(ADDED).alias(NEW), pl.lit(value=True).alias(FRESH))
         return rows.drop(ADDED), combined
 
@@ -241,7 +241,7 @@ class SlicedWindows:
         added = added.group_by(compiled.row_columns).agg(pl.col(ADDED).sum(), *stamp, pl.col(latest).max())
         if not stamp:
             added = added.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
-        fresh = added.select(*compiled.row_columns, *compiled.new_rows(), STAMP, *latest, ADDED)
+        fresh = added.select(*compiled.row_columns, *compiled.new_rows, STAMP, *latest, ADDED)
         stored = [
             window for window in windows if window in state.windows and state.windows[window].rows is not None
         ]
@@ -251,7 +251,7 @@ class SlicedWindows:
         return (
             stack([kept, fresh])
             .group_by(compiled.row_columns)
-            .agg(*compiled.combine_rows(), *compiled.trigger.combine())
+            .agg(*compiled.combine_rows, *compiled.trigger.combine())
         )
 
     @staticmethod
