@@ -39,7 +39,7 @@ soak: environment ## search for counterexamples with new seeds: make soak MINUTE
 	@$(PYTHON_OF_VENV) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 check: environment ## run the tests that need no Spark, in under a minute
-	@$(IN_MEMORY) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not proof" $(ARGS)
+	@$(IN_MEMORY) $(PYTHON_OF_VENV) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -m "not spark and not postgres and not search and not proof" $(ARGS)
 
 lint: environment ## check style, formatting and types
 	@$(PYTHON_OF_VENV) -m ruff check .

@@ -22,10 +22,15 @@ def uses_spark(path: Path) -> bool:
     """Whether the examples of a module, or the tests of a folder, are about Spark."""
     if path.is_relative_to(SPARK_TESTS):
         return True
-    if not path.is_relative_to(SOURCE):
+    if not path.is_relative_to(SOURCE) or path.suffix != ".py":
         return False
     text = path.read_text(encoding="utf-8")
     return "pyspark" in text or ">>> spark = " in text
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of the Spark part in `make check`, which would deselect all of it."""
+    return True if "not spark" in config.option.markexpr and uses_spark(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,7 +27,7 @@ ROWS_A_SECOND = 10_000
 SITES = 100
 RETRACTED = 0.1
 AIM = 2.0
-"""How many times as long as the plain chain the retractable one may take."""
+"""How many times as long as the plain operators the retractable ones may take."""
 WINDOW = Fixed(50 * SECOND)
 EARLY = after_watermark(early=every(count=5), late=every(count=1))
 RETRACTING: Mode = "accumulating_and_retracting"
@@ -118,7 +118,7 @@ def run(report: Report) -> None:
         "price per auction; one bid in ten is taken back in the next batch.",
         ("workload", "keys", "plain (s)", "retractable (s)", "ratio"),
     )
-    ratios: list[float] = []
+    ratios: dict[str, list[float]] = {"chain": [], "alone": []}
     for name, work in (("chain", chain), ("alone", alone)):
         for keys in (20_000, 200_000):
             batches = bids(keys)
@@ -128,10 +128,11 @@ def run(report: Report) -> None:
                 timed(partial(work, batches, retracts=retracts)).undisturbed for retracts in (False, True)
             )
             section.row(name, keys, f"{plain:.2f}", f"{retractable:.2f}", f"{retractable / plain:.2f}")
-            if work is chain:
-                ratios.append(retractable / plain)
-    verdict = "meets" if max(ratios) <= AIM else "misses"
+            ratios[name].append(retractable / plain)
+    most = {name: max(found) for name, found in ratios.items()}
+    verdict = "meets" if max(most.values()) <= AIM else "misses"
     section.verdict(
-        f"In a chain, retractions take at most {max(ratios):.2f} times as long: {verdict} the aim of {AIM:g}."
+        f"Retractions take at most {most['chain']:.2f} times as long in a chain and "
+        f"{most['alone']:.2f} times as long alone: {verdict} the aim of {AIM:g}."
     )
     report.show(section)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from slackwater.metadata.store import open_store
 from tests.spark.postgres import Server, running_server
@@ -24,6 +25,16 @@ settings.register_profile("quick", settings.get_profile("test"), max_examples=8)
 settings.register_profile("deep", settings.get_profile("test"), max_examples=400)
 settings.register_profile("soak", settings.get_profile("test"), derandomize=False, max_examples=600)
 settings.load_profile("test")
+
+
+def pytest_configure() -> None:
+    """Keep the constants of loaded modules out of derandomized searches.
+
+    Hypothesis tries the constants that it finds in the modules loaded so far. Which those are depends on the
+    tests that ran before in the same process, and parsing them takes more than a second in every process.
+    """
+    if settings().derandomize:
+        pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from tests.model.pipelines import comparable, folded
 from tests.spark.test_random_pipelines import expected, is_keyed, operators, pane
 from tests.strategies.pipelines import Case, Limits, case
 from tests.strategies.windows import RandomSource
-from tests.support.pipelines import (
+from tests.support.pipeline_nodes import (
     Called,
     Cogrouped,
     Feed,

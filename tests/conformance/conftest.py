@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.loading import Folder, load_folder
+from tests.conformance.loading import Folder, load_folder, shipped_cases
 
 _FOLDER = pytest.StashKey[Folder]()
 
@@ -20,7 +20,7 @@ def folder_of(config: pytest.Config) -> Folder:
     """The cases of this run, read once."""
     if _FOLDER not in config.stash:
         given = config.getoption("--cases", default=None)
-        config.stash[_FOLDER] = load_folder(Path(given) if given else Path(__file__).parent / "cases")
+        config.stash[_FOLDER] = load_folder(Path(given)) if given else shipped_cases()
     return config.stash[_FOLDER]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,12 @@ class _QuickLoader(_Strict, yaml.CSafeLoader):
 
 
 _QuickLoader.add_constructor(_TIME, lambda _, node: node.value)
+
+
+@cache
+def shipped_cases() -> Folder:
+    """The tests of the cases in this repository."""
+    return load_folder(Path(__file__).parent / "cases")
 
 
 def load_folder(folder: Path) -> Folder:

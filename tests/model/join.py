@@ -105,6 +105,8 @@ class JoinModel:
         needed = self.buffers[side]
         if side == "left" and self.how in ("semi", "anti"):
             needed = [row for row in needed if not row.matched]
+        if not self.pads(side):  # a null matches nothing
+            needed = [row for row in needed if None not in row.key]
         return len(needed)
 
     def forwarded(self, side: Side) -> float | None:
@@ -127,9 +129,13 @@ class JoinModel:
             return None
         return other - (self.after if side == "left" else self.before)
 
+    def pads(self, side: Side) -> bool:
+        """Whether unmatched rows of a side are emitted."""
+        return self.how in (side, "full") or (self.how == "anti" and side == "left")
+
     def padded(self, side: Side, rows: list[Row]) -> list[Pair]:
         """Unmatched rows of an outer side, padded."""
-        if self.how not in (side, "full") and not (self.how == "anti" and side == "left"):
+        if not self.pads(side):
             return []
         return [(row.name, None) if side == "left" else (None, row.name) for row in rows if not row.matched]
 

@@ -13,10 +13,9 @@ from typing import Any
 from slackwater import windows
 from slackwater.spark.wire.columns import RETRACTION
 from tests.model.windows import Bounds, assign, merge_windows
-from tests.support.pipelines import (
+from tests.support.pipeline_nodes import (
     GAP,
     PRIME,
-    Accepted,
     Called,
     Cogrouped,
     Deduplicated,
@@ -27,7 +26,6 @@ from tests.support.pipelines import (
     Mapped,
     Node,
     Operator,
-    Pipeline,
     Rekeyed,
     Stateless,
     Windowed,
@@ -37,6 +35,7 @@ from tests.support.pipelines import (
     results_of,
     retracts,
 )
+from tests.support.pipelines import Accepted, Pipeline
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tests.model.pipelines import comparable, folded, truth
 from tests.property.numbered_search import search
 from tests.strategies.pipelines import Case, Limits, adds_up, case, family
 from tests.strategies.windows import RandomSource
-from tests.support.pipelines import (
+from tests.support.pipeline_nodes import (
     Called,
     Cogrouped,
     Deduplicated,
@@ -31,12 +31,11 @@ from tests.support.pipelines import (
     Mapped,
     Node,
     Operator,
-    Pipeline,
     Rekeyed,
-    Stage,
     Windowed,
     base,
 )
+from tests.support.pipelines import Pipeline, Stage
 
 SHORT, LONG = Limits(operators=3, batches=2, rows=8), Limits(operators=5, batches=5)
 FAMILY: Final = 12

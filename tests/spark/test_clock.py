@@ -37,7 +37,7 @@ def test_other_buckets_than_those_of_the_checkpoint_raise(kind: type) -> None:
         other.latestOffset(end, LIMIT)
     with pytest.raises(InvalidArgument, match=REFUSED):
         other.partitions(start, end)
-    with pytest.raises(InvalidArgument, match=r"buckets = 2: stands for other bucket ids.*buckets=\[0, 2\]"):
+    with pytest.raises(InvalidArgument, match=r"buckets = 2: gives other bucket ids.*buckets=\[0, 2\]"):
         reader(0, 5).latestOffset(end, LIMIT)
     again = reader(0, 2)
     assert len(again.partitions(start, end)) == 1

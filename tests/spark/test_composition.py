@@ -471,7 +471,7 @@ def test_invalid_expressions_raise_on_their_line(streams: dict[str, Stream]) -> 
         (lambda: one.select("value"), "key_by = 'key': column not found; available: value"),
         (lambda: one.select("key", "key"), "select = 'key': is used twice"),
         (lambda: one.select("key", sql.explode(sql.array("value"))), hint),
-        (lambda: one.select("key", sql.col("*")), "it stands for several columns"),
+        (lambda: one.select("key", sql.col("*")), "it expands to several columns"),
         (one.with_columns, "with_columns = {}: is empty"),
         (lambda: one.with_columns({"event:time": "value"}), "is a reserved name"),
         (lambda: one.with_columns(key=sql.create_map("key", "value")), "which cannot be a key"),

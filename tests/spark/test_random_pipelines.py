@@ -35,7 +35,7 @@ from tests.model.windows import Row
 from tests.property.pipeline_soak import numbered_case
 from tests.spark.running import collector, micros, run_available
 from tests.strategies.pipelines import Case
-from tests.support.pipelines import (
+from tests.support.pipeline_nodes import (
     ACCUMULATIONS,
     CONDITION,
     GAP,
@@ -50,12 +50,12 @@ from tests.support.pipelines import (
     Mapped,
     Node,
     Operator,
-    Pipeline,
     Rekeyed,
     Windowed,
     drop_late,
     results_of,
 )
+from tests.support.pipelines import Pipeline
 
 pytestmark = pytest.mark.spark
 

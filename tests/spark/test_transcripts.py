@@ -20,7 +20,7 @@ from slackwater.spark.monitor.reports import reported
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import END_OF_TIME, SECOND
 from tests.conformance.framework import Case
-from tests.conformance.loading import TRANSCRIPTS, load_folder
+from tests.conformance.loading import TRANSCRIPTS, shipped_cases
 from tests.conformance.suites import transcripts
 from tests.model.windows import Row
 from tests.spark.running import Batch, Scenario, collector, panes_of, run_available, write
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 
 CASES: dict[str, Case] = {
     str(test.case["id"]): test.case
-    for test in load_folder(Path(__file__).parents[1] / "conformance" / "cases").tests
+    for test in shipped_cases().tests
     if test.case is not None and test.suite is not None and test.suite.name == TRANSCRIPTS
 }
 SAMPLE = (

@@ -12,7 +12,7 @@ from slackwater.spark.wire.columns import TIME
 from slackwater.time import instant
 from tests.model.windows import Row
 from tests.strategies.windows import CALENDAR_TICK, CALENDARS, HypothesisSource, Source
-from tests.support.pipelines import (
+from tests.support.pipeline_nodes import (
     GAP,
     Called,
     Cogrouped,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.structure.syntax import statements
+
 ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
@@ -134,7 +136,10 @@ class Import:
 
 def imports_of(file: Path, package: str) -> Iterator[Import]:
     """Yield every module that ``file`` imports, by full name; ``package`` contains the file."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text, str(file))
+    calls = "import_module" in text or "__import__" in text
+    for node in ast.walk(tree) if calls else statements(tree):
         match node:
             case ast.Import():
                 for alias in node.names:

@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from tests.structure.public_names import DOCUMENTED_PACKAGES, public_names
+from tests.structure.syntax import statements
 
 SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
 
@@ -75,12 +76,14 @@ def problem_of(thing: object) -> str | None:
 
 
 def docstrings(file: Path) -> Iterator[tuple[int, str]]:
-    """The line and the text of every docstring in a file."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+    """The line and the text of every docstring in a file that has examples."""
+    text = file.read_text(encoding="utf-8")
+    module = ast.parse(text if ">>>" in text else "", str(file))
+    for node in (module, *statements(module)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            text = ast.get_docstring(node)
-            if text:
-                yield getattr(node, "lineno", 1), text
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield getattr(node, "lineno", 1), docstring
 
 
 THINGS = called_by_users(DOCUMENTED_PACKAGES)

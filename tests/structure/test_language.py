@@ -22,25 +22,28 @@ EXCEPTIONS = {
 """Files that are not checked, with the reason."""
 
 BANNED = {
-    "whoever": r"\bwho(?:so)?ever\b",
-    "nobody, somebody, anybody, everybody": r"\b(?:no|some|any|every)body\b",
-    "for ever": r"\bfor ever\b",
-    "beside": r"\bbesides?\b",
-    "told": r"\btold\b",
-    "whom": r"\bwhom\b",
-    "in silence": r"\bin silence\b",
-    "put in place": r"\bput in place\b",
-    "called so": r"\bcalled so\b",
-    "is no X": r"(?<!there )\bis no (?!longer\b|more\b|less\b|\w+er than\b)\w",
-    "taken for": r"\btaken for\b",
-    "without a word": r"\bwithout a word\b",
+    "whoever": ("ever", r"\bwho(?:so)?ever\b"),
+    "nobody, somebody, anybody, everybody": ("body", r"\b(?:no|some|any|every)body\b"),
+    "for ever": ("ever", r"\bfor ever\b"),
+    "beside": ("beside", r"\bbesides?\b"),
+    "told": ("told", r"\btold\b"),
+    "whom": ("whom", r"\bwhom\b"),
+    "in silence": ("silence", r"\bin silence\b"),
+    "put in place": ("place", r"\bput in place\b"),
+    "called so": ("called", r"\bcalled so\b"),
+    "is no X": ("no", r"(?<!there )\bis no (?!longer\b|more\b|less\b|\w+er than\b)\w"),
+    "taken for": ("taken", r"\btaken for\b"),
+    "without a word": ("word", r"\bwithout a word\b"),
 }
-"""A phrase with the pattern that finds it. A blank in a pattern also matches a line break in a comment."""
+"""A phrase with a word of it, which is found fast, and the pattern that finds the phrase.
+
+A blank in a pattern also matches a line break in a comment.
+"""
 
 
 def pattern(phrase: str) -> re.Pattern[str]:
     blank = r"(?:\s+(?:#\s*)?)"
-    return re.compile(re.sub(r"(?<!there) (?!\?)", lambda _: blank, BANNED[phrase]))
+    return re.compile(re.sub(r"(?<!there) (?!\?)", lambda _: blank, BANNED[phrase][1]))
 
 
 @cache
@@ -54,7 +57,10 @@ def texts() -> dict[str, str]:
 
 def found(phrase: str, text: str) -> list[int]:
     """The lines in which the phrase begins."""
-    return [text.count("\n", 0, match.start()) + 1 for match in pattern(phrase).finditer(text.lower())]
+    text = text.lower()
+    if BANNED[phrase][0] not in text:
+        return []
+    return [text.count("\n", 0, match.start()) + 1 for match in pattern(phrase).finditer(text)]
 
 
 @pytest.mark.parametrize("phrase", BANNED)

@@ -225,19 +225,7 @@ class OperatorSubject:
         values = {name: row[name] for name in self.options.accumulations}
         for name in values.keys() & {"collect", "collect_set"}:
             values[name] = sorted(values[name])  # their order is not defined
-        return Pane(
-            key=tuple(row[name] for name in self.options.key),
-            start=row["window_start"],
-            end=row["window_end"],
-            values=values,
-            timing=row["timing"],
-            index=row["index"],
-            on_time_index=row["on_time_index"],
-            is_first=row["is_first"],
-            is_last=row["is_last"],
-            timestamp=row["timestamp"],
-            retraction=row["retraction"],
-        )
+        return pane_of(row, self.options.key, values)
 
     def _drop(self, row: Row) -> Drop:
         bounds = None if row["window_start"] is None else (row["window_start"], row["window_end"])
@@ -265,6 +253,23 @@ class FoldedSubject(OperatorSubject):
             folded = [self.operator.fold(batch[low:high]) for low, high in pairwise(cuts)]
         self.state, output = self.operator.step(self.state, None, watermarks, now, folded=folded, idle=idle)
         return output
+
+
+def pane_of(row: Row, key: Sequence[str], values: Mapping[str, Any]) -> Pane:
+    """A pane of the model from an output row of an operator."""
+    return Pane(
+        key=tuple(row[name] for name in key),
+        start=row["window_start"],
+        end=row["window_end"],
+        values=dict(values),
+        timing=row["timing"],
+        index=row["index"],
+        on_time_index=row["on_time_index"],
+        is_first=row["is_first"],
+        is_last=row["is_last"],
+        timestamp=row["timestamp"],
+        retraction=row["retraction"],
+    )
 
 
 def blocks(panes: Iterable[Pane]) -> list[tuple[tuple[Pane, ...], Pane]]:

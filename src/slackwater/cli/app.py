@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -83,13 +84,18 @@ COMMANDS: Final = {
 """All commands by name, in the order of the help."""
 
 
+@cache
+def _loaded(name: str) -> Any:
+    return COMMANDS[name].load(name)
+
+
 class _LazyGroup(Group):
     """The root command, which imports a command when it is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the entry of the help by the command itself, and select it."""
         if args and args[0] in COMMANDS:
-            self.commands[args[0]] = COMMANDS[args[0]].load(args[0])
+            self.commands[args[0]] = _loaded(args[0])
         return super().resolve_command(ctx, args)
 
 

@@ -155,11 +155,11 @@ def check_disk(folder: Path, what: str) -> Finding:
     >>> check_disk(Path("no-such-folder") / "store.db", "the metadata store").check
     'disk'
     """
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    usage = shutil.disk_usage(place)
-    text = f"{usage.free / 1e9:.1f} GB free for {what} in {place}"
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    usage = shutil.disk_usage(existing)
+    text = f"{usage.free / 1e9:.1f} GB free for {what} in {existing}"
     if usage.free < _LEAST_BYTES or usage.free < _LEAST_SHARE * usage.total:
         fix = "free space, or move it: a full disk stops queries"
         return Finding("warning", "disk", f"only {text}", fix)

@@ -1,4 +1,4 @@
-"""The views of the console: what the library knows, as answers, for the web server and for commands."""
+"""The views of the console: queries, ingestion and streams as answers for the web server and for commands."""
 
 from __future__ import annotations
 
@@ -303,11 +303,11 @@ address, or create the store: open it with create=True, or run `slackwater strea
 
     def _command(self, cell: CalendarCell, file: Path) -> str | None:
         """The command that reads a cell, as a shell line; None if waiting is all that helps."""
-        place = f"{shlex.quote(str(file))} --state {shlex.quote(self.address)}"
+        arguments = f"{shlex.quote(str(file))} --state {shlex.quote(self.address)}"
         if cell.state == "failed":
-            return f"slackwater ingest {place} --only-failed"
+            return f"slackwater ingest {arguments} --only-failed"
         if cell.state in {"owed", "grace"}:
-            return f"slackwater ingest {place}"
+            return f"slackwater ingest {arguments}"
         return None
 
     # ---- queries

@@ -41,13 +41,15 @@ def run_model(case: Case) -> None:
 def run_operator(case: Case) -> None:
     """The windows in which the operator emits, element by element and for any order of arrival."""
     window = _window(case)
-    for at, expected in case.get("windows", {}).items():
-        equal(f"windows of {at}", _bounds(expected), _emitted(window, [at]))
+    alone = case.get("windows", {})
+    for (at, expected), found in zip(alone.items(), _emitted(window, [[at] for at in alone]), strict=True):
+        equal(f"windows of {at}", _bounds(expected), found)
     if "merged" in case:
-        for order in _orders(case["timestamps"]):
-            for size in (1, len(order)):
+        orders = _orders(case["timestamps"])
+        for size in (1, len(orders[0])):
+            for order, found in zip(orders, _emitted(window, orders, size), strict=True):
                 what = f"merged, arriving as {order} in batches of {size}"
-                equal(what, _bounds(case["merged"]), _emitted(window, order, size))
+                equal(what, _bounds(case["merged"]), found)
 
 
 SUBJECTS: Final[Mapping[str, Callable[[Case], None]]] = {"model": run_model, "operator": run_operator}
@@ -79,10 +81,12 @@ def _bound(value: float | None, end_of_time: int) -> int:
     return end_of_time if value is None or math.isinf(value) else int(value)
 
 
-def _emitted(window: windows.Window, timestamps: list[int], size: int = 1) -> list[Bounds]:
+def _emitted(window: windows.Window, orders: list[list[int]], size: int = 1) -> list[list[Bounds]]:
+    """The windows in which the timestamps of each order are emitted; each order has a key of its own."""
     subject = OperatorSubject(Options(window, accumulations=("count",)))
-    for first in range(0, len(timestamps), size):
-        batch = timestamps[first : first + size]
-        subject.step([{"key": "key", "ts": at, "value": 1} for at in batch], None, 0)
+    for first in range(0, max(map(len, orders), default=0), size):
+        batch = [(key, at) for key, order in enumerate(orders) for at in order[first : first + size]]
+        subject.step([{"key": str(key), "ts": at, "value": 1} for key, at in batch], None, 0)
     panes = subject.step([], END_OF_TIME, 0).panes
-    return sorted((pane.start, pane.end) for pane in panes)
+    keys = [(str(key),) for key in range(len(orders))]
+    return [sorted((pane.start, pane.end) for pane in panes if pane.key == key) for key in keys]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -112,9 +112,9 @@ class StoreSubject:
     """A stream in a metadata store, and a controller that shares nothing with its successor but the store."""
 
     def __init__(self, epochs: Epochs, timeout: int, *, url: str, data: str | None, name: str) -> None:
-        self._now = 0
         settings = StreamSettings(marks=MarkSettings(timeout=timedelta(microseconds=timeout)))
-        self._streams = Streams.open(url, create=True, clock=lambda: self._now)
+        self._streams, self._clock = _opened(url)
+        self._clock.now = 0
         self._stream = self._streams.create(name, settings=settings, data=data)
         self._streams.store.write(lambda connection: replace_segments(connection, self._stream.id, epochs))
         self._runner = CycleRunner(self._streams.store)
@@ -132,7 +132,7 @@ class StoreSubject:
         self._runner = CycleRunner(self._streams.store)
 
     def cycle(self, now: int) -> Mark | None:
-        self._now = now
+        self._clock.now = now
         cycle = self._runner.run(self._stream.id)
         assert cycle is not None, "no other controller runs"
         newest = self._streams.store.read(partial(notes.newest_mark, stream=self._stream.id))
@@ -146,6 +146,23 @@ class StoreSubject:
 
     def end(self) -> None:
         self._streams.close()
+
+
+@dataclass
+class SettableClock:
+    """A clock that stands still."""
+
+    now: int = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@cache
+def _opened(url: str) -> tuple[Streams, SettableClock]:
+    """The streams of a store, which know the SQL of the cases before, and their clock."""
+    clock = SettableClock()
+    return Streams.open(url, create=True, clock=clock), clock
 
 
 def replace_segments(connection: Connection, stream: int, epochs: Epochs) -> None:
@@ -179,7 +196,7 @@ def run_with_store(case: Case, url: str, data: str | None = None) -> None:
 
 
 def _with_sqlite(case: Case) -> None:
-    """Run a case in a stream of its own; all cases of a process share a store, which takes time to open."""
+    """Run a case in a stream of its own; all cases of a process share a store."""
     run_with_store(case, _shared_store())
 
 

@@ -18,7 +18,7 @@ from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.wire.buffers import Header, Tick, write_header
 from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, RETRACTION, TIME
 from tests.model.windows import Pane, Row
-from tests.support.windowed import Options, blocks
+from tests.support.windowed import Options, blocks, pane_of
 
 BUCKETS = (3, 8, 11)
 ACCUMULATIONS = {"count": windows.count(), "sum": windows.sum("value")}
@@ -72,22 +72,7 @@ def emitted(outputs: Sequence[BucketOutput], key: Sequence[str]) -> list[Pane]:
         rows = (
             [] if output.rows is None else output.rows.filter(pl.col("kind") == "pane").iter_rows(named=True)
         )
-        panes += [
-            Pane(
-                key=tuple(row[name] for name in key),
-                start=row["window_start"],
-                end=row["window_end"],
-                values={name: row[name] for name in ACCUMULATIONS},
-                timing=row["timing"],
-                index=row["index"],
-                on_time_index=row["on_time_index"],
-                is_first=row["is_first"],
-                is_last=row["is_last"],
-                timestamp=row["timestamp"],
-                retraction=row["retraction"],
-            )
-            for row in rows
-        ]
+        panes += [pane_of(row, key, {name: row[name] for name in ACCUMULATIONS}) for row in rows]
     return panes
 
 

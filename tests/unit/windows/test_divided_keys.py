@@ -28,7 +28,7 @@ from slackwater.windows.engine.key_hash import hash_check
 from slackwater.windows.engine.state_summary import summarize
 from tests.support.recording_store import RecordingStore
 
-KEYS = 20_000
+KEYS = 10_000
 EACH = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 DELAYED = AfterWatermark(early=AfterProcessingTime(10), late=AfterCount(1))
 
@@ -104,13 +104,15 @@ def test_many_rows_are_not_divided() -> None:
 def test_a_divided_window_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_state, "ROWS_WORTH_DIVIDING", 100)
     monkeypatch.setattr(window_state, "ROWS_OF_A_PART", 50)
+    monkeypatch.setattr(divided_frames, "FEW_OF", 8)
+    monkeypatch.setattr(divided_frames, "MANY_OF", 4)
     operator = make(EACH)
     known = 500
     state, _ = operator.step(operator.initial_state(), batch(range(known)))
     parts: list[int] = []
     while known < 2_000:
-        state, _ = operator.step(state, batch(range(known, known + known // 33)))
-        known += known // 33
+        state, _ = operator.step(state, batch(range(known, known + known // 9)))
+        known += known // 9
         parts.append(len(state.divisions[str(state.windows[0, 1000].rows)].parts))
     assert (parts[0], parts[-1]) == (16, 64)
     (rows,) = (state.divisions[str(entry.rows)] for entry in state.windows.values())
@@ -125,7 +127,7 @@ def test_keys_of_any_type_find_their_part() -> None:
     assert state.divisions
     wider = batch(pl.Series([7, None, KEYS], dtype=pl.Int64))
     state, output = operator.step(state, wider)
-    assert sorted(output.panes.select("key", "n").rows(), key=repr) == [(20000, 1), (7, 3), (None, 2)]
+    assert sorted(output.panes.select("key", "n").rows(), key=repr) == [(KEYS, 1), (7, 3), (None, 2)]
     state, output = operator.step(state, batch(pl.Series([None], dtype=pl.Null)))
     assert output.panes.select("key", "n").rows() == [(None, 3)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, cycle, pairwise, permutations, zip_longest
 from typing import Any
 
 import polars as pl
@@ -32,30 +32,42 @@ CONCATENATED: dict[str, Accumulation] = {
 }
 
 
-def final(
-    window: Window, accumulation: Accumulation, batches: list[list[tuple[int, str]]], **how: Any
-) -> Any:
+Batches = list[list[tuple[int, str]]]
+
+
+def final(window: Window, accumulation: Accumulation, batches: Batches) -> Any:
     """The last pane of the window [0, 20) or of the session."""
+    (value,) = finals(window, accumulation, [batches])
+    return value
+
+
+def finals(window: Window, accumulation: Accumulation, several: list[Batches]) -> list[Any]:
+    """The same for several sequences of batches, each with a key of its own."""
     operator = WindowedOperator(
         window=window, accumulations={"text": accumulation}, key=("key",), event_time="ts"
     )
     state = operator.initial_state()
-    for rows in batches:
-        batch = pl.DataFrame(rows, schema={"ts": pl.Int64, "letter": pl.String}, orient="row")
-        state, _ = operator.step(state, batch.with_columns(key=pl.lit(1)))
+    schema = {"key": pl.Int64, "ts": pl.Int64, "letter": pl.String}
+    for step in zip_longest(*several, fillvalue=[]):
+        rows = [(key, *row) for key, batch in enumerate(step) for row in batch]
+        state, _ = operator.step(state, pl.DataFrame(rows, schema, orient="row"))
         state = operator.load(operator.save(state), state.blobs)
     _, output = operator.step(state, None, {"default": 1000})
-    return output.panes.filter(window_end=20 if not isinstance(window, Sessions) else 19)["text"].item()
+    panes = output.panes.filter(window_end=20 if not isinstance(window, Sessions) else 19).sort("key")
+    assert panes["key"].to_list() == list(range(len(several)))
+    return panes["text"].to_list()
 
 
 @pytest.mark.parametrize("name", CONCATENATED)
 @pytest.mark.parametrize("window", [Sessions(10), Fixed(20), Sliding(20, 5)])
 def test_every_micro_batching_gives_the_same_value(window: Window, name: str) -> None:
-    for number, order in enumerate(permutations(ROWS)):
-        cuts = BATCHINGS[number % len(BATCHINGS)]
-        bounds = [0, *cuts, len(ROWS)]
-        batches = [list(order[start:end]) for start, end in pairwise(bounds)]
-        assert final(window, CONCATENATED[name], batches) == "abcd", batches
+    several = [
+        [list(order[start:end]) for start, end in pairwise([0, *cuts, len(ROWS)])]
+        for order, cuts in zip(permutations(ROWS), cycle(BATCHINGS))
+    ]
+    found = finals(window, CONCATENATED[name], several)
+    wrong = [(batches, text) for batches, text in zip(several, found, strict=True) if text != "abcd"]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("window", [Sessions(10), Fixed(20), Sliding(20, 5)])

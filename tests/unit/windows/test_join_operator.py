@@ -91,6 +91,24 @@ def test_null_key_matches_nothing_and_is_padded_when_removed() -> None:
     assert set(output.rows.select("name_left", "name_right").rows()) == {("l", None), (None, "r")}
 
 
+@pytest.mark.parametrize(
+    ("how", "left", "right"),
+    [
+        ("inner", 1, 1), ("left", 2, 1), ("right", 1, 2), ("full", 2, 2), ("semi", 1, 1), ("anti", 2, 1),
+    ],
+)  # fmt: skip
+def test_rows_with_a_null_key_are_buffered_only_to_be_padded(how: str, left: int, right: int) -> None:
+    join = operator(how)
+    batches = rows((None, 1, "a"), ("k", 2, "b")), rows((None, 1, "a"), ("other", 2, "b"))
+    state, output = join.step(join.initial_state(), *batches)
+    assert [size.rows for size in join.buffer_sizes(state).values()] == [left, right]
+    assert output.dropped == {"left": 0, "right": 0}
+    state, output = join.step(state, rows((None, 1, "late")), None, {"left": 2})
+    assert output.dropped["left"] == 0
+    _, output = join.step(state, rows((None, 1, "late")))
+    assert output.dropped["left"] == 1, "a late row is counted, whatever its key"
+
+
 def test_a_hot_key_without_matches_in_time_is_cheap() -> None:
     # 20,000 × 20,000 rows of one key in neighbouring buckets of time, and not one match: comparing
     # the rows of a key with each other would need 400 million comparisons and their memory.

@@ -103,7 +103,7 @@ def last_attempts(connection: Connection, job: str, watermark: str) -> dict[tupl
     columns = outcomes.c
     same: dict[str, Any] = {"partition_by": (columns.start, columns.unit)}
     number = (
-        sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("place")
+        sql.func.row_number().over(**same, order_by=(columns.started_at.desc(), columns.run)).label("rank")
     )
     ranked = (
         sql.select(columns.start, columns.unit, columns.run, columns.state,
@@ -113,7 +113,7 @@ def last_attempts(connection: Connection, job: str, watermark: str) -> dict[tupl
         .where(runs.c.job == job, runs.c.watermark == watermark)
         .subquery()
     )  # fmt: skip
-    newest = sql.select(*(column for column in ranked.c if column.name != "place")).where(ranked.c.place == 1)
+    newest = sql.select(*(column for column in ranked.c if column.name != "rank")).where(ranked.c.rank == 1)
     return {(start, unit): Attempt(*rest) for start, unit, *rest in connection.execute(newest)}
 
 

@@ -204,7 +204,7 @@ def _analyzed(source: Source, schema: StructType, column: Column) -> StructField
     rows.where(sql.struct(column).isNotNull()).schema  # noqa: B018 - analyzes it
     field, *others = rows.select(column).schema.fields
     if others:
-        raise AnalysisException(message="it stands for several columns")
+        raise AnalysisException(message="it expands to several columns")
     return StructField(field.name, field.dataType)
 
 

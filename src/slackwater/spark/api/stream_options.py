@@ -322,7 +322,7 @@ class StreamOptions:
             raise InvalidArgument(
                 argument,
                 value,
-                "is of type timestamp_ntz, which does not say in which timezone its times are",
+                "is of type timestamp_ntz, which has no timezone",
                 fix='add timezone="Europe/Berlin" (or "UTC"), the timezone in which they were written',
             )
         # The difference of two local times in UTC does not depend on the timezone of the session.

@@ -252,7 +252,7 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise InvalidArgument(
                     "buckets",
                     len(self._buckets),
-                    "stands for other bucket ids than those in the checkpoint",
+                    "gives other bucket ids than those in the checkpoint",
                     fix=f"write buckets={list(known)}",
                 )
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Files with which the driver tells a clock that the sources of its query are exhausted.
+"""Files with which the driver signals to a clock that the sources of its query are exhausted.
 
 A run with ``trigger(availableNow=True)`` ends with the rows that were there when it started, but Spark does
 not tell a source that the others have none left. The driver sees it in the progress of the batches: a

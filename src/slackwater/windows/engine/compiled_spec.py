@@ -7,7 +7,7 @@ window: how many elements are new, the index of the next pane, the state of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
@@ -41,7 +41,7 @@ from slackwater.windows.columns import (
     value_column,
 )
 from slackwater.windows.engine.compiled_trigger import CompiledTrigger
-from slackwater.windows.engine.frames import match
+from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.lateness import Lateness
 from slackwater.windows.spec.window_spec import WindowSpec
 
@@ -161,7 +161,7 @@ class CompiledSpec:
             aggregations += self.session_elements.add()
         for name, accumulation in self.accumulations.items():
             if isinstance(accumulation, Counted) and name in narrow:
-                aggregations += accumulation.add_narrow(self.partials[name])
+                aggregations += accumulation.add_narrow(elements, self.partials[name])
             else:
                 is_bounded = bounded.issuperset(map(input_column, accumulation.inputs))
                 aggregations += accumulation.add(replace(self.partials[name], bounded=is_bounded))
@@ -172,20 +172,43 @@ class CompiledSpec:
         """The columns whose sums could overflow."""
         return list(dict.fromkeys(self._summed.values()))
 
-    def merge_partials(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
+    def merge_partials(
+        self,
+        missed: Iterable[str] = (),
+        stored: Stored = "elements",
+        present: Collection[str] | None = None,
+    ) -> list[pl.Expr]:
         """Aggregations from several partials to one.
 
         Args:
             missed: the accumulations with a marker.
             stored: what the result has of accumulations that store their elements.
+            present: the columns of the partials, if their lists are `narrowed`.
         """
         aggregations = [pl.col(ADDED).sum()]
         if self.spec.timestamp != "end_of_window":
             aggregations.append(self.merge_stamps())
-        return aggregations + self.merge_values(missed, stored)
+        return aggregations + self.merge_values(missed, stored, present)
 
-    def merge_values(self, missed: Iterable[str] = (), stored: Stored = "elements") -> list[pl.Expr]:
+    def merge_values(
+        self,
+        missed: Iterable[str] = (),
+        stored: Stored = "elements",
+        present: Collection[str] | None = None,
+    ) -> list[pl.Expr]:
         """`merge_partials` without the number of elements and the timestamp."""
+        what = (tuple(missed), stored, None if present is None else frozenset(present))
+        if what not in self._merges:  # building expressions takes longer than to merge a few partials
+            self._merges[what] = self._merge_values(*what)
+        return self._merges[what]
+
+    @cached_property
+    def _merges(self) -> dict[tuple[tuple[str, ...], Stored, frozenset[str] | None], list[pl.Expr]]:
+        return {}
+
+    def _merge_values(
+        self, missed: Iterable[str], stored: Stored, present: Collection[str] | None
+    ) -> list[pl.Expr]:
         # A partial that an earlier release stored has no REMAINING: the sum is then unknown.
         known = pl.col(REMAINING).is_not_null().all()
         counts: list[pl.Expr] = []
@@ -195,8 +218,10 @@ class CompiledSpec:
             counts += self.session_elements.merge()
         merged: list[pl.Expr] = []
         for name, accumulation in self.accumulations.items():
-            if not isinstance(accumulation, Counted) or stored == "elements":
+            if not isinstance(accumulation, Counted):
                 merged += accumulation.merge(self.partials[name])
+            elif stored == "elements":
+                merged += accumulation.merge(self.partials[name], present)
             elif stored == "extremes":
                 merged += accumulation.merge_extremes(self.partials[name])
         return [*counts, *merged, *(pl.col(missed_column(name)).any() for name in missed)]
@@ -229,12 +254,33 @@ class CompiledSpec:
 
     def upgraded(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials from the state, with the columns that an earlier release did not store, and wide lists."""
-        if self.spec.takes_retractions and REMAINING not in partials.columns:
-            partials = partials.with_columns(pl.lit(None, pl.Int64()).alias(REMAINING))
-            return partials if self.session_elements is None else self.session_elements.upgraded(partials)
+        return self.widened(self.complete(partials))
+
+    def united(self, several: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Partials together; their lists are wide unless all of them are narrow alike."""
+        if any(each.schema != several[0].schema for each in several):
+            several = [self.widened(each) for each in several]
+        return stack(several)
+
+    def widened(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials whose lists have the types of the elements."""
         for counted, columns in self._counted:
             partials = counted.widened(partials, columns)
         return partials
+
+    def complete(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials from the state, with the columns that an earlier release did not store."""
+        if self.spec.takes_retractions and REMAINING not in partials.columns:
+            partials = partials.with_columns(pl.lit(None, pl.Int64()).alias(REMAINING))
+            return partials if self.session_elements is None else self.session_elements.upgraded(partials)
+        counts = [name for name in (ADDED, REMAINING) if partials.schema.get(name) == pl.Int32]
+        return partials.with_columns(pl.col(counts).cast(pl.Int64)) if counts else partials
+
+    def stored(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Partials of one batch as they are stored: smaller, as they are read once and written once."""
+        if not self._counted:
+            return partials
+        return partials.with_columns(pl.col(ADDED, REMAINING).cast(pl.Int32))
 
     def with_values(self, partials: pl.DataFrame, parts: pl.DataFrame | None = None) -> pl.DataFrame:
         """Partials with the values of their panes.
@@ -294,6 +340,7 @@ class CompiledSpec:
 
     # ---- expressions over window rows
 
+    @cached_property
     def new_rows(self) -> list[pl.Expr]:
         """The columns of window rows without any elements."""
         return [
@@ -318,6 +365,7 @@ class CompiledSpec:
         """The column with the latest event time of a key; none if keys do not expire."""
         return [] if self.spec.ttl is None else [LATEST]
 
+    @cached_property
     def combine_rows(self) -> list[pl.Expr]:
         """Aggregations that combine a stored window row with a new row of the same window and key."""
         return [

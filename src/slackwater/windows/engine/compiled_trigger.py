@@ -44,6 +44,7 @@ from slackwater.windows.triggers import (
 
 _FALSE = pl.lit(value=False)
 _TRUE = pl.lit(value=True)
+_NOTHING = pl.lit(None, pl.Int64())
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,8 @@ class _Node:
             first, latest = pl.col(self.counted.first), END_OF_TIME - delay
             at = pl.when(first < latest).then(first + delay).when(first.is_not_null()).then(END_OF_TIME)
             return pl.when(at >= clock).then(at)
+        if not self.contains(AfterProcessingTime):
+            return _NOTHING
         return self._earliest([child.target(clock) for child in self.children])
 
     def event_target(self, watermark: int) -> pl.Expr:
@@ -191,20 +194,25 @@ class _Node:
         if isinstance(self.trigger, AfterEventTime):
             multiple = self._multiple(self.trigger.interval)
             return pl.when(multiple > watermark).then(multiple)
+        if not self.contains(AfterEventTime):
+            return _NOTHING
         return self._earliest([child.event_target(watermark) for child in self.children])
+
+    def contains(self, kind: type[Trigger]) -> bool:
+        """Whether the node or one below it has a trigger of this kind."""
+        return isinstance(self.trigger, kind) or any(child.contains(kind) for child in self.children)
 
     def _earliest(self, targets: Sequence[pl.Expr]) -> pl.Expr:
         """The earliest target of the children, as far as they are active."""
-        nothing = pl.lit(None, pl.Int64())
         match self.trigger:
             case AfterWatermark():
-                early = targets[0] if self.early else nothing
-                late = targets[-1] if self.late else nothing
+                early = targets[0] if self.early else _NOTHING
+                late = targets[-1] if self.late else _NOTHING
                 return pl.when(self.state()).then(late).otherwise(early)
             case AfterEach():
                 return self._current(targets)
             case _:
-                return pl.min_horizontal(targets) if targets else nothing
+                return pl.min_horizontal(targets) if targets else _NOTHING
 
     def _multiple(self, interval: int) -> pl.Expr:
         """The multiple of event time for which an after_event_time waits; null before its first element."""

@@ -89,7 +89,7 @@ def decide(rows: pl.DataFrame, compiled: CompiledSpec, evaluation: Evaluation) -
     >>> from slackwater.windows import Count, Fixed, WindowSpec
     >>> spec = WindowSpec(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
     >>> compiled = CompiledSpec(spec)
-    >>> rows = pl.DataFrame({"start": [0], "end": [10], "key:0": [0]}).with_columns(compiled.new_rows())
+    >>> rows = pl.DataFrame({"start": [0], "end": [10], "key:0": [0]}).with_columns(compiled.new_rows)
     >>> rows = rows.with_columns(new=2, fresh=True, stamp=pl.lit(None, pl.Int64))
     >>> true = pl.lit(value=True)
     >>> evaluation = Evaluation(watermark=10, clock=0, step=1, due=true, completes=true)

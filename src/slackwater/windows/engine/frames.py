@@ -22,7 +22,8 @@ def match(
     >>> match(left, right, ["key"], "left").to_dicts()
     [{'key': None, 'value': 7}, {'key': 1, 'value': None}]
     """
-    kinds, others = ({name: frame.schema[name] for name in columns} for frame in (left, right))
+    # A whole schema takes longer to build than to join two small frames.
+    kinds, others = ({name: frame[name].dtype for name in columns} for frame in (left, right))
     if kinds != others:  # a batch whose keys are all null, or have a narrower type
         empty = [pl.DataFrame(schema=each) for each in (kinds, others)]
         common = pl.concat(empty, how="vertical_relaxed").schema
@@ -46,7 +47,7 @@ def join_equal(
     1
     """
     on = list(columns)
-    if len(on) == 1 and left.schema[on[0]].is_float():
+    if len(on) == 1 and left[on[0]].dtype.is_float():
         # Polars compares a single key by ==, without NaN, if a frame has only one row.
         second = pl.lit(0, pl.Int8()).alias(_SECOND)
         left, right, on = left.with_columns(second), right.with_columns(second), [*on, _SECOND]
@@ -64,9 +65,8 @@ def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     several = list(frames)
     if len(several) == 1:
         return several[0]
-    schema = several[0].schema
-    if all(frame.schema == schema for frame in several):  # equal schemas have their columns in one order
+    names, kinds = several[0].columns, several[0].dtypes
+    if all(frame.columns == names and frame.dtypes == kinds for frame in several):
         return pl.concat(several, rechunk=False)
-    names = schema.names()
     ordered = [frame if frame.columns == names else frame.select(names) for frame in several]
     return pl.concat(ordered, how="vertical_relaxed", rechunk=False)

@@ -240,6 +240,8 @@ class JoinOperator:
             below = batches[side][self._times[side]] < (BEGINNING_OF_TIME if watermark is None else watermark)
             late[side] = batches[side].filter(below)
             accepted, column = batches[side].filter(~below), self.spec.retractions(side)
+            if self.spec.on and not buffers[side].settles:  # a row with a null key is never emitted
+                accepted = accepted.drop_nulls(list(self.spec.on))
             if column is not None:
                 accepted, retracted = cancelled(accepted, column)
                 unknown = yield from self._retract(side, retracted, buffers, old)

@@ -107,7 +107,7 @@ class SessionMerging:
     ) -> Merge:
         """Merge the sessions of a batch with stored ones; elements of closed sessions are dropped."""
         if stored is None:
-            merged = sessions.with_columns(self.compiled.new_rows())
+            merged = sessions.with_columns(self.compiled.new_rows)
             return self._reformed(
                 Merge(merged, sessions.clear(), sessions.clear()), sessions.clear(), watermark
             )
@@ -118,7 +118,7 @@ class SessionMerging:
         sessions = sessions.hstack(overlaps.tail(sessions.height))
         to_merge = opened.filter(_MEETS_NEW)
         untouched = stack([opened.filter(~pl.col(_MEETS_NEW)).select(stored.columns), closed])
-        alone = sessions.filter(~pl.col(_MEETS_STORED)).with_columns(self.compiled.new_rows())
+        alone = sessions.filter(~pl.col(_MEETS_STORED)).with_columns(self.compiled.new_rows)
         result_columns = [*stored.columns, ADDED, _FROM_STORED]
         merged = alone.with_columns(pl.lit(0).alias(_FROM_STORED)).select(result_columns)
         if to_merge.height:
@@ -138,7 +138,7 @@ class SessionMerging:
         compiled = self.compiled
         is_stored = pl.lit(value=True).alias(_STORED)
         older = stored.with_columns(is_stored, pl.lit(0, pl.Int64()).alias(ADDED))
-        newer = sessions.with_columns(*compiled.new_rows(), ~is_stored)
+        newer = sessions.with_columns(*compiled.new_rows, ~is_stored)
         both = stack([older, newer.select(older.columns)])
         unchanged = (
             pl.col(_STORED) & (pl.col(START) == pl.col(_MERGED_START)) & (pl.col(END) == pl.col(_MERGED_END))
@@ -152,7 +152,7 @@ class SessionMerging:
             *(pl.col(key).first() for key in compiled.key_columns),
             pl.col(_MERGED_START).first().alias(START),
             pl.col(_MERGED_END).first().alias(END),
-            *compiled.combine_rows(),
+            *compiled.combine_rows,
             *compiled.trigger.merge(_STORED),
             *compiled.merge_values(missed),
         )
@@ -181,7 +181,7 @@ class SessionMerging:
         if lost.is_empty():
             return merge
         keyed = elements.join(lost.select(GROUP, *compiled.key_columns), on=GROUP, maintain_order="left")
-        parts = self.sessions_of(keyed, watermark).with_columns(compiled.new_rows())
+        parts = self.sessions_of(keyed, watermark).with_columns(compiled.new_rows)
         if stored.height:
             parts = self._renumbered(parts, stored)
         kept = match(merged, lost, compiled.row_columns, "anti")

@@ -64,7 +64,7 @@ class SlicePartials:
 
     def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
         """Merge partials to one per slice and key; among equal event times the first stays the first."""
-        return self._grouped(partials, slices, self.compiled.merge_partials())
+        return self._grouped(partials, slices, self.compiled.merge_partials(present=partials.columns))
 
     def _grouped(self, frame: pl.DataFrame, slices: int, aggregations: Sequence[pl.Expr]) -> pl.DataFrame:
         keys, columns = self.compiled.key_columns, self.slicing.columns
@@ -83,7 +83,7 @@ class SlicePartials:
         columns = self.slicing.columns
         if self.counts_steps:
             partials = partials.with_columns(pl.lit(state.step, pl.Int64()).alias(SEQUENCE))
-        partials = partials.with_columns(state.nothing_missed())
+        partials = self.compiled.stored(partials).with_columns(state.nothing_missed())
         for found, frame in partials.partition_by(columns, as_dict=True, include_key=False).items():
             bounds = self.slicing.bounds(*found)
             entry = state.slices.setdefault(bounds, SliceEntry(*bounds, blobs=[]))
@@ -107,7 +107,7 @@ class SlicePartials:
 
     def _compacted(self, state: WindowState, entry: SliceEntry, blobs: Sequence[Blob]) -> pl.DataFrame:
         """Merge the partials of some blobs of a slice, as far as the firings of its windows allow."""
-        partials = stack(self._read(state, blob) for blob in blobs)
+        partials = stack(self.compiled.widened(self._read(state, blob)) for blob in blobs)
         keys, aggregations = self.compiled.key_columns, self.compiled.merge_partials(state.missed)
         if not self.counts_steps:
             return self.compiled.compacted(partials, state.missed)
@@ -120,10 +120,10 @@ class SlicePartials:
         return partials.group_by(*keys, SEQUENCE, maintain_order=True).agg(aggregations)
 
     def _read(self, state: WindowState, blob: Blob, keys: pl.DataFrame | None = None) -> pl.DataFrame:
-        """The partials of a blob, or only those of some keys."""
+        """The partials of a blob, or only those of some keys; their lists may be narrow."""
         if keys is None:
-            return self.compiled.upgraded(state.read(blob.name))
-        return self.compiled.upgraded(read_keys(state, blob.name, keys, self.compiled.key_columns))
+            return self.compiled.complete(state.read(blob.name))
+        return self.compiled.complete(read_keys(state, blob.name, keys, self.compiled.key_columns))
 
     # ---- combining
 
@@ -158,8 +158,9 @@ class SlicePartials:
             frames = [self._read(state, blob, chosen) for blob in blobs]
             are_merged = len(frames) == 1
             if lists and frames:
-                united = stack(frames)
-                parts.append(united.select(*keys, *lists, *bounds))
+                united = self.compiled.united(frames)
+                found = [name for name in lists if name in united.columns]
+                parts.append(united.select(*keys, *found, *bounds))
                 frames = [self.compiled.without_elements(united)]
             if self.counts_steps:
                 together += [(window, frame) for frame in frames]
@@ -180,7 +181,7 @@ class SlicePartials:
         if not merged:  # everything was emitted before and discarded
             nothing = pl.lit(None, pl.Int64())
             merged.append(state.no_partials.with_columns(nothing.alias(START), nothing.alias(END)))
-        return Combined(stack(merged), stack(parts) if parts else None, frozenset(selected))
+        return Combined(stack(merged), self.compiled.united(parts) if parts else None, frozenset(selected))
 
     def portions(self, state: WindowState, windows: Sequence[WindowBounds]) -> Iterable[list[WindowBounds]]:
         """Divide windows into portions whose partials fit into memory together."""

@@ -8,10 +8,8 @@ key.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 import polars as pl
 
@@ -24,11 +22,9 @@ from slackwater.windows.columns import (
     FIRED,
     FRESH,
     NEW,
-    ROW,
     SEQUENCE,
     STAMP,
     START,
-    TIME,
 )
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.divided_frames import (
@@ -43,6 +39,7 @@ from slackwater.windows.engine.divided_frames import (
     times_of,
     whole_if_many,
 )
+from slackwater.windows.engine.element_dropping import ElementDropping
 from slackwater.windows.engine.firing import (
     EMITS,
     FIRES,
@@ -56,14 +53,8 @@ from slackwater.windows.engine.firing import (
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.retractions import emit, held_at, pane_times, retraction_hold
 from slackwater.windows.engine.slice_partials import Combined, SlicePartials
-from slackwater.windows.engine.slices import Slicing
+from slackwater.windows.engine.slices import HOLDER_END, HOLDER_START, Slicing, WindowsBySlice
 from slackwater.windows.engine.window_state import KeyTimes, WindowEntry, WindowState
-
-_WINDOW_START: Final = "holder:start"
-_WINDOW_END: Final = "holder:end"
-
-WindowsBySlice = Mapping[WindowBounds, Sequence[WindowBounds]]
-"""Slices, each with some of the windows that contain it."""
 
 
 def _reached(at: int | None, until: int) -> bool:
@@ -85,6 +76,7 @@ class SlicedWindows:
         self.divides = not self.waits_for_end and not compiled.trigger.can_finish
         """Whether windows with many keys are divided by key, because a few keys may be due."""
         self.partials = SlicePartials(compiled, slicing, divides=self.divides)
+        self.dropping = ElementDropping(compiled, slicing)
 
     # ---- the three phases of a step
 
@@ -92,7 +84,7 @@ class SlicedWindows:
         """Add the elements of a batch; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         elements = self.slicing.assign(elements)
-        elements, accepting = self._drop_late(state, elements, watermark, out)
+        elements, accepting = self.dropping.drop_late(state, elements, watermark, out)
         if elements.is_empty():
             return
         partials = self.partials.fold(elements, len(accepting), watermark)
@@ -111,7 +103,7 @@ class SlicedWindows:
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
         if any(each.schema != several[0].schema for each in several):  # lists may be narrow in some of them
             several = [self.compiled.upgraded(each) for each in several]
-        partials, accepting = self._drop_late(state, stack(several), watermark, out)
+        partials, accepting = self.dropping.drop_late(state, stack(several), watermark, out)
         if partials.is_empty():
             return
         if len(several) > 1:
@@ -132,14 +124,14 @@ class SlicedWindows:
         if state.empty is None:
             kept = partials.drop(*self.slicing.columns, *self.compiled.latest_columns)
             state.empty = self.compiled.upgraded(kept.clear())
-        accepting = {bounds: accepting[bounds] for bounds in sorted(self._slices(partials))}
+        accepting = {bounds: accepting[bounds] for bounds in sorted(self.slicing.slices_in(partials))}
         windows = self.slicing.distinct(accepting.values())
         evaluated = [window for window in windows if not self._is_waiting(state, window, watermark)]
         rows: pl.DataFrame | None = None
         if evaluated:
             rows = self._touched_rows(state, partials, accepting, evaluated)
             if self.compiled.trigger.can_finish:
-                rows, partials = self._drop_closed(rows, partials, elements, out)
+                rows, partials = self.dropping.drop_closed(rows, partials, elements, out)
         self.partials.append(state, partials.drop(self.compiled.latest_columns))
         for start, end in windows:
             if (start, end) not in state.windows:
@@ -193,93 +185,6 @@ class SlicedWindows:
         rows = self._due_rows(state, due, lambda times: _reached(times.target, state.clock - 1))
         self._fire(state, rows, evaluation, out)
 
-    # ---- dropping elements
-
-    def _drop_late(
-        self, state: WindowState, elements: pl.DataFrame, watermark: int, out: StepResults
-    ) -> tuple[pl.DataFrame, WindowsBySlice]:
-        """The elements that some window accepts, and by slice the windows that accept them."""
-        lateness = self.compiled.lateness
-
-        def accepts(window: WindowBounds) -> bool:
-            return lateness.purge_time(window[1]) > watermark and window[1] > state.purged_until
-
-        by_element = self.compiled.spec.drop_late == "by_element"
-        windows = {bounds: self.slicing.windows(bounds) for bounds in self._slices(elements)}
-        gaps = [bounds for bounds, holders in windows.items() if not holders]
-        if gaps:
-            elements = match(elements, self._slice_frame(gaps), self.slicing.columns, "anti")
-        if by_element:
-            is_late = lateness.is_late_by_element(watermark)
-            behind = elements.filter(is_late)
-            if behind.height:
-                elements = elements.filter(~is_late)
-                self._report_late(behind, None, out)
-        if self.compiled.spec.ttl is not None:
-            is_expired = pl.col(TIME) <= max(lateness.expired_until(watermark), state.purged_until)
-            expired = elements.filter(is_expired)
-            if expired.height:
-                elements = elements.filter(~is_expired)
-                self._report_late(expired, None if by_element else windows, out)
-        accepting: dict[WindowBounds, Sequence[WindowBounds]] = {}
-        late: dict[WindowBounds, Sequence[WindowBounds]] = {}
-        for bounds, holders in windows.items():
-            first = bisect_left(holders, 1, key=accepts)
-            accepting[bounds] = holders[first:]
-            if first:
-                late[bounds] = holders[:first]
-        if late:
-            dropped = match(elements, self._slice_frame(late), self.slicing.columns, "semi")
-            self._report_late(dropped, None if by_element else late, out)
-            gone = [bounds for bounds in late if by_element or not accepting[bounds]]
-            if gone:
-                elements = match(elements, self._slice_frame(gone), self.slicing.columns, "anti")
-        return elements, accepting
-
-    def _report_late(self, dropped: pl.DataFrame, windows: WindowsBySlice | None, out: StepResults) -> None:
-        """Count dropped elements: once for each of the windows, or once each if there are none."""
-        if windows is not None:
-            dropped = match(dropped, self._window_frame(windows), self.slicing.columns, "inner")
-        out.dropped_late += int(dropped[ADDED].sum()) if ADDED in dropped.columns else dropped.height
-        if dropped.is_empty():
-            return
-        nothing = pl.lit(None, pl.Int64())
-        start, end = (
-            (pl.col(_WINDOW_START), pl.col(_WINDOW_END)) if windows is not None else (nothing, nothing)
-        )
-        out.sample(dropped, "late", (start, end), self.compiled.key_columns)
-        if self.compiled.spec.late == "emit":
-            out.late.append(
-                dropped.select(ROW, pl.lit("late").alias("reason"), start.alias(START), end.alias(END))
-            )
-
-    def _drop_closed(
-        self, rows: pl.DataFrame, partials: pl.DataFrame, elements: pl.DataFrame | None, out: StepResults
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Drop and count the elements of windows that their trigger has closed."""
-        compiled = self.compiled
-        closed = rows.filter(pl.col(CLOSED) & (pl.col(ADDED) > 0)).select(*compiled.row_columns, ADDED)
-        if closed.is_empty():
-            return rows, partials
-        out.dropped_closed += int(closed[ADDED].sum())
-        out.sample(closed, "closed", (pl.col(START), pl.col(END)), compiled.key_columns)
-        rows = rows.with_columns(pl.when(pl.col(CLOSED)).then(0).otherwise(pl.col(ADDED)).alias(ADDED))
-        if compiled.spec.late == "emit" and elements is not None:
-            windows = self._window_frame(
-                {bounds: self.slicing.windows(bounds) for bounds in self._slices(elements)}
-            )
-            found = match(
-                match(elements, windows, self.slicing.columns, "inner"),
-                closed.rename({START: _WINDOW_START, END: _WINDOW_END}),
-                [_WINDOW_START, _WINDOW_END, *compiled.key_columns],
-                "semi",
-            )
-            bounds = pl.col(_WINDOW_START).alias(START), pl.col(_WINDOW_END).alias(END)
-            out.late.append(found.select(ROW, pl.lit("closed").alias("reason"), *bounds))
-        if not self.slicing.shared:
-            partials = match(partials, closed, [*self.slicing.columns, *compiled.key_columns], "anti")
-        return rows, partials
-
     # ---- window rows
 
     def _is_waiting(self, state: WindowState, window: WindowBounds, watermark: int) -> bool:
@@ -309,7 +214,7 @@ class SlicedWindows:
         combined = self.partials.combine(state, windows)
         merged = combined.partials
         stamp = pl.col(STAMP) if STAMP in merged.columns else pl.lit(None, pl.Int64()).alias(STAMP)
-        rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows(), stamp, ADDED)
+        rows = merged.select(*self.compiled.row_columns, *self.compiled.new_rows, stamp, ADDED)
         rows = rows.with_columns(pl.col(ADDED).alias(NEW), pl.lit(value=True).alias(FRESH))
         return rows.drop(ADDED), combined
 
@@ -326,17 +231,17 @@ class SlicedWindows:
         """
         compiled = self.compiled
         wanted = set(windows)
-        holders = self._window_frame(
+        holders = self.slicing.window_frame(
             {bounds: [one for one in several if one in wanted] for bounds, several in accepting.items()}
         )
         added = match(partials, holders, self.slicing.columns, "inner").drop(START, END, strict=False)
-        added = added.rename({_WINDOW_START: START, _WINDOW_END: END})
+        added = added.rename({HOLDER_START: START, HOLDER_END: END})
         stamp = [compiled.merge_stamps()] if compiled.spec.timestamp != "end_of_window" else []
         latest = compiled.latest_columns
         added = added.group_by(compiled.row_columns).agg(pl.col(ADDED).sum(), *stamp, pl.col(latest).max())
         if not stamp:
             added = added.with_columns(pl.lit(None, pl.Int64()).alias(STAMP))
-        fresh = added.select(*compiled.row_columns, *compiled.new_rows(), STAMP, *latest, ADDED)
+        fresh = added.select(*compiled.row_columns, *compiled.new_rows, STAMP, *latest, ADDED)
         stored = [
             window for window in windows if window in state.windows and state.windows[window].rows is not None
         ]
@@ -346,7 +251,7 @@ class SlicedWindows:
         return (
             stack([kept, fresh])
             .group_by(compiled.row_columns)
-            .agg(*compiled.combine_rows(), *compiled.trigger.combine())
+            .agg(*compiled.combine_rows, *compiled.trigger.combine())
         )
 
     @staticmethod
@@ -644,12 +549,6 @@ class SlicedWindows:
                 state.forget_slice(part)
                 reached = part[1]
 
-    # ---- slices and windows of frames
-
-    def _slices(self, frame: pl.DataFrame) -> list[WindowBounds]:
-        """The slices that occur in a frame."""
-        return [self.slicing.bounds(*row) for row in frame.select(self.slicing.columns).unique().rows()]
-
     def _windows(self, rows: pl.DataFrame) -> list[WindowBounds]:
         """The windows that occur in some rows, in ascending order."""
         columns = self.slicing.columns
@@ -657,14 +556,3 @@ class SlicedWindows:
             return sorted(rows.select(columns).unique().rows())
         ends = rows.group_by(START).agg(pl.col(END).first())
         return sorted(ends.rows())
-
-    def _slice_frame(self, slices: Iterable[WindowBounds]) -> pl.DataFrame:
-        frame = pl.DataFrame(list(slices), schema={START: pl.Int64, END: pl.Int64}, orient="row")
-        return frame.select(self.slicing.columns)
-
-    def _window_frame(self, windows: WindowsBySlice) -> pl.DataFrame:
-        """A row for each slice and window that contains it."""
-        pairs = [(*bounds, *window) for bounds, several in windows.items() for window in several]
-        schema = dict.fromkeys((START, END, _WINDOW_START, _WINDOW_END), pl.Int64)
-        frame = pl.DataFrame(pairs, schema=schema, orient="row")
-        return frame if END in self.slicing.columns else frame.drop(END)

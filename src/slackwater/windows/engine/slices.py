@@ -7,8 +7,8 @@ a slice is a window; sliding windows share slices, so that an element is stored 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, overload
 
 import polars as pl
 
@@ -27,6 +27,12 @@ from slackwater.windows.columns import END, START, TIME, input_column
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+HOLDER_START: Final = "holder:start"
+"""With `HOLDER_END`, the bounds of a window that contains a slice, where the slice has bounds too."""
+HOLDER_END: Final = "holder:end"
+
+WindowsBySlice = Mapping[WindowBounds, Sequence[WindowBounds]]
+"""Slices, each with some of the windows that contain it."""
 
 
 class WindowRange(Sequence[WindowBounds]):
@@ -160,6 +166,22 @@ class Slicing:
             part = self.window.slice_at(at)
             yield part
             at = part[1]
+
+    def slices_in(self, frame: pl.DataFrame) -> list[WindowBounds]:
+        """The slices that occur in a frame."""
+        return [self.bounds(*row) for row in frame.select(self.columns).unique().rows()]
+
+    def slice_frame(self, slices: Iterable[WindowBounds]) -> pl.DataFrame:
+        """A row for each slice, with the columns that identify it."""
+        frame = pl.DataFrame(list(slices), schema={START: pl.Int64, END: pl.Int64}, orient="row")
+        return frame.select(self.columns)
+
+    def window_frame(self, windows: WindowsBySlice) -> pl.DataFrame:
+        """A row for each slice and window that contains it."""
+        pairs = [(*bounds, *window) for bounds, several in windows.items() for window in several]
+        schema = dict.fromkeys((START, END, HOLDER_START, HOLDER_END), pl.Int64)
+        frame = pl.DataFrame(pairs, schema=schema, orient="row")
+        return frame if END in self.columns else frame.drop(END)
 
     @staticmethod
     def _assign_calendar(elements: pl.DataFrame, window: Calendar) -> pl.DataFrame:

@@ -1,1 +1,1 @@
-"""HTTP APIs as a source: requests, pages, retries and records. Nothing here knows of Spark."""
+"""HTTP APIs as a source: requests, pages, retries and records. Nothing here imports Spark."""

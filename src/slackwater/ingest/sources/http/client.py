@@ -229,7 +229,7 @@ class Client:
         return wait * (0.5 + self._chance() / 2)
 
     def _asked_for(self, response: Response) -> float:
-        """The wait that the Retry-After header asks for, given in seconds or as a date; 0 without it."""
+        """The wait that the Retry-After header requests, given in seconds or as a date; 0 without it."""
         text = response.headers.get("retry-after", "").strip()
         if text.isdecimal():
             return float(text)
