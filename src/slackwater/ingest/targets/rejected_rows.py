@@ -34,7 +34,7 @@ class RejectionRule:
     time_column: str | None = None
     zone: str = "UTC"
     check: Check | None = None
-    """Finds such rows before they are loaded; used only with ``emit``."""
+    """Finds such rows before they are loaded: a database would cut some values without an error."""
 
 
 class RowSorter:
@@ -59,10 +59,12 @@ class RowSorter:
         """
         if REJECTED in batch.schema.names:
             batch = self._without_rejections(batch)
-        if self._rule.check is not None and self._rule.emit and batch.num_rows:
+        if self._rule.check is not None and batch.num_rows:
             found = self._rule.check(batch)
             if found is not None:
                 reasons, contents = found
+                if not self._rule.emit:
+                    raise RowRejected(pc.drop_null(reasons)[0].as_py(), None, contents[0].as_py())
                 kept = pc.is_null(reasons)
                 self._put_aside(batch.filter(pc.invert(kept)), pc.drop_null(reasons), contents)
                 batch = batch.filter(kept)
