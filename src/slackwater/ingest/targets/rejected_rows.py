@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater._utf8 import split_unreadable
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import RowRejected
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
@@ -59,6 +60,7 @@ class RowSorter:
         """
         if REJECTED in batch.schema.names:
             batch = self._without_rejections(batch)
+        batch = self._without_unreadable(batch)
         if self._rule.check is not None and batch.num_rows:
             found = self._rule.check(batch)
             if found is not None:
@@ -82,6 +84,19 @@ class RowSorter:
         reasons, contents = (pc.struct_field(found, name) for name in ("reason", "content"))
         self._put_aside(batch.filter(pc.invert(kept)), reasons, contents)
         return batch.filter(kept)
+
+    def _without_unreadable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        accepted, rejected, reasons = split_unreadable(batch)
+        if reasons:
+            import polars as pl
+
+            from slackwater.sql.dead_letters import as_letters  # only here: most workers need no SQL
+
+            contents = as_letters(pl.DataFrame(rejected), pl.Series(reasons))["content"].to_list()
+            if not self._rule.emit:
+                raise RowRejected(reasons[0], None, contents[0])
+            self._put_aside(rejected, pa.array(reasons), pa.array(contents))
+        return accepted
 
     def _put_aside(self, rows: pa.RecordBatch, reasons: pa.Array, contents: pa.Array) -> None:
         name = self._rule.time_column
