@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from slackwater.errors import InvalidArgument
+from slackwater.simulation import ingest_scenario
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.runs import SCENARIOS, Simulation
 from slackwater.simulation.story import format_story
@@ -19,8 +20,10 @@ from slackwater.time import SECOND
 
 SHORT = 1
 """Simulated minutes of faults of a short seed."""
-SEEDS = {"log": 14, "pipeline": 8, "ingest": 18}
-"""In `make test`: as many as fit in a few seconds. `make check` runs a third, `make proof` more."""
+SEEDS = 14
+"""How many seeds one test runs: a few seconds."""
+PARTS = 6
+"""How many such tests each scenario has in `make test`. `make check` runs a third of the first one."""
 MORE_SEEDS = 200
 LONG_SEEDS = 20
 ROOT = Path(__file__).parents[2]
@@ -32,10 +35,23 @@ def run_seeds(prepared: Simulation, scenario: str, seeds: range, minutes: int) -
         assert result.violation is None, f"seed {seed}\n{format_story(result.story[-30:])}"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Divide the seeds of a scenario between tests, which run at the same time."""
+    if "first" in metafunc.fixturenames:
+        parts = PARTS if settings().max_examples >= settings.get_profile("test").max_examples else 1
+        metafunc.parametrize("first", [SEEDS * part for part in range(parts)])
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_promise_holds_under_faults(prepared: Simulation, scenario: str) -> None:
-    part = settings().max_examples / settings.get_profile("test").max_examples
-    run_seeds(prepared, scenario, range(round(SEEDS[scenario] * part)), SHORT)
+def test_every_promise_holds_under_faults(prepared: Simulation, scenario: str, first: int) -> None:
+    part = min(1.0, settings().max_examples / settings.get_profile("test").max_examples)
+    run_seeds(prepared, scenario, range(first, first + round(SEEDS * part)), SHORT)
+
+
+def test_the_page_states_how_many_seeds_run() -> None:
+    page = (ROOT / "docs" / "operations" / "simulation.md").read_text(encoding="utf-8")
+    counts = (PARTS * SEEDS * len(SCENARIOS), (MORE_SEEDS + LONG_SEEDS) * len(SCENARIOS))
+    assert "`make test` runs {} seeds, `make proof` {},".format(*counts) in page
 
 
 @pytest.mark.proof
@@ -54,6 +70,17 @@ def test_every_promise_holds_in_long_seeds(prepared: Simulation, scenario: str) 
 def test_a_seed_repeats_exactly(prepared: Simulation, scenario: str) -> None:
     first, second = (prepared.run(11, scenario=scenario, minutes=SHORT) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("kind", ["DELTA", "STREAM"])
+def test_a_seed_repeats_exactly_for_a_rare_target(
+    prepared: Simulation, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for each in ("DELTA", "STREAM"):
+        monkeypatch.setattr(ingest_scenario, f"_{each}_SHARE", float(each == kind))
+    first, second = (prepared.run(20, scenario="ingest", minutes=SHORT) for _ in range(2))
+    assert first == second
+    assert first.violation is None
 
 
 def test_an_error_with_the_address_of_the_store_repeats(prepared: Simulation) -> None:
