@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater import __version__
-from slackwater.cli.console import Group, print_line
+from slackwater.cli.console import Group, print_line, use_utf8
 
 
 @dataclass(frozen=True)
@@ -128,4 +128,5 @@ def options(
 
 def main() -> None:
     """Entry point of the installed `slackwater` command."""
+    use_utf8()
     app()
