@@ -278,7 +278,7 @@ def test_events_are_utf8_in_a_locale_without_letters_beyond_ascii(tmp_path: Path
 
 def test_a_line_that_is_nested_too_deeply_is_rejected() -> None:
     deep = '{"name":' + "[" * 100_000 + "]" * 100_000 + "}"
-    with pytest.raises(InvalidArgument, match="line 7 = .*it is nested too deeply") as caught:
+    with pytest.raises(InvalidArgument, match=r"line 7 = .*it is nested too deeply") as caught:
         ndjson.from_lines([deep], ndjson.parse_columns("name string"), first=7)
     assert len(str(caught.value)) < 300
 
