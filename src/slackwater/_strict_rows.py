@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater._suggestions import available
+from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
 from slackwater.errors import InvalidArgument
 
 Convert = Callable[[Any], Any]
@@ -154,7 +155,15 @@ def table_to_schema(table: pa.Table, schema: pa.Schema, *, what: str) -> pa.Tabl
     [3, 4]
     """
     columns = [_cast(table.column(field.name), field, what) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+    made = pa.Table.from_arrays(columns, schema=schema)
+    first = 0
+    for batch in made.to_batches():
+        for row in unreadable_rows(batch)[:1]:
+            shown = readable(batch.slice(row, 1)).to_pylist()[0]
+            reason = f"{numbered(first + row)}, {unreadable_reason(batch, row)}"
+            raise InvalidArgument(what, shown, reason, fix="decode it, or use binary in the schema")
+        first += batch.num_rows
+    return made
 
 
 # ---- values

@@ -8,7 +8,7 @@ mistake always gives the same message. The rule numbers (C1, S6, …) refer to d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from slackwater._time_text import instant_text
 
@@ -37,6 +37,16 @@ class SlackwaterError(Exception):
 
 # ---- arguments
 
+_LONGEST_VALUE: Final = 400
+
+
+def _short(value: object) -> str:
+    """A value as a message shows it: a row of a megabyte would hide the reason."""
+    text = repr(value)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
+
 
 class InvalidArgument(SlackwaterError, ValueError):
     """An argument has a value that is not allowed.
@@ -59,7 +69,7 @@ class InvalidArgument(SlackwaterError, ValueError):
         self.value = value
         self.reason = reason
         self.fix = fix
-        super().__init__(f"{name} = {value!r}: {reason}" + (f"; {fix}" if fix else ""))
+        super().__init__(f"{name} = {_short(value)}: {reason}" + (f"; {fix}" if fix else ""))
 
 
 class InvalidDuration(InvalidArgument):

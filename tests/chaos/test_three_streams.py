@@ -16,6 +16,7 @@ from tests.spark.postgres import running_server
 from tests.support.programs import Program
 
 FILES: Final = 8
+SEEDS: Final = (11, 12)
 KILLED_IN: Final = (1, 3, 5)
 """The batches in which the driver is killed, or the ones soon after."""
 TABLE: Final = "SELECT product, window_start, returns, refunds FROM refunds"
@@ -31,7 +32,7 @@ def test_the_history_has_rows_that_match_and_rows_that_do_not() -> None:
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.proof
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_driver_leaves_the_table_equal_to_the_result_over_all_rows(
     tmp_path: Path, seed: int
 ) -> None:

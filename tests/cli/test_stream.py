@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import slackwater as sw
 from slackwater.cli.app import app
-from slackwater.errors import EventsGone
+from slackwater.errors import EventsGone, InvalidArgument
 from slackwater.streams import description
 from slackwater.streams.log import ndjson
 from slackwater.streams.log.catalog import Stream, Streams
@@ -260,6 +261,26 @@ def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
         said = controller.communicate(timeout=60)
         assert controller.returncode == 0, said
         assert stream.marks()
+
+
+def test_events_are_utf8_in_a_locale_without_letters_beyond_ascii(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    with Streams.open(store, create=True) as streams:
+        stream = streams.create("shop/names", columns=ndjson.parse_columns("name string"))
+        with sw.Writer(stream, "w") as writer:
+            writer.write("Jürgen")
+    command = [sys.executable, "-m", "slackwater.cli", "stream", "read", "shop/names", "--store", store]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True
+    )
+    assert done.stdout == '{"name":"Jürgen"}\n'.encode()
+
+
+def test_a_line_that_is_nested_too_deeply_is_rejected() -> None:
+    deep = '{"name":' + "[" * 100_000 + "]" * 100_000 + "}"
+    with pytest.raises(InvalidArgument, match=r"line 7 = .*it is nested too deeply") as caught:
+        ndjson.from_lines([deep], ndjson.parse_columns("name string"), first=7)
+    assert len(str(caught.value)) < 300
 
 
 def test_the_version_is_printed(run: Command) -> None:

@@ -156,6 +156,28 @@ def test_a_value_that_is_not_cut_fails_its_unit_or_becomes_a_dead_letter(
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("on_error", ["fail", "emit"])
+def test_a_time_that_postgresql_would_round_is_not_stored(
+    spark: SparkSession, tmp_path: Path, server: Server, on_error: str
+) -> None:
+    source, target = f"sqlite:///{tmp_path}/source.db", server.create_database(f"cut_{time.monotonic_ns()}")
+    execute(source, "CREATE TABLE orders (id BIGINT, at TEXT)")
+    rows = [(1, "2020-01-01 05:00:00.123"), (2, "2020-01-01 05:00:00.123456")]
+    execute(source, "INSERT INTO orders VALUES (?, ?)", rows)
+    execute(target, "CREATE TABLE copied (id BIGINT, at TIMESTAMPTZ(3))")
+    keys = from_orders(source, target_type="sql", target_url=target, target_table="copied")
+    (outcome,) = run(spark, tmp_path, DAYS[3], {**keys, "ms.target.on.error": on_error}).outcomes
+    reason = "column 'at' would be rounded: the column stores 3 digits of a second"
+    if on_error == "fail":
+        assert f"RowRejected: {reason}, in the row" in str(outcome.error)
+        assert execute(target, "SELECT id FROM copied") == []
+    else:
+        assert (outcome.rows, outcome.rejected) == (1, 1)
+        assert dead_letters(target, "copied")["reason"].to_list() == [reason]
+        assert execute(target, "SELECT id FROM copied") == [(1,)]
+
+
+@pytest.mark.postgres
 def test_rows_that_postgresql_rejects_become_dead_letters_and_are_not_doubled(
     spark: SparkSession, tmp_path: Path, server: Server
 ) -> None:

@@ -14,9 +14,12 @@ from sqlalchemy.engine import Connection
 from slackwater import _durable_files
 from slackwater.ingest.ledger.progress_ledger import record_success
 from slackwater.ingest.ledger.run_ledger import Run
+from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.table_target import TableTarget
+from slackwater.simulation import ingest_scenario
 from slackwater.simulation.runs import Simulation
 from slackwater.sql import pane_merge
 from slackwater.streams.log import append, group_segments, reader_group, segment_files
@@ -104,6 +107,27 @@ def slices_that_are_not_deleted_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableTarget, "_delete_slice", lambda *given: None)
 
 
+def only(kind: str, patch: pytest.MonkeyPatch) -> None:
+    """Let every seed of the ingestion scenario write to one kind of target."""
+    for each in ("delta", "stream"):
+        patch.setattr(ingest_scenario, f"_{each.upper()}_SHARE", float(each == kind))
+
+
+def delta_files_that_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    only("delta", patch)
+    patch.setattr(DeltaTarget, "_flush", lambda self, logged: None)
+
+
+def delta_slices_that_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    only("delta", patch)
+    patch.setattr(DeltaTarget, "_predicate", lambda self, slice_: "id < 0")
+
+
+def streams_that_claim_units_of_others(patch: pytest.MonkeyPatch) -> None:
+    only("stream", patch)
+    patch.setattr(Completeness, "time_without", lambda self, start, unit: self._limit)
+
+
 def batches_that_are_merged_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pane_merge, "_ledger_entry", lambda *given: None)
     patch.setattr(pane_merge, "_record_batch", lambda *given, **options: None)
@@ -125,6 +149,9 @@ MUTATIONS: dict[str, list[Mutation]] = {
         high_watermarks_before_the_rows,
         folders_that_are_not_flushed,
         slices_that_are_not_deleted_before,
+        delta_files_that_are_not_flushed,
+        delta_slices_that_are_not_replaced,
+        streams_that_claim_units_of_others,
     ],
 }
 

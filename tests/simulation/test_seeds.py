@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from slackwater.errors import InvalidArgument
+from slackwater.simulation import ingest_scenario
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.runs import SCENARIOS, Simulated, Simulation
 from slackwater.simulation.story import format_story
@@ -20,8 +21,12 @@ from slackwater.time import SECOND
 
 SHORT = 1
 """Simulated minutes of faults of a short seed."""
-SEEDS = {"log": 14, "pipeline": 8, "ingest": 18}
-"""In `make test`: as many as fit in a few seconds. `make check` runs two, `make proof` more."""
+SEEDS = 14
+"""How many seeds one test runs: a few seconds."""
+PARTS = 6
+"""How many such tests each scenario has in `make test`."""
+QUICK_SEEDS = 2
+"""How many seeds each scenario runs in `make check`."""
 MORE_SEEDS = 200
 LONG_SEEDS = 20
 ROOT = Path(__file__).parents[2]
@@ -39,10 +44,23 @@ def run_seeds(prepared: Simulation, scenario: str, seeds: range, minutes: int) -
         assert result.violation is None, f"seed {seed}\n{format_story(result.story[-30:])}"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Divide the seeds of a scenario between tests, which run at the same time."""
+    if "first" in metafunc.fixturenames:
+        parts = PARTS if settings().max_examples >= settings.get_profile("test").max_examples else 1
+        metafunc.parametrize("first", [SEEDS * part for part in range(parts)])
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_promise_holds_under_faults(prepared: Simulation, scenario: str) -> None:
+def test_every_promise_holds_under_faults(prepared: Simulation, scenario: str, first: int) -> None:
     is_quick = settings().max_examples < settings.get_profile("test").max_examples
-    run_seeds(prepared, scenario, range(2 if is_quick else SEEDS[scenario]), SHORT)
+    run_seeds(prepared, scenario, range(first, first + (QUICK_SEEDS if is_quick else SEEDS)), SHORT)
+
+
+def test_the_page_states_how_many_seeds_run() -> None:
+    page = (ROOT / "docs" / "operations" / "simulation.md").read_text(encoding="utf-8")
+    counts = (PARTS * SEEDS * len(SCENARIOS), (MORE_SEEDS + LONG_SEEDS) * len(SCENARIOS))
+    assert "`make test` runs {} seeds, `make proof` {},".format(*counts) in page
 
 
 @pytest.mark.proof
@@ -60,6 +78,17 @@ def test_every_promise_holds_in_long_seeds(prepared: Simulation, scenario: str) 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_seed_repeats_exactly(prepared: Simulation, scenario: str) -> None:
     assert prepared.run(0, scenario=scenario, minutes=SHORT) == first_run(prepared, 0, scenario, SHORT)
+
+
+@pytest.mark.parametrize("kind", ["DELTA", "STREAM"])
+def test_a_seed_repeats_exactly_for_a_rare_target(
+    prepared: Simulation, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for each in ("DELTA", "STREAM"):
+        monkeypatch.setattr(ingest_scenario, f"_{each}_SHARE", float(each == kind))
+    first, second = (prepared.run(20, scenario="ingest", minutes=SHORT) for _ in range(2))
+    assert first == second
+    assert first.violation is None
 
 
 def test_an_error_with_the_address_of_the_store_repeats(prepared: Simulation) -> None:

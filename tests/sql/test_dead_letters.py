@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +33,10 @@ def letters(url: str) -> list[tuple[str, dict[str, Any]]]:
     return [(reason, json.loads(content)) for reason, content in found.select("reason", "content").rows()]
 
 
+def moment(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
 # ---- what is checked before anything is loaded
 
 
@@ -46,7 +50,13 @@ def letters(url: str) -> list[tuple[str, dict[str, Any]]]:
         ([1, None], ColumnLimits(nullable=False), "is null, but the column of the table is NOT NULL"),
         ([999, -1000], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
         ([-(2**15), 2**15], ColumnLimits(bits=16), "does not fit an integer of 16 bits"),
-        ([99.94, 999.96], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
+        ([99.9, 999.96], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
+        ([0.1 + 0.2, 0.125], ColumnLimits(digits=(4, 2)), "would be rounded by NUMERIC(4, 2)"),
+        ([Decimal("1.500"), Decimal("1.501")], ColumnLimits(digits=(4, 2)), "would be rounded"),
+        ([Decimal("-1.500"), Decimal("-1.501")], ColumnLimits(digits=(4, 2)), "would be rounded"),
+        ([1_500, 1_550], ColumnLimits(digits=(4, -2)), "would be rounded by NUMERIC(4, -2)"),
+        ([moment(1_000), moment(1_001)], ColumnLimits(fraction=3), "column stores 3 digits of a second"),
+        ([moment(-1_000_000), moment(-1)], ColumnLimits(fraction=0), "would be rounded"),
         ([math.nan, math.inf], ColumnLimits(digits=(4, 1)), "does not fit NUMERIC(4, 1)"),
     ],
 )
@@ -159,23 +169,23 @@ def test_limits_of_the_existing_table_are_checked(server: Server) -> None:
     run_sql(
         url,
         "CREATE TABLE totals (name VARCHAR(3) NOT NULL, total NUMERIC(4, 0), note JSONB, "
-        "at TIMESTAMP WITH TIME ZONE)",
+        "at TIMESTAMP(3) WITH TIME ZONE)",
     )
     values = (Column("total", "long"), Column("note", "json"), Column("at", "timestamp"))
     target = made(url, values=values, windows=False, on_error="emit")
     panes = pa.record_batch(
         {
-            "name": ["ok", "long", None, "num", "jsn", "old"],
-            "total": pa.array([1, 2, 3, 10_000, 5, 6], pa.int64()),
-            "note": ["{}", "{}", "{}", "{}", '{"a":"\\u0000"}', "{}"],
-            "at": pa.array([0, 0, 0, 0, 0, -(2**61)], pa.timestamp("us", "UTC")),
-            "pane_index": [0] * 6,
-            "retraction": [False] * 6,
+            "name": ["ok", "long", None, "num", "jsn", "old", "cut"],
+            "total": pa.array([1, 2, 3, 10_000, 5, 6, 7], pa.int64()),
+            "note": ["{}", "{}", "{}", "{}", '{"a":"\\u0000"}', "{}", "{}"],
+            "at": pa.array([0, 0, 0, 0, 0, -(2**61), 1_500], pa.timestamp("us", "UTC")),
+            "pane_index": [0] * 7,
+            "retraction": [False] * 7,
         }
     )
     fold(target, 0, panes)
     assert rows(target) == [("ok", Decimal(1))]
-    assert [content["name"] for _, content in letters(url)] == ["long", None, "num", "jsn", "old"]
+    assert [content["name"] for _, content in letters(url)] == ["long", None, "num", "jsn", "old", "cut"]
 
 
 def test_not_a_number_as_a_key_is_a_dead_letter_in_sqlite(tmp_path: Any) -> None:

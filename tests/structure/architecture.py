@@ -19,7 +19,7 @@ FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
 _BASE: Final = {"_suggestions", "_time_text", "errors", "time"}
-_CORE: Final = _BASE | {"_strict_rows", "progress", "windows"}
+_CORE: Final = _BASE | {"_strict_rows", "_utf8", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
@@ -27,12 +27,13 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_time_text": set(),
     "_durable_files": set(),
     "_lazy_exports": set(),
-    "_strict_rows": {"_suggestions", "errors"},
+    "_utf8": set(),
+    "_strict_rows": {"_suggestions", "_utf8", "errors"},
     "errors": {"_time_text"},
     "time": {"_time_text", "errors"},
     "progress": _BASE,
     "windows": _BASE | {"_lazy_exports", "_strict_rows", "progress"},
-    "sql": _BASE,
+    "sql": _BASE | {"_utf8"},
     "metadata": _BASE | {"sql"},
     "monitoring": _BASE | {"progress", "sql", "metadata"},
     "spark": _CORE | {"sql", "monitoring"},
@@ -112,6 +113,7 @@ MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
     "_strict_rows": SPARK,
     "_suggestions": SPARK | COLUMNS,
     "_time_text": SPARK | COLUMNS,
+    "_utf8": SPARK,
     "errors": SPARK | COLUMNS,
     "time": SPARK | COLUMNS,
     "progress": SPARK | COLUMNS,  # pure Python: it runs in every map task, for every buffer

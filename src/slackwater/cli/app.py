@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater import __version__
-from slackwater.cli.console import Group, print_line
+from slackwater.cli.console import Group, print_line, use_utf8
 
 
 @dataclass(frozen=True)
@@ -134,4 +134,5 @@ def options(
 
 def main() -> None:
     """Entry point of the installed `slackwater` command."""
+    use_utf8()
     app()

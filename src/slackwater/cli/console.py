@@ -7,6 +7,7 @@ was interrupted with Ctrl-C.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -46,6 +47,19 @@ Store = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def use_utf8() -> None:
+    """Write UTF-8 to files and pipes, whatever the locale; a terminal gets ``?`` for what it cannot show.
+
+    Scheduled commands often run in the locale C, where a letter beyond ASCII would end the command.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 class Group(TyperGroup):

@@ -60,13 +60,14 @@ class RowRejected(SlackwaterError):
 source, or set ms.target.on.error to emit to put such rows aside
     """
 
-    def __init__(self, reason: str, value: str, content: str) -> None:
+    def __init__(self, reason: str, value: str | None, content: str) -> None:
         self.reason = reason
         self.value = value
         self.content = content
         row = content if len(content) <= _LONGEST_ROW else f"{content[:_LONGEST_ROW]}…"
+        found = "" if value is None else f": {value!r}"
         super().__init__(
-            f"{reason}: {value!r}, in the row {row}; correct the source, or set ms.target.on.error to emit "
+            f"{reason}{found}, in the row {row}; correct the source, or set ms.target.on.error to emit "
             "to put such rows aside"
         )
 

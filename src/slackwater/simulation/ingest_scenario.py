@@ -1,8 +1,8 @@
 """An hourly job that two hosts start again and again: its plan, its ledger, its lease and its target.
 
 The source is a table whose rows appear with a delay within the grace period. The target is a folder of
-Parquet files or a table. In the end it has every row of the source once. A high watermark is never recorded
-before the rows below it are in the target.
+Parquet files, a table, a stream or a Delta table. In the end it has every row of the source once. A high
+watermark is never recorded, and no stream claims to be complete, before the rows below are in the target.
 """
 
 from __future__ import annotations
@@ -10,74 +10,47 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from slackwater._durable_files import fsync_path
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.jobfile.job import parse_job
-from slackwater.ingest.plan.planner import WorkUnit
+from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.planner import Plan, WorkUnit
 from slackwater.ingest.runner import Approve, run_job
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
-from slackwater.ingest.targets.folder_target import FolderTarget
-from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, Written
-from slackwater.ingest.targets.table_target import TableTarget
+from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, Target, Written
+from slackwater.ingest.targets.stream_target import StreamTarget
+from slackwater.simulation.ingest_copies import (
+    NAME,
+    SCHEMA,
+    Copy,
+    DeltaCopy,
+    FolderCopy,
+    StreamCopy,
+    TableCopy,
+)
 from slackwater.simulation.scheduler import Task
 from slackwater.simulation.world import START, World
-from slackwater.sql.database import database_url
 from slackwater.time import HOUR, MINUTE, SECOND
 
 _GRACE: Final = HOUR
 _LONGEST_DELAY: Final = 30 * MINUTE
+_DELTA_SHARE: Final = 0.1
+"""Of the seeds: a commit to Delta takes as long as many seeds need for everything."""
+_STREAM_SHARE: Final = 0.3
 _CLOCK_ERROR: Final = 20 * SECOND
 """Largest clock error of a host; a clock that is hours ahead plans times whose rows do not exist yet."""
-_SCHEMA: Final = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
-_NAME: Final = "orders"
-_COPIED: Final = "copied"
-"""The folder or the table."""
 _JOB: Final = {
-    "ms.job.name": _NAME,
+    "ms.job.name": NAME,
     "ms.watermark": [{"name": "system", "type": "datetime", "range": {"from": "2030-01-01", "to": "-"}}],
     "ms.work.unit.partition": "hourly",
     "ms.grace.period": "PT1H",
     "ms.time.column": "at",
     "ms.run.concurrency": 2,
 }
-
-
-class PathWithFaults(type(Path())):  # type: ignore[misc]  # the class of paths on this system
-    """A path whose operations are points at which a process may be interrupted."""
-
-    point: Callable[[str], None]
-
-    def mkdir(self, *arguments: Any, **options: Any) -> None:
-        """Create a folder."""
-        self.point("mkdir")
-        super().mkdir(*arguments, **options)
-
-    def rename(self, target: Any) -> Any:
-        """Rename a file."""
-        self.point("rename")
-        return super().rename(target)
-
-    def replace(self, target: Any) -> Any:
-        """Rename a file over another one."""
-        self.point("replace")
-        return super().replace(target)
-
-    def symlink_to(self, target: Any, target_is_directory: bool = False) -> None:
-        """Create a symbolic link."""
-        self.point("symlink")
-        super().symlink_to(target, target_is_directory)
-
-    def write_bytes(self, data: Any) -> int:
-        """Write a file."""
-        self.point("write")
-        return int(super().write_bytes(data))
 
 
 class LocalFrame:
@@ -137,18 +110,15 @@ class IngestScenario:
         for number in range(random.randint(5, 60)):
             at = random.randrange(START, self.end)
             self.rows.append(SourceRow(number, at, at + random.randrange(_LONGEST_DELAY)))
-        path = type("Path", (PathWithFaults,), {"point": staticmethod(world.point)})
-        self.is_table = random.random() < 0.5
-        self.folder = path(world.data / _COPIED)
-        Path(self.folder).mkdir()
-        fsync_path(world.data)
         self.job = parse_job(_JOB)
         self._database = sqlite3.connect(world.server.path, check_same_thread=False)
+        self.copy = self._chosen_copy()
         world.committed = self._check
         world.largest_clock_error = _CLOCK_ERROR
         try:
             for number in range(2):
                 world.start(f"host-{number}", self._host)
+            self.copy.start()
             world.begin_faults(rarer=10)
             world.run_for(self.end - START, poll=HOUR)
             world.heal()
@@ -165,7 +135,7 @@ class IngestScenario:
             # without faults only what the end needs, so that a seed is mostly faults
             world.sleep(MINUTE if world.is_faulty else HOUR, HOUR if world.is_faulty else 2 * HOUR)
             try:
-                report = run_job(self.job, world.store(), _Extraction(self, self._target()))
+                report = run_job(self.job, world.store(), _Extraction(self, self.copy.target()))
             except AlreadyRunning:
                 world.tell("leaves the job to another host")
             except RunReplaced:
@@ -174,12 +144,14 @@ class IngestScenario:
                 states = [outcome.state for outcome in report.outcomes]
                 world.tell(f"runs {len(states)} units, {states.count('succeeded')} succeed")
 
-    def _target(self) -> ReplacingTarget[Any]:
-        common: dict[str, Any] = {"time_column": "at", "watermark_column": None, "zone": "UTC", "job": _NAME}
-        if self.is_table:
-            url = database_url(f"sqlite:///{self.world.server.path}")
-            return TableTarget(url=url, table=_COPIED, **common)
-        return FolderTarget(folder=self.folder, format="parquet", **common)
+    def _chosen_copy(self) -> Copy:
+        draw = self.world.random.random()
+        if draw < _DELTA_SHARE:
+            return DeltaCopy(self.world)
+        if draw < _DELTA_SHARE + _STREAM_SHARE:
+            return StreamCopy(self.world, self._database)
+        is_table = self.world.random.random() < 0.5
+        return TableCopy(self.world, self._database) if is_table else FolderCopy(self.world)
 
     def visible(self, low: int, high: int) -> list[SourceRow]:
         """The rows of the source in a range, as they can be read now."""
@@ -189,12 +161,13 @@ class IngestScenario:
     # ---- the oracle
 
     def _check(self, changed: set[str]) -> None:
-        if _COPIED in changed:
+        if self.copy.has_changed(changed):
             # now, and not when the call returns: its process may stand still after the commit
             self.has_swapped()
-            copied = self.copied()
+            copied = self.copy.ids()
             if len(set(copied)) < len(copied):
-                self.world.violate(f"the table has a row twice: {copied[:20]}")
+                self.world.violate(f"the target has a row twice: {copied[:20]}")
+            self._check_completeness()
         if "slackwater_high_watermarks" not in changed:
             return
         found = self._database.execute("SELECT start, high FROM slackwater_high_watermarks").fetchall()
@@ -205,6 +178,12 @@ class IngestScenario:
                         f"the high watermark {high} was recorded, but {minute} was not written"
                     )
                     return
+
+    def _check_completeness(self) -> None:
+        until = self.copy.complete_until()
+        missing = [minute for minute in range(START, until or START, MINUTE) if minute not in self.written]
+        if missing:
+            self.world.violate(f"the target claims to be complete before {until}, without {missing[0]}")
 
     def has_swapped(self) -> None:
         """The current task has replaced its slice, unless that is known already."""
@@ -220,25 +199,11 @@ class IngestScenario:
                 return
             self.written[minute] = read_at
 
-    def copied(self) -> list[int]:
-        """The ids of all rows in the target."""
-        if self.is_table:
-            known = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-            if self._database.execute(known, [_COPIED]).fetchone() == (0,):
-                return []
-            rows = self._database.execute(f"SELECT id FROM {_COPIED} ORDER BY id").fetchall()  # noqa: S608 - a constant
-            return [one for (one,) in rows]
-        link = Path(self.folder) / "rows"
-        if not link.exists():
-            return []
-        files = [path for path in link.iterdir() if not path.name.startswith("_")]
-        return sorted(one for path in files for one in pq.read_table(path).column("id").to_pylist())
-
     def _has_arrived(self) -> bool:
-        return self.world.now > self.end + _GRACE and self.copied() == [row.id for row in self.rows]
+        return self.world.now > self.end + _GRACE and self.copy.ids() == [row.id for row in self.rows]
 
     def _explain_end(self) -> None:
-        copied = self.copied()
+        copied = self.copy.ids()
         missing = sorted({row.id for row in self.rows} - set(copied))
         twice = sorted({one for one in copied if copied.count(one) > 1})
         self.world.violate(f"in the end {missing[:5]} are missing in the target, {twice[:5]} are there twice")
@@ -249,11 +214,21 @@ class _Extraction:
     """Reads the source and replaces a slice of the target, as an extraction on Spark does."""
 
     scenario: IngestScenario
-    target: ReplacingTarget[Any]
+    target: Target
 
     def fence(self, token: int) -> None:
-        """Set the fencing token of the run."""
-        self.target.fence(token)
+        """Set the fencing token of the run; the session of its writer fences a stream."""
+        if isinstance(self.target, ReplacingTarget):
+            self.target.fence(token)
+
+    def last_number(self) -> int | None:
+        """The number of the last commit to a stream; None for other targets."""
+        return self.target.last_number() if isinstance(self.target, StreamTarget) else None
+
+    def expect(self, made: Plan) -> None:
+        """Receive the plan, from which a stream knows up to when it is complete."""
+        if isinstance(self.target, StreamTarget):
+            self.target.expect(Completeness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
         world = self.scenario.world
@@ -265,10 +240,10 @@ class _Extraction:
         found = self.scenario.visible(work.low, work.high)
         world.point("extract")
         columns = [[row.id for row in found], [row.at for row in found]]
-        arrays = [pa.array(values, one.type) for values, one in zip(columns, _SCHEMA, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+        arrays = [pa.array(values, one.type) for values, one in zip(columns, SCHEMA, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
         session: Any = LocalSession()
-        partitions = RowPartitions(1, _SCHEMA, lambda _: iter([batch]))
+        partitions = RowPartitions(1, SCHEMA, lambda _: iter([batch]))
         rows = Rows.of_partitions(session, partitions)
         slice_ = Slice(work.unit, work.start, work.low, work.high)
         self.scenario.swapping[world.scheduler.current] = (work.low, work.high, read_at)

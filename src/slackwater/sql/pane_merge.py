@@ -28,6 +28,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateTable
 
 from slackwater._suggestions import available
+from slackwater._utf8 import split_unreadable
 from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
@@ -127,7 +128,7 @@ def stage_panes(
     def staged() -> Iterator[pa.RecordBatch]:
         nonlocal rows, retracts
         for batch in batches:
-            panes = _without_failed(batch, letters)
+            panes = _without_unreadable(_without_failed(batch, letters), target, letters)
             accepted = _accepted(_checked(_frame(panes, target), target), target, letters)
             frame = _with_bookkeeping(accepted, target, identity, attempt, rows)
             rows += len(frame)
@@ -442,6 +443,18 @@ def _without_failed(batch: pa.RecordBatch, letters: list[pl.DataFrame]) -> pa.Re
         letters.append(found.rename({reason: "reason", content: "content"}))
         batch = batch.filter(pc.invert(failed))
     return batch.drop_columns(list(FAILURE_COLUMNS))
+
+
+def _without_unreadable(
+    batch: pa.RecordBatch, target: PaneTable, letters: list[pl.DataFrame]
+) -> pa.RecordBatch:
+    """The rows whose text is UTF-8; the others are added to ``letters``, or raise."""
+    accepted, rejected, reasons = split_unreadable(batch)
+    if reasons:
+        if target.on_error == "fail":
+            raise RowsRejected(target.name, len(reasons), reasons[0])
+        letters.append(as_letters(pl.DataFrame(rejected), pl.Series(reasons)))
+    return accepted
 
 
 def _accepted(frame: pl.DataFrame, target: PaneTable, letters: list[pl.DataFrame]) -> pl.DataFrame:

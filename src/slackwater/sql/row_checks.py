@@ -23,6 +23,10 @@ _FIRST: Final = -62_135_596_800_000_000
 """0001-01-01 in microseconds: earlier years have no text form that the databases parse."""
 _LAST: Final = 253_402_300_799_999_999
 """The end of the year 9999 in microseconds."""
+_DIGITS_OF_A_SECOND: Final = 6
+"""Times have microseconds."""
+_NOISE: Final = 1e-12
+"""The relative error of a float, such as a sum, that may be rounded away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class ColumnLimits:
     """Precision and scale of a NUMERIC column."""
     bits: int | None = None
     """The width of an integer column."""
+    fraction: int | None = None
+    """How many digits of a second a time column stores; PostgreSQL rounds the others away."""
     nullable: bool = True
     is_json: bool = False
     is_identity: bool = False
@@ -64,6 +70,7 @@ def _limits(kind: types.TypeEngine[object], *, nullable: bool) -> ColumnLimits:
         longest=getattr(kind, "length", None) if isinstance(kind, types.String) else None,
         digits=None if precision is None else (precision, getattr(kind, "scale", None) or 0),
         bits=_bits(kind),
+        fraction=getattr(kind, "precision", None) if isinstance(kind, types.DateTime) else None,
         nullable=nullable,
         is_json=isinstance(kind, types.JSON),
     )
@@ -123,6 +130,9 @@ def _problems(
         yield at < _FIRST, "is earlier than the year 1"
         if backend == "sqlite":
             yield at > _LAST, "is later than the year 9999"
+        elif limits.fraction is not None and limits.fraction < _DIGITS_OF_A_SECOND:
+            cut = at % 10 ** (_DIGITS_OF_A_SECOND - limits.fraction) != 0
+            yield cut, f"would be rounded: the column stores {limits.fraction} digits of a second"
     if kind.is_integer() and limits.bits is not None and backend == "postgresql":
         outside = ~column.is_between(-(2 ** (limits.bits - 1)), 2 ** (limits.bits - 1) - 1)
         yield outside, f"does not fit an integer of {limits.bits} bits"
@@ -130,6 +140,17 @@ def _problems(
         precision, scale = limits.digits
         too_large = column.cast(pl.Float64).abs().round(max(scale, 0)) >= 10.0 ** (precision - scale)
         yield too_large & column.cast(pl.Float64).is_not_nan(), f"does not fit NUMERIC({precision}, {scale})"
+        yield _is_rounded(column, kind, scale), f"would be rounded by NUMERIC({precision}, {scale})"
+
+
+def _is_rounded(column: pl.Expr, kind: pl.DataType, scale: int) -> pl.Expr:
+    """Whether a number has more digits after the point than a column; noise of a float is none."""
+    if kind.is_float():
+        rounded = column.round(max(scale, 0))
+        return column.is_finite() & ((column - rounded).abs() > column.abs() * _NOISE)
+    digits = kind.scale if isinstance(kind, pl.Decimal) else 0
+    rest: pl.Expr = column.to_physical() % 10 ** max(digits - scale, 0)
+    return rest != 0
 
 
 def _text_problems(column: pl.Expr, limits: ColumnLimits, backend: str) -> Iterator[tuple[pl.Expr, str]]:

@@ -117,17 +117,18 @@ class Rows:
         """
         if not marks:
             return self
-        frame = self.frame
-        for name, value in marks.items():
-            text = F.lit(value).cast("string")
-            frame = frame.withColumn(
-                name, F.timestamp_micros(F.lit(value)) if isinstance(value, int) else text
-            )
         new = {
             name: pa.scalar(value, INSTANTS if isinstance(value, int) else pa.string())
             for name, value in marks.items()
         }
-        return replace(self.changed(frame), constants={**self.constants, **new})
+        constants = {**self.constants, **new}
+        if {name.lower() for name in marks} & {name.lower() for name in self.columns}:
+            # Spark compares column names without case, and decides which one is left
+            return replace(self.changed(_with_constants(self.frame, marks)), constants=constants)
+        columns = {**self.columns, **{name: value.type for name, value in new.items()}}
+        return replace(
+            self, columns=columns, make=lambda: _with_constants(self.frame, marks), constants=constants
+        )
 
     def fitted(self, wanted: Columns) -> Rows:
         """The rows with the wanted columns in their types; missing columns are null.
@@ -181,6 +182,13 @@ class Rows:
             name in known and from_arrow_type(known[name]) == from_arrow_type(kind)
             for name, kind in self.columns.items()
         )
+
+
+def _with_constants(frame: DataFrame, marks: Mapping[str, str | int | None]) -> DataFrame:
+    for name, value in marks.items():
+        text = F.lit(value).cast("string")
+        frame = frame.withColumn(name, F.timestamp_micros(F.lit(value)) if isinstance(value, int) else text)
+    return frame
 
 
 def _shaped(batch: pa.RecordBatch, kinds: Columns, constants: Mapping[str, pa.Scalar]) -> pa.RecordBatch:

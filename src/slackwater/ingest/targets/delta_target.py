@@ -3,16 +3,21 @@
 Tasks write files to a folder that is not part of the table, and the driver streams them into the commit that
 removes the old rows. A process that is killed before the commit leaves the table unchanged. After one that is
 killed between the commit and the record of its success, the next run replaces the slice by the same rows.
+
+The library deltalake does not flush what it writes, so the files of a commit are flushed here, before the
+unit counts as read. A crash of the machine in between can leave a version whose files are incomplete.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +35,9 @@ from slackwater.ingest.targets.staging_folder import remove_staging_folders, sta
 from slackwater.sql.identifiers import quote_identifier
 from slackwater.time import format_instant
 
+_LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+"""The only file in the log that is replaced."""
 _STAGING: Final = "_slackwater"
 _LETTERS: Final = "_slackwater_dead_letters"
 """The folder with the rows that the table cannot store, in a file for each unit."""
@@ -93,7 +101,9 @@ class DeltaTarget(ReplacingTarget[Path]):
                 if fitting.cast or fitting.missing:
                     return None
             self._replace_letters(area, letters, slice_)  # first: a commit is followed by nothing that fails
+            known = self._logged()
             self._commit([area / task.name for task in staged], columns, slice_)
+            self._flush(self._logged() - known)
             return 0
 
     def _replace_letters(self, area: Path, letters: pa.Table, slice_: Slice) -> None:
@@ -131,6 +141,28 @@ class DeltaTarget(ReplacingTarget[Path]):
             commit_properties=properties,
         )
 
+    def _logged(self) -> set[str]:
+        """The names of the files in the log of the table."""
+        log = self.folder / _LOG
+        return {path.name for path in log.iterdir()} - {_LAST_CHECKPOINT} if log.exists() else set()
+
+    def _flush(self, logged: set[str]) -> None:
+        """Flush the files that new entries of the log added, then the entries."""
+        if not logged:
+            return
+        log = self.folder / _LOG
+        entries = [
+            json.loads(line) for name in logged if name.endswith(".json") for line in _lines(log / name)
+        ]
+        added = [self.folder / unquote(entry["add"]["path"]) for entry in entries if "add" in entry]
+        for path in (*added, *sorted({path.parent for path in added})):
+            fsync_path(path)
+        replaced = [_LAST_CHECKPOINT] if (log / _LAST_CHECKPOINT).exists() else []
+        for name in (*sorted(logged), *replaced):
+            fsync_path(log / name)
+        for folder in (log, self.folder, self.folder.parent):
+            fsync_path(folder)
+
     def _predicate(self, slice_: Slice) -> str:
         conditions = [
             f"{quote_identifier(name)} IS NULL"
@@ -143,6 +175,10 @@ class DeltaTarget(ReplacingTarget[Path]):
             conditions += [f"{at} >= {_literal(format_instant(slice_.low))}"]
             conditions += [f"{at} < {_literal(format_instant(slice_.high))}"]
         return " AND ".join(conditions)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _literal(value: str) -> str:

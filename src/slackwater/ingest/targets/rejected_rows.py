@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater._utf8 import split_unreadable
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import RowRejected
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
@@ -34,7 +35,7 @@ class RejectionRule:
     time_column: str | None = None
     zone: str = "UTC"
     check: Check | None = None
-    """Finds such rows before they are loaded; used only with ``emit``."""
+    """Finds such rows before they are loaded: a database would cut some values without an error."""
 
 
 class RowSorter:
@@ -59,10 +60,13 @@ class RowSorter:
         """
         if REJECTED in batch.schema.names:
             batch = self._without_rejections(batch)
-        if self._rule.check is not None and self._rule.emit and batch.num_rows:
+        batch = self._without_unreadable(batch)
+        if self._rule.check is not None and batch.num_rows:
             found = self._rule.check(batch)
             if found is not None:
                 reasons, contents = found
+                if not self._rule.emit:
+                    raise RowRejected(pc.drop_null(reasons)[0].as_py(), None, contents[0].as_py())
                 kept = pc.is_null(reasons)
                 self._put_aside(batch.filter(pc.invert(kept)), pc.drop_null(reasons), contents)
                 batch = batch.filter(kept)
@@ -80,6 +84,19 @@ class RowSorter:
         reasons, contents = (pc.struct_field(found, name) for name in ("reason", "content"))
         self._put_aside(batch.filter(pc.invert(kept)), reasons, contents)
         return batch.filter(kept)
+
+    def _without_unreadable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        accepted, rejected, reasons = split_unreadable(batch)
+        if reasons:
+            import polars as pl
+
+            from slackwater.sql.dead_letters import as_letters  # only here: most workers need no SQL
+
+            contents = as_letters(pl.DataFrame(rejected), pl.Series(reasons))["content"].to_list()
+            if not self._rule.emit:
+                raise RowRejected(reasons[0], None, contents[0])
+            self._put_aside(rejected, pa.array(reasons), pa.array(contents))
+        return accepted
 
     def _put_aside(self, rows: pa.RecordBatch, reasons: pa.Array, contents: pa.Array) -> None:
         name = self._rule.time_column

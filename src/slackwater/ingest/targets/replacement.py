@@ -183,8 +183,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         fitting = fit(rows.columns, self.target_columns(rows.columns), self.drift)
         columns = self.staged_columns(fitting)
         task = self.stage_task(area, slice_)
-        emits = self.on_error == "emit"
-        rule = RejectionRule(emits, self.time_column, self.zone, self.row_check() if emits else None)
+        rule = RejectionRule(self.on_error == "emit", self.time_column, self.zone, self.row_check())
         reports = stage_rows(rows.fitted(columns), task, self.watermark_column, self.zone, rule)
         letters = joined_letters(report.letters for report in reports)
         staged = [report for report in reports if report.rows]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
@@ -32,7 +31,6 @@ from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.spark.format_options import FormatOptions
 from slackwater.streams.spark.stream_sink import write_task
 from slackwater.streams.time.marks import NoteResult
-from slackwater.time import now as wall_clock
 
 LOW: Final = "slackwater_low"
 """The column with the start of the range in which a row was read, if the stream has it."""
@@ -53,7 +51,6 @@ class StreamTarget:
         key: the column whose values keep their events in order.
         data: the folder for the events of a new stream.
         drift: the policy for columns that differ, as ``ms.schema.drift``.
-        clock: returns the current time.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -71,12 +68,10 @@ class StreamTarget:
         key: str | None = None,
         data: str | None = None,
         drift: str = "fail",
-        clock: Callable[[], int] = wall_clock,
     ) -> None:
         self._options = FormatOptions(store, stream, key=key)
         self._data = data
         self._drift = drift
-        self._clock = clock
         self._name = f"ingest-{hashlib.sha256(job.encode()).hexdigest()[:32]}"
         self._writer: TransactionalWriter | None = None
         self._complete: Completeness | None = None
@@ -98,10 +93,11 @@ class StreamTarget:
         staged: list[StagedRows] = []
         drift = None
         if rows is not None:
-            times = {LOW: slice_.low, HIGH: slice_.high, READ_AT: self._clock()}
-            shaped = rows.marked({**slice_.unit.as_dict(), **times})
-            stream = self._stream_for(shaped)
+            marks = {**slice_.unit.as_dict(), LOW: slice_.low, HIGH: slice_.high}
+            stream = self._stream_for(rows.marked({**marks, READ_AT: 0}))
             if stream is not None:
+                # the clock of the store: hosts with different clocks must agree which reading is newer
+                shaped = rows.marked({**marks, READ_AT: stream.store.now()})
                 fitting = self._fit(shaped.columns, stream)
                 drift = fitting.difference
                 staged = stage_rows(

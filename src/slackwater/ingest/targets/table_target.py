@@ -168,7 +168,9 @@ class TableTarget(ReplacingTarget[str]):
         with temporary_engine(self.url, read_only=True) as engine, engine.begin() as connection:
             if self._declared(connection):
                 limits = table_limits(connection, name, schema)
-        return partial(_rejections, limits=limits, backend=self._backend, key=self.key)
+        # without dead letters, rows without a key get the error that names all columns of the key
+        key = self.key if self.on_error == "emit" else ()
+        return partial(_rejections, limits=limits, backend=self._backend, key=key)
 
     def swap(
         self, area: str, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table

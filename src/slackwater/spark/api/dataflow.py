@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,7 +17,7 @@ from slackwater.spark.api.source_limits import check_unlimited, source_limit
 from slackwater.spark.api.stream_inputs import Source, input_names
 from slackwater.spark.internals import is_remote, stop_surplus_monitors
 from slackwater.spark.monitor.drop_warnings import warn_of_drops
-from slackwater.spark.monitor.reports import METRIC, observed
+from slackwater.spark.monitor.reports import metric_name, observed
 from slackwater.spark.monitor.run_end import end_signals_of
 from slackwater.spark.monitor.telemetry import start_recording
 from slackwater.spark.runtime.bucket import OperatorPlan
@@ -86,8 +85,7 @@ class Dataflow:
             stop_surplus_monitors(self.spark)
             start_recording(self.spark)
             warn_of_drops(self.spark)
-        # A query may contain several operators, and each observed metric needs a unique name.
-        emitted = self.emitted(flush=flush, path=f"{METRIC}_{uuid.uuid4().hex[:8]}", codec=codec)
+        emitted = self.emitted(flush=flush, path=metric_name(), codec=codec)
         return emitted.mapInArrow(reader, self.schema) if codec is None else codec.decode(emitted)
 
     def emitted(self, *, flush: bool, path: str, codec: RowCodec | None = None) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -12,7 +11,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.api.expressions import chosen_rows
 from slackwater.spark.api.row_output import RETRACTION_FIELD, check_marks, failure_marks
 from slackwater.spark.api.stream_inputs import RowRequest, StreamInputs, quoted
-from slackwater.spark.monitor.reports import METRIC
+from slackwater.spark.monitor.reports import metric_name
 from slackwater.spark.wire.columns import CONTROL, FAILED_ROW, FAILURE, RETRACTION, WITNESS
 
 
@@ -30,8 +29,7 @@ def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:
     failures = failure_marks(inputs)
     check_marks("to_df", [*marks, *failures], fields)
     names = tuple(field.name for field in fields)
-    # A query may contain several operators, and each observed metric needs a unique name.
-    path = f"{METRIC}_{uuid.uuid4().hex[:8]}"
+    path = metric_name()
     frames: list[DataFrame] = []
     for number, source in enumerate(inputs.sources):
         request = RowRequest(names, inputs.retracts, flush, f"{path}_{number}")

@@ -7,6 +7,7 @@ need no extra action and arrive with Spark's own progress events.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 METRIC: Final = "slackwater"
 _COLUMN: Final = "bucket_"
+_OUTPUTS: Final = count()
 
 
 class KeyReport(msgspec.Struct, frozen=True):
@@ -227,6 +229,19 @@ partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowe
         return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state{stored}"])
 
     __repr__ = __str__  # what a notebook shows
+
+
+def metric_name() -> str:
+    """A new name for the observed metric of an output of a query.
+
+    Names ascend in the order in which a program makes its outputs. Operators are numbered in the order of
+    their names, so an operator has the same id after a restart of the program.
+
+    >>> first, second = metric_name(), metric_name()
+    >>> first < second, first.startswith(METRIC)
+    (True, True)
+    """
+    return f"{METRIC}_{next(_OUTPUTS):08x}"
 
 
 def observed(

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from slackwater._strict_rows import rows_to_table
+from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
@@ -178,7 +179,9 @@ class AsyncMapper:
 
     async def mapped(self, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         """The results for the rows of a batch, in a schema."""
-        bypassing = _bypassing(batch)
+        failures = self._unreadable(batch)
+        batch = readable(batch)
+        bypassing = [passes or index in failures for index, passes in enumerate(_bypassing(batch))]
         rows = self._rows(batch)
 
         async def items() -> AsyncIterator[Item]:
@@ -191,7 +194,6 @@ class AsyncMapper:
             (index, []) for index, bypasses in enumerate(bypassing) if bypasses
         ]
         answers = [one async for one in self.call.stage().run(items()) if not isinstance(one, Watermark)]
-        failures: dict[int, str] = {}
         results += [(index, self._answered(index, result, failures)) for index, result, _ in answers]
         fallen = [index for index, _, is_fallback in answers if is_fallback]
         try:
@@ -201,6 +203,20 @@ class AsyncMapper:
                 raise
         fitting = [(index, self._fitting(batch, index, rows, failures, target)) for index, rows in results]
         return self._results(batch, fitting, failures, fallen, target)
+
+    def _unreadable(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """The rows with text that is not UTF-8, which no function can get, each with the reason."""
+        arguments = self._arguments(batch)
+        found = {row: unreadable_reason(arguments, row) for row in unreadable_rows(arguments)}
+        if found and self.call.on_error == "fail":
+            row, reason = next(iter(found.items()))
+            raise InvalidArgument(
+                self.call.name,
+                f"row {_description(readable(batch), row)}",
+                reason,
+                fix='apply Spark\'s make_valid_utf8 to it, or put such rows aside with on_error="emit"',
+            )
+        return found
 
     def _answered(self, index: int, result: Result | Failure, failures: dict[int, str]) -> list[Row]:
         """The rows of an answer; none, and an entry in ``failures``, if the row at ``index`` failed."""

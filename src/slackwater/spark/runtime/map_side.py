@@ -18,6 +18,7 @@ import pyarrow as pa
 from polars import selectors
 from pyspark import TaskContext
 
+from slackwater._utf8 import readable, unreadable_rows
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.runtime.delay_reports import observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
@@ -43,6 +44,7 @@ from slackwater.spark.wire.columns import (
     FALLBACKS,
     ORIGIN,
     TIME,
+    UNREADABLE,
     WITNESS,
     column_alias,
 )
@@ -115,12 +117,15 @@ class Shipper:
         usable = _usable(TIME)
         if self.gap is not None:
             usable = usable & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
+        if UNREADABLE in frame.columns:
+            usable = usable & ~pl.col(UNREADABLE)
         chunks: list[Chunk] = []
         if SEQUENCE in frame.columns:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
             usable = usable & pl.col(CHUNK_INDEX).is_not_null()
-        observations = self.observations(frame) if is_source else []
-        delays = self._delays(frame) if is_source else []
+        seen = frame.filter(~pl.col(UNREADABLE)) if UNREADABLE in frame.columns else frame
+        observations = self.observations(seen) if is_source else []
+        delays = self._delays(seen) if is_source else []
         if unread := [column for _, column in self.times if column not in (TIME, *self.kept)]:
             frame = frame.drop(unread)
         if self.kept:
@@ -132,6 +137,8 @@ class Shipper:
         if rejects.height:
             frame, rejects = frame.filter(usable), _without_witnesses(rejects)
         frame = _without_witnesses(frame)
+        if UNREADABLE in frame.columns:
+            frame, rejects = frame.drop(UNREADABLE), rejects.drop(UNREADABLE)
         # Invalid rows of a numbered chunk are counted in the chunk, because it may be a repeated one.
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
         header = Shipment(self.input, task, part, observations, results, invalid, chunks, fallbacks=fallbacks)
@@ -207,9 +214,20 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
 
 
 def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:
+    unreadable = [unreadable_rows(batch) for batch in batches]
+    if any(unreadable):
+        batches = [_marked(batch, rows) for batch, rows in zip(batches, unreadable, strict=True)]
     frame = pl.DataFrame(pa.Table.from_batches(batches))
     # Spark uses the session's time zone; the state must not depend on it.
     return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
+
+
+def _marked(batch: pa.RecordBatch, unreadable: list[int]) -> pa.RecordBatch:
+    """The rows with a column that marks those with text that is not UTF-8."""
+    marks = [False] * batch.num_rows
+    for row in unreadable:
+        marks[row] = True
+    return readable(batch).append_column(UNREADABLE, pa.array(marks, pa.bool_()))
 
 
 def _is_witness(frame: pl.DataFrame) -> pl.Expr:

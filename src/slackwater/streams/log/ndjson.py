@@ -118,9 +118,10 @@ def _row(line: str | bytes, number: int, readers: dict[str, Callable[[Any], Any]
     where = f"line {number}"
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         fix = "write one JSON object per line"
-        raise InvalidArgument(where, _shown(line), f"is not a JSON object: {error}", fix=fix) from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidArgument(where, _shown(line), f"is not a JSON object: {reason}", fix=fix) from None
     if unknown := sorted(found.keys() - readers.keys()):
         fix = available(unknown[0], readers)
         raise InvalidArgument(where, unknown, "column not found", fix=fix)
