@@ -10,7 +10,6 @@ from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
 from slackwater.monitoring.query_state import (
     BufferState,
@@ -23,6 +22,7 @@ from slackwater.monitoring.query_state import (
     WatermarkState,
 )
 from slackwater.monitoring.record_tables import RecordTables
+from slackwater.progress.delays import DelayHistogram
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.writer import Writer

@@ -104,6 +104,23 @@ class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: bool = False
 
 
+class PolicyLag(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The lag of the watermark policy of a source.
+
+    >>> PolicyLag("default", 8_000_000, coverage=0.999).lag
+    8000000
+    """
+
+    name: str
+    """The watermark key, with the name of the input if there are several."""
+    lag: int
+    """In microseconds; of a policy that learns it, the one in use."""
+    coverage: float | None = None
+    """The share of rows that should not be behind the watermark, if the lag is learned."""
+    since: int | None = None
+    """When a learned lag was last changed; None if it is still the initial one."""
+
+
 class BufferState(msgspec.Struct, frozen=True):
     """The size of a buffer of rows, such as the left side of a join.
 
@@ -217,6 +234,8 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The open windows by end, the earliest first; bounded, and without sessions."""
     windows_left_out: int = 0
     """How many open windows are not in ``windows``."""
+    policy_lags: tuple[PolicyLag, ...] = ()
+    """The lags of the watermark policies of its sources."""
 
     @property
     def local_lag(self) -> int | None:

@@ -16,9 +16,9 @@ from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
 from slackwater.monitoring.query_state import OperatorState, WatermarkState
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, HOUR, SECOND
 

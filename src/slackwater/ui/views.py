@@ -31,7 +31,6 @@ from slackwater.metadata import store_schema as schema
 from slackwater.metadata.leases import Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.monitoring.advice import advised
-from slackwater.monitoring.delays import DelayHistogram, bound_of
 from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.query_state import (
     HolderSpan,
@@ -41,6 +40,7 @@ from slackwater.monitoring.query_state import (
     WindowState,
 )
 from slackwater.monitoring.sentence import clock_text, rough, sentence
+from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.sql.database import database_url, redacted_url
 from slackwater.streams.description import summarize_stream

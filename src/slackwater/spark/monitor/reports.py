@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slackwater.errors import InvalidArgument
-from slackwater.monitoring.delays import DelayHistogram
-from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes
+from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes, PolicyLag
+from slackwater.progress.delays import DelayHistogram
 from slackwater.spark.monitor.dead_letter_counts import dead_letter_counts
 from slackwater.time import END_OF_TIME, format_duration
 
@@ -113,6 +113,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     """At most 10 of the rows that were dropped in this batch."""
     delays: dict[str, DelayHistogram] = {}
     """By how much the rows of this batch were behind, by origin; only in the report of one bucket."""
+    policy_lags: tuple[PolicyLag, ...] = ()
+    """The lags of the watermark policies of the sources; only in the report of one bucket."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):

@@ -16,8 +16,8 @@ import polars as pl
 
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import OriginSummary
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
@@ -252,6 +252,7 @@ class OperatorPlan:
             windows_left_out=output.windows_left_out,
             panes=output.panes,
             delays=batch.delays(fronts),
+            policy_lags=inputs.policy_lags if self.reporter in (None, bucket) else (),
             late_rows=late_rows(
                 output.dropped_sample, watermark_before, why.held_by, keeps_values=self.sample_late
             ),

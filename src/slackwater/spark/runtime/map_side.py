@@ -19,7 +19,7 @@ from polars import selectors
 from pyspark import TaskContext
 
 from slackwater.progress.values import DEFAULT_KEY, Origin
-from slackwater.spark.runtime.delay_reports import observed_delays
+from slackwater.spark.runtime.delay_reports import binned, observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import (
     Chunk,
@@ -79,6 +79,8 @@ class Shipper:
     peaks: bool
     emit_invalid: bool
     times: tuple[tuple[str, str], ...] = ((DEFAULT_KEY, TIME),)
+    learned: tuple[str, ...] = ()
+    """The watermark keys whose lag is learned: their observations contain the distribution of times."""
     kept: tuple[str, ...] = ()
     """The event-time columns, other than `TIME`, that the operator reads."""
     fold: Fold | None = None
@@ -166,6 +168,15 @@ class Shipper:
         frame = frame.select(column, *named).filter(_usable(column))
         if frame.is_empty():
             return []
+        observations = self._peaks(frame, key, column)
+        if key in self.learned:
+            whole: dict[tuple[object, ...], pl.DataFrame] = {(self.origin,): frame}
+            parts = whole if self.origin is not None else frame.partition_by(ORIGIN, as_dict=True)
+            for seen in observations:
+                seen.bins, seen.rows = binned(parts[seen.origin,][column], seen.peaks[0].time)
+        return observations
+
+    def _peaks(self, frame: pl.DataFrame, key: str, column: str) -> list[Observation]:
         time, rows = pl.col(column).max(), pl.len().alias("rows")
         if not self.peaks:
             if self.origin is not None:

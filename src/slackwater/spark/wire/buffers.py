@@ -57,6 +57,10 @@ class Observation(msgspec.Struct, array_like=True):
     origin: Origin
     peaks: list[Peak]
     key: str = DEFAULT_KEY
+    bins: list[int] = []
+    """For a policy that learns its lag: how far rows are behind the first peak, as bins of `OriginDelays`."""
+    rows: list[int] = []
+    """The number of rows in each bin."""
 
 
 class OriginDelays(msgspec.Struct, array_like=True):
