@@ -194,7 +194,9 @@ class LateRow(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 1
     """The number of rows that this sample stands for, if they were aggregated."""
     values: dict[str, str] | None = None
-    """The columns as text; None unless ``sample_late=True``."""
+    """The key columns as text; None unless ``sample_late=True``."""
+    side: str | None = None
+    """``left`` or ``right`` for a row of a join."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -453,7 +453,9 @@ class LateRowAnswer(Answer):
     rows: int
     """The number of rows that this sample stands for."""
     values: dict[str, str] | None
-    """The columns as text; null unless the query keeps them with `sample_late=True`."""
+    """The key columns as text; null unless the query keeps them with `sample_late=True`."""
+    side: str | None
+    """`left` or `right` for a row of a join."""
 
 
 class LateAnswer(Answer):
