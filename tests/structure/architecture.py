@@ -16,13 +16,14 @@ ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
-_BASE: Final = {"_suggestions", "_time_text", "errors", "time"}
+_BASE: Final = {"_notebook_html", "_suggestions", "_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_suggestions": set(),
     "_time_text": set(),
+    "_notebook_html": {"_time_text"},
     "_durable_files": set(),
     "_lazy_exports": set(),
     "_strict_rows": {"_suggestions", "errors"},

@@ -61,7 +61,23 @@ def _progress(query: QueryState, now: int) -> str:
         head = f"watermark {clock_text(operator.watermark, now)}"
         if operator.lag is not None:
             head += ", " + (f"{rough(operator.lag)} behind" if operator.lag > 0 else "not behind")
-    return "; ".join([head, *_holder(operator, now), *_waiting(operator)])
+    return "; ".join([head, *_holder(holder_of(query, operator), now), *_waiting(operator)])
+
+
+def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
+    """The operator whose source holds the watermark back: the slowest one before this, or this one itself.
+
+    An operator that reads others only reports which bucket of them it waits for.
+    """
+    before = [
+        each
+        for each in query.operators
+        if each.id.startswith(f"{operator.id}.") and each.id.count(".") == operator.id.count(".") + 1
+    ]
+    if operator.held_by is None or not operator.held_by.startswith("input 'bucket ") or not before:
+        return operator
+    slowest = min(before, key=lambda each: (each.watermark is not None, each.watermark or 0, each.id))
+    return holder_of(query, slowest)
 
 
 def _holder(operator: OperatorState, now: int) -> list[str]:

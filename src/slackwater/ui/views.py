@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+import msgspec
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, MetadataError, SlackwaterError
@@ -57,6 +58,7 @@ from slackwater.ui.models import (
     IngestionAnswer,
     JobAnswer,
     JobSummary,
+    LagAnswer,
     LateAnswer,
     LateRowAnswer,
     NowAnswer,
@@ -408,6 +410,11 @@ address, or create the store: open it with create=True, or run `slackwater strea
                 now=at,
                 summary=_query_summary(query, at),
                 dropped=_dropped(query),
+                lags=[
+                    LagAnswer(operator=each.id, **msgspec.structs.asdict(lag))
+                    for each in query.operators
+                    for lag in each.policy_lags
+                ],
                 advice=str(advised(delays for _, delays in found)) if found else None,
                 delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_ORIGINS]],
                 origins=len(found),
