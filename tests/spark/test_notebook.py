@@ -8,12 +8,14 @@ from pyspark.sql import SparkSession
 import slackwater as sw
 from slackwater.spark.api.pane_html import EAGER
 
-pytestmark = pytest.mark.spark
-ROWS = "(timestamp'2024-01-01 00:00:05Z', '<b>7'), (timestamp'2024-01-01 00:00:25Z', '<b>7')"
+pytestmark = [pytest.mark.spark, pytest.mark.proof]
+ROWS = """select * from values
+    (timestamp'2024-01-01 00:00:05Z', '<b>7'), (timestamp'2024-01-01 00:00:25Z', '<b>7')
+    as bids(at, auction)"""
 
 
 def test_panes_are_shown_if_spark_shows_rows_eagerly(spark: SparkSession) -> None:
-    bids = spark.sql(f"select * from values {ROWS} as bids(at, auction)")
+    bids = spark.sql(ROWS)
     keyed = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
     panes = keyed.window(sw.fixed("10 seconds")).agg(bids=sw.count())
     lazy = panes._repr_html_()

@@ -17,8 +17,8 @@ OriginStatus = Literal["active", "idle", "silent", "gap", "done"]
 """``active``: it sends. ``silent``: it is waited for but has sent nothing since the last batch, or ever.
 ``gap``: a numbered buffer of it is missing. ``idle`` and ``done``: it is not waited for."""
 
-SLOWEST_LISTED: Final = 150
-FASTEST_LISTED: Final = 50
+SLOWEST_LISTED: Final = 1_800
+FASTEST_LISTED: Final = 200
 """How many of the origins of an operator are listed in a report; all are counted."""
 
 LateKind = Literal["late", "closed", "invalid"]

@@ -45,13 +45,17 @@ class ChangeFeed:
     Args:
         url: The address of the store.
         problem: Returns why the store cannot be read; called in a thread.
+        poll_seconds: How often the store is checked.
     """
 
-    def __init__(self, url: URL, problem: Callable[[], str | None]) -> None:
+    def __init__(
+        self, url: URL, problem: Callable[[], str | None], *, poll_seconds: float = POLL_SECONDS
+    ) -> None:
         self.changes = 0
         self.problem: str | None = None
         self._url = url
         self._find_problem = problem
+        self._poll_seconds = poll_seconds
         self._changed = asyncio.Condition()
         self._listeners = 0
 
@@ -89,4 +93,4 @@ class ChangeFeed:
                         self.problem = problem
                         self.changes += 1
                         self._changed.notify_all()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll_seconds)
