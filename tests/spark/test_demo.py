@@ -1,13 +1,9 @@
-"""The demo, run as `make demo` runs it but without a terminal, and its console in a real browser.
-
-Set SLACKWATER_UPDATE_PICTURES to replace the picture of the console in the documentation.
-"""
+"""The demo, run as `make demo` runs it but without a terminal, and its console in a real browser."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import CHROMIUM, chromium
+from tests.support.browser import CHROMIUM, chromium, keep_screenshot
 
 ROOT = Path(__file__).parents[2]
-
-
-PICTURE = ROOT / "docs" / "images" / "console.png"
 
 
 def start(folder: Path, **changes: str) -> subprocess.Popen[str]:
@@ -39,8 +32,8 @@ def start(folder: Path, **changes: str) -> subprocess.Popen[str]:
     )
 
 
-def watch_console(address: str, shown: Path) -> None:
-    """Look at the console of the demo while south is silent, and keep a picture of what it says."""
+def watch_console(address: str) -> None:
+    """Look at the console of the demo while south is silent."""
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1180, "height": 860})
         page.goto(address)
@@ -49,12 +42,11 @@ def watch_console(address: str, shown: Path) -> None:
         for origin in ("north", "east", "south"):
             expect(page.locator("table.ladder").first).to_contain_text(origin)
         expect(page.locator(".live")).to_contain_text("live")
-        page.screenshot(path=shown)
+        keep_screenshot(page, "demo")
 
 
 @pytest.mark.proof
 def test_the_demo_runs_and_accounts_for_every_bid(tmp_path: Path) -> None:
-    picture_of_console = tmp_path / ".console.png"
     with start(tmp_path) as demo, ThreadPoolExecutor(1) as threads:
         lines: list[str] = []
         watching = None
@@ -64,13 +56,11 @@ def test_the_demo_runs_and_accounts_for_every_bid(tmp_path: Path) -> None:
             lines.append(line)
             found = re.search(r"Console, until the demo ends: (http://127\.0\.0\.1:\d+/)", line)
             if found and CHROMIUM is not None:
-                watching = threads.submit(watch_console, found[1], picture_of_console)
+                watching = threads.submit(watch_console, found[1])
         errors = demo.stderr.read()
         assert demo.wait() == 0, "".join(lines) + errors
         if watching is not None:
             watching.result()
-            if os.environ.get("SLACKWATER_UPDATE_PICTURES"):
-                shutil.copy(picture_of_console, PICTURE)
     shown = "".join(lines)
     assert "Console, until the demo ends: http://127.0.0.1:" in shown
     assert errors == ""

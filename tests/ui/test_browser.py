@@ -1,10 +1,12 @@
 """A real browser on the console: what a person reads, by mouse and by keyboard, with good and bad luck.
 
-Set SLACKWATER_SCREENSHOTS to a folder to keep the pictures.
+Set SLACKWATER_SCREENSHOTS to a folder to keep the pictures, and SLACKWATER_UPDATE_PICTURES to replace the one
+of the documentation.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from tests.support.console_store import ERROR, MARKUP, fill
 from tests.support.notebook_values import reprs
 
 pytestmark = [pytest.mark.proof, needs_chromium]
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "console.png"
 VIEWS = {
     "now": "#/now",
     "query": "#/now/5f0c",
@@ -125,12 +128,32 @@ def test_now_says_why_the_watermark_stands_still(opened: Opened) -> None:
     page = opened("#/now/5f0c")
     expect(page.locator("h1")).to_contain_text("held by partition '7'")
     text = shown(page)
-    assert re.search(r"orders: watermark \d\d:\d\d:\d\d, 6 min behind; held by partition '7'", text)
+    sentence = r"orders: watermark \d\d:\d\d:\d\d, 6 min behind; held by partition '7', silent since \d\d:"
+    assert re.search(sentence, text)
     assert "7 active" in text
     assert "1 silent" in text
     assert "gap at sequence 4" in text
     held = text.partition("Who held it back")[2]
     assert held.index("partition '7'") < held.index("partition '2'")
+
+
+def test_the_picture_of_the_documentation_is_taken(browser: Browser, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    job = fill(url, tmp_path, now(), names=("8", "9"))
+    with RunningConsole(Views(url, jobs=[job]), port=0).start() as running:
+        page = browser.new_page(viewport={"width": 1280, "height": 1010}, color_scheme="light")
+        page.goto(f"{running.address}#/now/5f0c")
+        expect(page.locator("h1")).to_contain_text("held by partition '7', silent since")
+        expect(page.locator("table.ladder tbody tr")).to_have_count(10)
+        expect(page.locator(".live")).to_contain_text("live")
+        page.wait_for_timeout(300)
+        taken = page.screenshot()
+        page.close()
+    committed = PICTURE.read_bytes()
+    if os.environ.get("SLACKWATER_UPDATE_PICTURES"):
+        PICTURE.write_bytes(taken)
+    # Width and height in the header of a PNG: the committed picture was taken by this test.
+    assert committed[:24] == taken[:24]
 
 
 def test_the_ladder_is_filtered_and_sorted(opened: Opened) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slackwater._time_text import instant_text
-from slackwater.monitoring.query_state import OperatorState, QueryState
+from slackwater.monitoring.query_state import OperatorState, OriginState, QueryState
 from slackwater.time import DAY, END_OF_TIME, SECOND, format_duration
 
 _STALE = 60 * SECOND
@@ -61,7 +63,14 @@ def _progress(query: QueryState, now: int) -> str:
         head = f"watermark {clock_text(operator.watermark, now)}"
         if operator.lag is not None:
             head += ", " + (f"{rough(operator.lag)} behind" if operator.lag > 0 else "not behind")
-    return "; ".join([head, *_holder(holder_of(query, operator), now), *_waiting(operator)])
+    holder = holder_of(query, operator)
+    origins = [
+        origin
+        for each in query.operators
+        if each.id == holder.id or each.id.startswith(f"{holder.id}.")
+        for origin in each.origins.listed
+    ]
+    return "; ".join([head, *_holder(holder, origins, now), *_waiting(operator)])
 
 
 def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
@@ -80,7 +89,7 @@ def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
     return holder_of(query, slowest)
 
 
-def _holder(operator: OperatorState, now: int) -> list[str]:
+def _holder(operator: OperatorState, origins: Sequence[OriginState], now: int) -> list[str]:
     since = "" if operator.since is None else f" since {clock_text(operator.since, now)}"
     if operator.held_by is None:
         return {
@@ -89,7 +98,7 @@ def _holder(operator: OperatorState, now: int) -> list[str]:
             "discovery": [f"waiting for origins to be discovered{since}"],
             "never spoke": ["there is no input yet"],
         }.get(operator.reason, [])
-    found = [origin for origin in operator.origins.listed if _names(operator.held_by, origin.name)]
+    found = [origin for origin in origins if _names(operator.held_by, origin.name)]
     if len(found) == 1 and found[0].status in ("silent", "gap"):
         detail = found[0].gap or "silent"
         since = "" if found[0].since is None else f" since {clock_text(found[0].since, now)}"
