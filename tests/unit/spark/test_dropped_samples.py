@@ -20,8 +20,8 @@ from slackwater.spark.runtime.hosts import (
     WindowHost,
 )
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import TIME
-from tests.unit.spark.bucket_stages import Stage, shipped, ticks
+from slackwater.spark.wire.columns import ORIGIN, TIME
+from tests.unit.spark.bucket_stages import BUCKETS, Stage, shipped, ticks
 
 NAMES = ["id", "rows", "reason", "watermark", "side", "key", "event_time"]
 """Key columns, some of them with names that samples use themselves."""
@@ -83,3 +83,35 @@ def test_a_late_row_is_sampled_with_its_key(kind: str, key: str) -> None:
 def test_values_are_redacted_by_default(kind: str) -> None:
     (row,) = dropped(kind, "id", keeps=False)
     assert row.values is None
+
+
+@pytest.mark.parametrize("sampled", [None, ("id",)])
+def test_invalid_rows_are_sampled_by_origin(sampled: tuple[str, ...] | None) -> None:
+    operator, _ = host("windows", "id")
+    stage = Stage(OperatorPlan((SourceRules(Lag(5)),), operator, reporter=BUCKETS[0]))
+    schema = {ORIGIN: pl.String, "id": pl.String, TIME: pl.Int64, "value": pl.Int64}
+    rows = [("a", "x", None, 1), ("b", "y", 5, 1), ("a", "z", None, 1), ("b", "y", 2**62 + 1, 1)]
+    sent = shipped(pl.DataFrame(rows, schema=schema, orient="row"), key="id", sampled=sampled)
+    first, *others = [output.report for output in stage.step([*sent, *ticks(0)])]
+    assert [report.late_rows for report in others] == [()] * len(others)
+    found = [(row.kind, row.origin, row.event_time, row.rows, row.values) for row in first.late_rows]
+    # Two map tasks with two rows each.
+    key = [None if sampled is None else {"id": name} for name in "xzy"]
+    assert found == [
+        ("invalid", "a", None, 1, key[0]),
+        ("invalid", "a", None, 1, key[1]),
+        ("invalid", "b", 2**62 + 1, 1, key[2]),
+    ]
+    assert first.totals["invalid"] == 3
+
+
+def test_thousands_of_invalid_rows_are_a_bounded_sample() -> None:
+    operator, _ = host("windows", "id")
+    stage = Stage(OperatorPlan((SourceRules(Lag(5)),), operator, reporter=BUCKETS[0]))
+    names = [f"{number:04}" for number in range(3_000)]
+    empty = pl.Series([None] * len(names), dtype=pl.Int64)
+    frame = pl.DataFrame({ORIGIN: names, "id": "x" * 500, TIME: empty, "value": empty})
+    sent = shipped(frame, key="id", sampled=("id",))
+    first, *_ = [output.report for output in stage.step([*sent, *ticks(0)])]
+    assert len(first.late_rows) == 10
+    assert {len(row.values["id"]) for row in first.late_rows if row.values} == {100}

@@ -160,6 +160,7 @@ class Source(ABC):
         fold: Fold | None = None,
         keys: Sequence[str] = (),
         gap: str | None = None,
+        sample_late: bool = False,
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator; this is its input ``number``."""
         needed = tuple(name for name in dict.fromkeys((*key, *columns)) if name not in self.window_columns)
@@ -181,6 +182,7 @@ class Source(ABC):
             kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
             gap=gap,
+            sampled=tuple(key) if sample_late else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 

@@ -115,6 +115,15 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if len(known) == len(found) else None
 
 
+def shortened(key: Mapping[str, object]) -> dict[str, str]:
+    """The values of a key as short texts.
+
+    >>> len(shortened({"shop": "x" * 1000})["shop"])
+    100
+    """
+    return {name: str(value)[:_LONGEST_VALUE] for name, value in key.items()}
+
+
 def late_rows(
     sample: pl.DataFrame | None, watermark: int | None, ahead: str | None, *, keeps_values: bool
 ) -> tuple[LateRow, ...]:
@@ -141,9 +150,7 @@ def late_rows(
                 watermark=behind,
                 ahead=ahead,
                 rows=row["rows"],
-                values={name: str(value)[:_LONGEST_VALUE] for name, value in key.items()}
-                if keeps_values
-                else None,
+                values=shortened(key) if keeps_values else None,
                 side=row.get("side"),
             )
         )
