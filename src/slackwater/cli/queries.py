@@ -205,12 +205,15 @@ def _print_late(answer: LateAnswer) -> None:
                 "batch": at(row.at), "reason": row.kind, "side": row.side, "origin": _short(row.origin or ""),
                 "event time": at(row.event_time),
                 "window end": at(row.window_end), "late by": _duration(row.lateness),
-                "watermark": at(row.watermark), "slowest origin": row.ahead, "values": row.values,
+                "watermark": at(row.watermark), "slowest origin": row.ahead,
+                "values": "redacted" if row.values is None else row.values,
             }
             for row in answer.samples[:_SAMPLES]
         ]  # fmt: skip
         print_line("\na sample of the dropped rows")
-        print_table(found, list(found[0]), as_json=False)
+        has_sides = any(row["side"] for row in found)
+        columns = [name for name in found[0] if name != "side" or has_sides]
+        print_table(found, columns, as_json=False)
 
 
 def _policy_lag(lag: LagAnswer, answer: LateAnswer) -> str:
