@@ -113,10 +113,9 @@ def _run(
         return seconds, 0.0, 0, max(sizes)
     # Opening the store and the first statements are no cost of a batch.
     began = spent[_OPENING][1]
-    cpu = (recorder.cpu_seconds - began) / (len(spent) - _OPENING) + math.fsum(one for one, _ in spent) / len(
-        spent
-    )
-    return seconds, cpu, recorder.lost, max(sizes)
+    writing = (recorder.cpu_seconds - began) / (len(spent) - _OPENING)
+    listening = math.fsum(one for one, _ in spent) / len(spent)
+    return seconds, writing + listening, recorder.lost, max(sizes)
 
 
 @contextmanager

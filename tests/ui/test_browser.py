@@ -6,6 +6,7 @@ of the documentation.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -219,6 +220,42 @@ def test_a_failed_unit_is_found_with_the_keyboard_alone(opened: Opened) -> None:
     assert ERROR in text
     assert "--only-failed" in text
     assert "country=SE" in text
+    assert "unit=" in page.url
+    deep = opened("#/" + page.url.partition("#/")[2])
+    expect(deep.locator("main")).to_contain_text("The command that reads it")
+
+
+def test_units_with_markup_or_10000_characters_are_text(browser: Browser, tmp_path: Path) -> None:
+    long = "x" * 10_000
+    units = json.dumps([MARKUP, long, "it's"])
+    axis = "{name: at, type: datetime, range: {from: 2024-03-01, to: P0D}}"
+    file = tmp_path / "odd.yaml"
+    file.write_text(
+        f"ms.job.name: odd\nms.watermark: [{axis}, {{name: shop, type: unit, units: {units}}}]\n"
+        "ms.work.unit.partition: monthly\n",
+        encoding="utf-8",
+    )
+    url = f"sqlite:///{tmp_path}/store.db"
+    open_store(url, create=True).close()
+    with RunningConsole(Views(url, jobs=[file]), port=0).start() as running:
+        page = browser.new_page()
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        page.goto(f"{running.address}#/ingestion/odd")
+        page.wait_for_selector("[role=gridcell]")
+        grid = page.get_by_role("grid")
+        for row in range(3):
+            grid.focus()
+            grid.press("Home")
+            for _ in range(row):
+                grid.press("ArrowDown")
+            grid.press("Enter")
+            expect(page.locator("main")).to_contain_text("The command that reads it")
+        assert dialogs == []
+        assert page.title() == "Ingestion · Slackwater"
+        assert long[:200] not in shown(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.close()
 
 
 def test_the_calendar_zooms(opened: Opened) -> None:
