@@ -34,7 +34,7 @@ from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.columns import ORIGIN, TIME
 from slackwater.time import SECOND, now
 
-ROWS, FILES, ORIGINS, PAIRS, TASKS = 50_000, 12, 20, 3, 2
+ROWS, FILES, ORIGINS, PAIRS, TASKS = 50_000, 12, 20, 2, 2
 SHARE = 0.02
 _OPENING = 3
 """The batches in which a recorder opens its store and prepares its statements."""
