@@ -15,6 +15,9 @@ POLL_SECONDS: Final = 1.0
 _REFRESH_SECONDS: Final = 10.0
 """After this long a change is assumed: plans and lags change with the clock alone."""
 
+_SETTLED_NANOSECONDS: Final = 50_000_000
+"""A file that was written less than this long ago may have changed again with the same time and size."""
+
 Fingerprint = tuple[tuple[str, int, int], ...] | float
 """Two equal ones mean that nothing was written in between."""
 
@@ -37,6 +40,20 @@ def fingerprint(url: URL) -> Fingerprint:
             continue
         found.append((suffix, status.st_mtime_ns, status.st_size))
     return tuple(found)
+
+
+def is_settled(found: Fingerprint, now: int) -> bool:
+    """Whether another change would give another fingerprint: the clock of files ticks every few milliseconds.
+
+    A transaction writes several times. If it is looked at in between, its end may not change the time of the
+    file any more.
+
+    >>> is_settled((("-wal", 1_000_000_000, 4096),), now=1_030_000_000)
+    False
+    """
+    if isinstance(found, float):
+        return True
+    return all(now - written >= _SETTLED_NANOSECONDS for _, written, _ in found)
 
 
 class ChangeFeed:
@@ -80,7 +97,7 @@ class ChangeFeed:
             self._listeners -= 1
 
     async def _poll(self) -> None:
-        known: Fingerprint = ()
+        known: Fingerprint | None = ()
         noticed = time.monotonic()
         while True:
             if self._listeners:
@@ -88,7 +105,8 @@ class ChangeFeed:
                 is_due = time.monotonic() - noticed >= _REFRESH_SECONDS
                 if found != known or is_due:
                     problem = await asyncio.to_thread(self._find_problem)
-                    known, noticed = found, time.monotonic()
+                    known = found if is_settled(found, time.time_ns()) else None
+                    noticed = time.monotonic()
                     async with self._changed:
                         self.problem = problem
                         self.changes += 1
