@@ -70,10 +70,12 @@ if TYPE_CHECKING:
     from slackwater.progress.watermark_policies import FixedDelay as FixedDelay
     from slackwater.progress.watermark_policies import Lag as Lag
     from slackwater.progress.watermark_policies import LagThenClock as LagThenClock
+    from slackwater.progress.watermark_policies import Learned as Learned
     from slackwater.progress.watermark_policies import clock as clock
     from slackwater.progress.watermark_policies import constant as constant
     from slackwater.progress.watermark_policies import fixed_delay as fixed_delay
     from slackwater.progress.watermark_policies import lag as lag
+    from slackwater.progress.watermark_policies import learned as learned
     from slackwater.spark.api.stream import stream as stream
     from slackwater.spark.api.stream_options import headers as headers
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time

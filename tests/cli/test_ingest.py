@@ -176,6 +176,29 @@ def test_history_shows_units_outcomes_and_rows(tmp_path: Path) -> None:
     assert "2 succeeded, 1 failed" in ingest("history", file, "--state", state).stdout
 
 
+def test_watched_history_is_printed_again_after_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, state = job(tmp_path)
+    a_failed_run(state)
+    looks = 0
+
+    def wait(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            a_failed_run(state)
+        if looks == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("slackwater.cli.watching.sleep", wait)
+    shown = ingest("history", file, "--state", state, "--json", "--watch")
+    assert shown.exit_code == 130
+    assert [len(json.loads(line)) for line in shown.stdout.splitlines()] == [1, 2]
+    refused = ingest("history", file, "--state", state, "--watch", "--prune", "1 day")
+    assert "cannot be combined with --watch; prune first" in refused.output
+
+
 def test_another_job_of_the_same_name_is_refused_until_it_adopts_the_history(tmp_path: Path) -> None:
     file, state = job(tmp_path)
     with open_store(state, create=True) as store:

@@ -34,7 +34,7 @@ def test_why_prints_one_sentence_for_each_query(store: str) -> None:
     assert shown.exit_code == 0, shown.output
     running, failed = shown.stdout.splitlines()
     assert running.startswith("orders: watermark ")
-    assert "6 min behind; held by partition '7' (slowest) since " in running
+    assert "6 min behind; held by partition '7', silent since " in running
     assert failed == (
         "clicks: no operator has reported yet; the query failed: ValueError: <i>price</i> is negative"
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import IDLE, Emission, Watermark
 from slackwater.progress.watermark_policies import (
     Clock,
@@ -11,6 +13,7 @@ from slackwater.progress.watermark_policies import (
     FixedDelay,
     Lag,
     LagThenClock,
+    Learned,
     WatermarkPolicy,
 )
 
@@ -80,10 +83,10 @@ class GeneratorModel:
             step = self.steps[number]
             if step.kind == "add":
                 continue
-            if isinstance(self.policy, Lag):
+            if isinstance(self.policy, Lag | Learned):
                 if step.kind == "event" and step.partition == partition and not self.is_ahead(step):
                     assert step.timestamp is not None
-                    values.append(step.timestamp - self.policy.lag)
+                    values.append(step.timestamp - self.lag(number + 1))
             elif not self.is_idle(partition, number + 1):
                 limit = step.timestamp if step.kind == "event" else None
                 values.append(self.clock_value(step.now, limit))
@@ -108,6 +111,31 @@ class GeneratorModel:
                 assert value is not None
                 value = max(value, anchor[0] + max(0, step.now - anchor[1]))
         return value
+
+    def lag(self, upto: int) -> int:
+        """The lag after ``upto`` steps: fixed, or the quantile of the delays of all events so far."""
+        if not isinstance(self.policy, Learned):
+            assert isinstance(self.policy, Lag)
+            return self.policy.lag
+        delays: list[int] = []
+        for number, step in enumerate(self.steps[:upto]):
+            if step.kind == "event" and step.partition is not None and not self.is_ahead(step):
+                assert step.timestamp is not None
+                reached = [
+                    before.timestamp
+                    for before in self.steps[self.since(step.partition, number) : number]
+                    if before.kind == "event" and before.partition == step.partition
+                    if before.timestamp is not None and not self.is_ahead(before)
+                ]
+                delays += [max(0, max(reached) - step.timestamp)] if reached else []
+        limit = self.policy.initial if self.policy.at_most is None else self.policy.at_most
+        lag, needed = self.policy.initial, round(10 / (1 - self.policy.coverage))
+        if len(delays) < needed:
+            lag = max([lag, *delays])
+        else:
+            delay = sorted(delays)[math.ceil(self.policy.coverage * len(delays)) - 1]
+            lag = DelayHistogram.of([delay, max(delays)]).quantile(0.5)
+        return lag if self.policy.at_most is None else min(lag, limit)
 
     def clock_value(self, now: int, limit: int | None) -> int:
         match self.policy:

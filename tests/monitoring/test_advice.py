@@ -12,8 +12,8 @@ import pytest
 from slackwater.errors import InvalidArgument
 from slackwater.metadata.store import open_store
 from slackwater.monitoring.advice import advised
-from slackwater.monitoring.delays import DelayHistogram, bin_of, bound_of
 from slackwater.monitoring.record_tables import RecordTables
+from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.spark.monitor.advise import advise
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.time import SECOND
@@ -37,7 +37,7 @@ def test_the_shortest_lag_and_lateness_for_two_shares() -> None:
 
 @pytest.mark.parametrize("delay", [0, 1_000, 1_001, 1_100, 5 * SECOND, 10**15])
 def test_a_bin_is_at_most_a_tenth_wide(delay: int) -> None:
-    number = bin_of(delay)
+    (number,) = DelayHistogram.of([delay]).bins
     assert delay <= 1_000 or bound_of(number) / 1.1 - 1 <= delay <= bound_of(number)
 
 

@@ -16,13 +16,13 @@ import sqlalchemy as sql
 from slackwater.errors import InvalidArgument
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import Event, RunEnded
 from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes, WatermarkState
 from slackwater.monitoring.record_tables import RecordTables, remove_old
 from slackwater.monitoring.recorder import Recorder
 from slackwater.monitoring.sentence import sentence
+from slackwater.progress.delays import DelayHistogram
 from slackwater.time import DAY, HOUR, SECOND
 from tests.monitoring.reports import STARTED, batch, operator
 from tests.stores import new_store

@@ -13,13 +13,16 @@ from slackwater.progress.watermark_policies import (
     FixedDelay,
     Lag,
     LagThenClock,
+    Learned,
     WatermarkPolicy,
 )
+from slackwater.time import SECOND
 from tests.model.generating import GeneratorModel, Happened
 
 POLICIES = st.one_of(
     st.builds(Lag, st.integers(0, 5)),
     st.builds(LagThenClock, st.integers(0, 5)),
+    st.builds(Learned, st.sampled_from([0.01, 0.1, 0.5]), st.integers(0, 5), st.sampled_from([None, 5, 9])),
     st.builds(Clock, st.integers(0, 5)),
     st.builds(FixedDelay, st.integers(0, 5)),
     st.builds(Constant, st.integers(-10, 30)),
@@ -126,3 +129,20 @@ def test_a_pause_of_the_pipeline_makes_no_partition_idle(
         assert ("IDLE" in repr(expected)) == ("IDLE" in repr(got))
         if not clocked:
             assert expected == got
+
+
+@given(
+    policy=st.builds(Learned, st.sampled_from([0.01, 0.1, 0.5]), st.integers(0, 5 * SECOND)),
+    events=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 90)), min_size=10, max_size=49),
+    saved=st.integers(0, 49),
+)
+def test_a_learned_lag_equals_the_model(policy: Learned, events: list[tuple[str, int]], saved: int) -> None:
+    model = GeneratorModel(policy, None, 1, 0, None, discovers=True, discover=None)
+    generator = WatermarkGenerator(policy, now=0)
+    steps = [Happened(0, "add", name) for name in NAMES]
+    steps += [Happened(number, "event", name, at * SECOND) for number, (name, at) in enumerate(events)]
+    for number, step in enumerate(steps):
+        assert perform(generator, step) == model.perform(step)
+        assert generator.lag == model.lag(len(model.steps))
+        if number == saved:
+            generator = generator.load(generator.save())

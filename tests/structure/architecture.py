@@ -18,13 +18,14 @@ ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
-_BASE: Final = {"_suggestions", "_time_text", "errors", "time"}
+_BASE: Final = {"_notebook_html", "_suggestions", "_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "_utf8", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_suggestions": set(),
     "_time_text": set(),
+    "_notebook_html": {"_time_text"},
     "_durable_files": set(),
     "_lazy_exports": set(),
     "_utf8": set(),
@@ -41,8 +42,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "spark", "metadata", "streams"},
     "testing": _CORE,
     "plot": _CORE | {"testing"},
-    "demo": _ALL_PACKAGES | {FACE, "plot"},
     "ui": _ALL_PACKAGES,
+    "demo": _ALL_PACKAGES | {FACE, "plot", "ui"},
     "doctor": _ALL_PACKAGES,
     "simulation": _ALL_PACKAGES | {"_durable_files"},
     "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation"},

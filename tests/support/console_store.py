@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from slackwater.ingest import History, Job, load_job, plan
@@ -10,7 +11,6 @@ from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
 from slackwater.monitoring.query_state import (
     BufferState,
@@ -23,6 +23,7 @@ from slackwater.monitoring.query_state import (
     WatermarkState,
 )
 from slackwater.monitoring.record_tables import RecordTables
+from slackwater.progress.delays import DelayHistogram
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.writer import Writer
@@ -41,6 +42,8 @@ ms.grace.period.days: 2
 ERROR = "ConnectionError: <b>db.example</b> refused the connection"
 DAYS = 9
 MARKUP = "<script>document.title = 'scripted'</script>\"'&"
+ODD_NAMES = (MARKUP, "x" * 10_000)
+"""Names that must not break or script a page."""
 
 
 def job_file(folder: Path, now: int) -> Path:
@@ -107,20 +110,20 @@ def fill_streams(url: str, now: int) -> None:
             first.close = second.close = lambda: None  # type: ignore[method-assign]
 
 
-def fill_queries(store: MetadataStore, now: int) -> None:
+def fill_queries(store: MetadataStore, now: int, names: Sequence[str] = ODD_NAMES) -> None:
     """Batches of two queries: in `orders`, partition 7 is silent for six minutes; `clicks` has failed."""
     tables, events = RecordTables(), list[Event]()
     events.append(RunStarted("5f0c", "run-1", "orders", now - 40 * MINUTE))
     for number in range(40):
         at = now - (40 - number) * MINUTE + 50 * SECOND
         silent = min(at, now - 6 * MINUTE) - 7 * SECOND
-        events.append(_batch(number, at, silent))
+        events.append(_batch(number, at, silent, names))
     events.append(RunStarted("77aa", "run-2", "clicks", now - 9 * MINUTE))
     events.append(RunEnded("77aa", "run-2", now - 8 * MINUTE, "ValueError: <i>price</i> is negative"))
     store.write(lambda connection: tables.write(connection, events, now=now - 10 * SECOND))
 
 
-def _batch(number: int, at: int, watermark: int) -> BatchFinished:
+def _batch(number: int, at: int, watermark: int, names: Sequence[str]) -> BatchFinished:
     stands = watermark < at - 8 * SECOND
     held = "partition '7'" if stands else "partition '2'"
     since = watermark + 9 * SECOND if stands else None
@@ -128,8 +131,8 @@ def _batch(number: int, at: int, watermark: int) -> BatchFinished:
     origins = [OriginState(name, "active", {"default": reached}) for name, reached in ahead.items()]
     origins += [
         OriginState("7", "silent" if stands else "active", {"default": watermark}, since=since),
-        OriginState(MARKUP, "idle", {"default": at - 3 * MINUTE}, since=at - 2 * MINUTE),
-        OriginState("x" * 10_000, "gap", {"default": watermark + 2 * SECOND}, gap="gap at sequence 4"),
+        OriginState(names[0], "idle", {"default": at - 3 * MINUTE}, since=at - 2 * MINUTE),
+        OriginState(names[1], "gap", {"default": watermark + 2 * SECOND}, gap="gap at sequence 4"),
     ]
     counts = dict(Counter(str(origin.status) for origin in origins))
     summary = OriginSummary(counts, tuple(sorted(origins, key=lambda origin: origin.watermark or 0)))
@@ -168,11 +171,11 @@ def _batch(number: int, at: int, watermark: int) -> BatchFinished:
     )
 
 
-def fill(url: str, folder: Path, now: int) -> Path:
-    """Fill a store with all three, and return the job file."""
+def fill(url: str, folder: Path, now: int, names: Sequence[str] = ODD_NAMES) -> Path:
+    """Fill a store with all three, and return the job file; two origins have the given names."""
     path = job_file(folder, now)
     with open_store(url, create=True) as store:
         fill_ledger(store, load_job(path), now)
-        fill_queries(store, now)
+        fill_queries(store, now, names)
     fill_streams(url, now)
     return path

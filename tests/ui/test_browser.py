@@ -1,10 +1,13 @@
 """A real browser on the console: what a person reads, by mouse and by keyboard, with good and bad luck.
 
-Set SLACKWATER_SCREENSHOTS to a folder to keep the pictures.
+Set SLACKWATER_SCREENSHOTS to a folder to keep the pictures, and SLACKWATER_UPDATE_PICTURES to replace the one
+of the documentation.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,19 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sql
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import open_store
-from slackwater.monitoring.events import RunEnded
+from slackwater.monitoring.events import RunEnded, RunStarted
 from slackwater.monitoring.record_tables import RecordTables
-from slackwater.time import now
+from slackwater.time import SECOND, now
 from slackwater.ui.running_console import RunningConsole
 from slackwater.ui.views import Views
 from tests.support.browser import chromium, keep_screenshot, needs_chromium
 from tests.support.console_store import ERROR, MARKUP, fill
+from tests.support.notebook_values import reprs
 
 pytestmark = [pytest.mark.proof, needs_chromium]
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "console.png"
 VIEWS = {
     "now": "#/now",
     "query": "#/now/5f0c",
@@ -122,12 +129,32 @@ def test_now_says_why_the_watermark_stands_still(opened: Opened) -> None:
     page = opened("#/now/5f0c")
     expect(page.locator("h1")).to_contain_text("held by partition '7'")
     text = shown(page)
-    assert re.search(r"orders: watermark \d\d:\d\d:\d\d, 6 min behind; held by partition '7'", text)
+    sentence = r"orders: watermark \d\d:\d\d:\d\d, 6 min behind; held by partition '7', silent since \d\d:"
+    assert re.search(sentence, text)
     assert "7 active" in text
     assert "1 silent" in text
     assert "gap at sequence 4" in text
     held = text.partition("Who held it back")[2]
     assert held.index("partition '7'") < held.index("partition '2'")
+
+
+def test_the_picture_of_the_documentation_is_taken(browser: Browser, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    job = fill(url, tmp_path, now(), names=("8", "9"))
+    with RunningConsole(Views(url, jobs=[job]), port=0).start() as running:
+        page = browser.new_page(viewport={"width": 1280, "height": 1010}, color_scheme="light")
+        page.goto(f"{running.address}#/now/5f0c")
+        expect(page.locator("h1")).to_contain_text("held by partition '7', silent since")
+        expect(page.locator("table.ladder tbody tr")).to_have_count(10)
+        expect(page.locator(".live")).to_contain_text("live")
+        page.wait_for_timeout(300)
+        taken = page.screenshot()
+        page.close()
+    committed = PICTURE.read_bytes()
+    if os.environ.get("SLACKWATER_UPDATE_PICTURES"):
+        PICTURE.write_bytes(taken)
+    # Width and height in the header of a PNG: the committed picture was taken by this test.
+    assert committed[:24] == taken[:24]
 
 
 def test_the_ladder_is_filtered_and_sorted(opened: Opened) -> None:
@@ -193,6 +220,42 @@ def test_a_failed_unit_is_found_with_the_keyboard_alone(opened: Opened) -> None:
     assert ERROR in text
     assert "--only-failed" in text
     assert "country=SE" in text
+    assert "unit=" in page.url
+    deep = opened("#/" + page.url.partition("#/")[2])
+    expect(deep.locator("main")).to_contain_text("The command that reads it")
+
+
+def test_units_with_markup_or_10000_characters_are_text(browser: Browser, tmp_path: Path) -> None:
+    long = "x" * 10_000
+    units = json.dumps([MARKUP, long, "it's"])
+    axis = "{name: at, type: datetime, range: {from: 2024-03-01, to: P0D}}"
+    file = tmp_path / "odd.yaml"
+    file.write_text(
+        f"ms.job.name: odd\nms.watermark: [{axis}, {{name: shop, type: unit, units: {units}}}]\n"
+        "ms.work.unit.partition: monthly\n",
+        encoding="utf-8",
+    )
+    url = f"sqlite:///{tmp_path}/store.db"
+    open_store(url, create=True).close()
+    with RunningConsole(Views(url, jobs=[file]), port=0).start() as running:
+        page = browser.new_page()
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        page.goto(f"{running.address}#/ingestion/odd")
+        page.wait_for_selector("[role=gridcell]")
+        grid = page.get_by_role("grid")
+        for row in range(3):
+            grid.focus()
+            grid.press("Home")
+            for _ in range(row):
+                grid.press("ArrowDown")
+            grid.press("Enter")
+            expect(page.locator("main")).to_contain_text("The command that reads it")
+        assert dialogs == []
+        assert page.title() == "Ingestion · Slackwater"
+        assert long[:200] not in shown(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.close()
 
 
 def test_the_calendar_zooms(opened: Opened) -> None:
@@ -267,3 +330,107 @@ def test_a_restart_of_the_server_is_noticed(opened: Opened, console: RunningCons
         expect(page.locator("main")).to_contain_text("The server was restarted at", timeout=30_000)
         expect(page.locator(".live")).to_contain_text("live")
         page.close()
+
+
+def age_shown(page: Page) -> str:
+    """How old the report is, by the page."""
+    found = re.search(r"Last report .*? \((.*?)\)", shown(page))
+    assert found is not None
+    return found[1]
+
+
+def test_a_jump_of_the_browsers_clock_changes_no_age(opened: Opened) -> None:
+    page = opened("#/now/5f0c")
+    expect(page.locator("h1")).to_contain_text("partition '7'")
+    page.clock.set_system_time("2031-01-01T00:00:00Z")
+    page.wait_for_timeout(2_500)
+    assert re.fullmatch(r"(\d+ min )?(\d+ s )?ago", age_shown(page))
+    assert page.evaluate("new Date().getFullYear()") == 2031
+
+
+def test_a_clock_of_the_store_that_was_set_back_gives_no_negative_age(opened: Opened, store: Path) -> None:
+    page = opened("#/now/5f0c")
+    expect(page.locator("h1")).to_contain_text("partition '7'")
+    with open_store(f"sqlite:///{store}") as opened_store:
+        later = now() + 3_600 * SECOND  # written before the clock was set back by an hour
+        event = RunStarted("5f0c", "run-2", "orders", later)
+        opened_store.write(lambda connection: RecordTables().write(connection, [event], now=later))
+    page.reload()
+    expect(page.locator("main")).to_contain_text("just now")
+    text = shown(page)
+    assert "−" not in text.partition("Lag along the chain")[0]
+    assert "no report for" not in text
+
+
+def test_a_page_that_slept_for_an_hour_says_so_and_catches_up(opened: Opened, store: Path) -> None:
+    page = opened("", viewport={"width": 1280, "height": 900})
+    page.clock.install()
+    page.goto(page.url.split("#")[0] + "#/now/5f0c")
+    page.reload()
+    expect(page.locator("h1")).to_contain_text("partition '7'")
+    page.context.set_offline(True)
+    page.evaluate("dispatchEvent(new Event('offline'))")
+    page.clock.fast_forward("01:00:00")
+    assert re.search(r"1 h", age_shown(page))
+    stop_query(store)
+    page.context.set_offline(False)
+    page.clock.fast_forward(5_000)
+    expect(page.locator("h1")).to_contain_text("the cable was pulled")
+
+
+def test_a_query_that_was_dropped_from_the_store_stays_with_its_age(opened: Opened, store: Path) -> None:
+    page = opened("#/now/5f0c")
+    expect(page.locator("h1")).to_contain_text("partition '7'")
+    with open_store(f"sqlite:///{store}") as opened_store:
+        gone = sql.delete(schema.queries).where(schema.queries.c.id == "5f0c")
+        opened_store.write(lambda connection: connection.execute(gone))
+    expect(page.locator("main")).to_contain_text("Not up to date: query = '5f0c': is not in the store")
+    expect(page.locator("main")).to_contain_text("Showing what was read at")
+    expect(page.locator("h1")).to_contain_text("partition '7'")
+    page.goto(page.url.split("#")[0] + "#/now")
+    expect(page.locator("main")).to_contain_text("clicks")
+    expect(page.locator("main")).not_to_contain_text("orders")
+
+
+@pytest.mark.parametrize(
+    ("route", "text"),
+    [
+        ("#/now/orders", "held by partition '7'"),
+        ("#/now/5f0c?operator=0.0&key=default", "Origins of operator 0.0"),
+        ("#/windows/orders?operator=0.0", "open windows by end"),
+        ("#/late/5f0c?origin=3", "Dropped rows"),
+        ("#/ingestion/orders", "country=SE"),
+        ("#/streams/shop%2Fbids", "gateway-2"),
+    ],
+)
+def test_every_view_has_an_address_of_its_own(opened: Opened, route: str, text: str) -> None:
+    page = opened(route)
+    expect(page.locator("main")).to_contain_text(text)
+    assert route in page.url
+
+
+def test_the_whole_page_is_used_with_the_keyboard(opened: Opened) -> None:
+    page = opened("#/now")
+    expect(page.locator("main")).to_contain_text("orders")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("held by partition '7'")
+
+
+@pytest.mark.parametrize("ground", ["light", "dark"])
+def test_what_notebooks_show_is_readable(browser: Browser, ground: str) -> None:
+    colours = {"light": "background:#ffffff;color:#111111", "dark": "background:#111827;color:#e5e7eb"}
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    body = "".join(f"<section>{html}</section>" for html in reprs().values())
+    page.set_content(
+        f"<!doctype html><html lang=en><title>n</title><body style='{colours[ground]}'><main><h1>n</h1>{body}"
+    )
+    keep_screenshot(page, f"notebook-{ground}")
+    rules = {"runOnly": ["color-contrast", "svg-img-alt", "duplicate-id"]}
+    assert [each["id"] for each in Axe().run(page, options=rules).response["violations"]] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()

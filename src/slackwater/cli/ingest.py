@@ -28,6 +28,7 @@ from slackwater.cli.console import (
 from slackwater.cli.interrupts import InterruptHandler
 from slackwater.cli.job_options import JobFile, Now, Set, parse_now, parse_settings, parse_time
 from slackwater.cli.run_progress import ProgressBars, ProgressLines, unit_text
+from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import WHOLE, Job, Plan, load_job, unit_of
 from slackwater.ingest import plan as make_plan
@@ -181,10 +182,14 @@ def history(
         typer.Option("--prune", metavar="AGE", help='Delete runs older than this, for example "90 days".'),
     ] = None,
     as_json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
 ) -> None:
     """List the runs of JOB, newest first; the units of one run; or the failed reads."""
     loaded = load_job(job, settings=parse_settings(settings))
     name = loaded.settings.name
+    if prune is not None and watch:
+        raise InvalidArgument("--prune", prune, "cannot be combined with --watch", fix="prune first")
     with existing_store(state) as store:
         if prune is not None:
             deleted = prune_runs(store, name, before=now() - duration(prune, name="prune"))
@@ -192,13 +197,26 @@ def history(
             return
         if run_id is not None:
             _check_run(store, name, run_id)
-            _print_units([_unit_row(outcome) for outcome in outcomes_of(store, run_id)], as_json=as_json)
-            return
-        failed = _failed_reads(store, loaded)
-        if owed:
-            print_table(failed, ["unit", "partition", "low", "high_watermark", "why"], as_json=as_json)
-            return
-        rows = [_run_row(record) for record in list_runs(store, name, limit=limit)]
+
+        def read() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+            if run_id is not None:
+                return [_unit_row(outcome) for outcome in outcomes_of(store, run_id)], []
+            runs = [] if owed else [_run_row(record) for record in list_runs(store, name, limit=limit)]
+            return runs, _failed_reads(store, loaded)
+
+        def show(found: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
+            rows, failed = found
+            if run_id is not None:
+                _print_units(rows, as_json=as_json)
+            elif owed:
+                print_table(failed, ["unit", "partition", "low", "high_watermark", "why"], as_json=as_json)
+            else:
+                _print_runs(rows, failed, as_json=as_json)
+
+        show_changes(read, show, content=lambda found: found, watch=watch, interval=interval)
+
+
+def _print_runs(rows: list[dict[str, Any]], failed: list[dict[str, Any]], *, as_json: bool) -> None:
     columns = ["id", "state", "started", "ended", "units", "outcomes", "rows"]
     columns += ["rejected"] if any(row["rejected"] for row in rows) else []
     print_table(rows, columns, as_json=as_json, unwrapped=["id"])

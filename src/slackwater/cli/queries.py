@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from slackwater.cli.console import DEFAULT_STORE, AsJson, Store, counted, print_json, print_line, print_table
 from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.monitoring.sentence import clock_text, rough
+from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, format_duration
-from slackwater.ui.models import LateAnswer, NowAnswer, QueryAnswer, WindowsAnswer
+from slackwater.ui.models import LagAnswer, LateAnswer, NowAnswer, QueryAnswer, WindowsAnswer
 from slackwater.ui.views import Views
 
 Shown = TypeVar("Shown", bound=BaseModel)
@@ -185,6 +186,8 @@ def _print_late(answer: LateAnswer) -> None:
     at = partial(_time, now=answer.now)
     dropped = ", ".join(f"{count} {reason}" for reason, count in answer.dropped.items()) or "nothing"
     print_line(f"{answer.summary.sentence}\ndropped: {dropped}")
+    for lag in answer.lags:
+        print_line(f"{_policy_lag(lag, answer)}")
     if answer.advice is not None:
         print_line(f"recommended: {answer.advice}")
     if answer.delays:
@@ -199,15 +202,26 @@ def _print_late(answer: LateAnswer) -> None:
     if answer.samples:
         found = [
             {
-                "batch": at(row.at), "reason": row.kind, "origin": _short(row.origin or ""),
+                "batch": at(row.at), "reason": row.kind, "side": row.side, "origin": _short(row.origin or ""),
                 "event time": at(row.event_time),
                 "window end": at(row.window_end), "late by": _duration(row.lateness),
-                "watermark": at(row.watermark), "slowest origin": row.ahead, "values": row.values,
+                "watermark": at(row.watermark), "slowest origin": row.ahead,
+                "values": "redacted" if row.values is None else row.values,
             }
             for row in answer.samples[:_SAMPLES]
         ]  # fmt: skip
         print_line("\na sample of the dropped rows")
-        print_table(found, list(found[0]), as_json=False)
+        has_sides = any(row["side"] for row in found)
+        columns = [name for name in found[0] if name != "side" or has_sides]
+        print_table(found, columns, as_json=False)
+
+
+def _policy_lag(lag: LagAnswer, answer: LateAnswer) -> str:
+    name = "" if lag.name == DEFAULT_KEY else f" of {_short(lag.name)}"
+    if lag.coverage is None:
+        return f"lag{name}: {format_duration(lag.lag)}"
+    since = "at first" if lag.since is None else f"since {_time(lag.since, answer.now)}"
+    return f"lag{name}: {format_duration(lag.lag)} {since}, learned for {lag.coverage:.6g} of the rows"
 
 
 def _time(at: int | None, now: int) -> str:

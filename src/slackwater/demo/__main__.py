@@ -7,17 +7,22 @@ import sys
 import tempfile
 import time as system_time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from slackwater import telemetry, time
+from slackwater import telemetry, time, ui
 from slackwater.demo.bids import AUCTIONS, SILENT, Feed
 from slackwater.demo.demo_picture import Picture
 from slackwater.demo.demo_pipeline import WINDOW, QuietSession, Run, panes_by_timing
 from slackwater.demo.demo_view import Snapshot, View, final_table
-from slackwater.errors import SlackwaterError
+from slackwater.errors import MissingExtra, SlackwaterError
 from slackwater.spark.monitor.reports import OperatorReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.25
 
@@ -95,6 +100,17 @@ class Demo:
         return report.watermark >= (held // length + 1) * length
 
 
+def _web_console(spark: SparkSession, console: Console) -> AbstractContextManager[object]:
+    """Serve the console for the run, and print where it is."""
+    try:
+        running = ui(spark)
+    except MissingExtra as error:
+        console.print(f"There is no console, because {error}.", style="dim")
+        return nullcontext()
+    console.print(f"Console, until the demo ends: [bold]{running.address}[/bold]")
+    return running
+
+
 def main() -> int:
     """Run the demo; return exit code 0 if every bid is in a window or counted as dropped."""
     parser = argparse.ArgumentParser(
@@ -111,10 +127,11 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as temporary:
             folder = Path(temporary)
-            with QuietSession(folder) as spark, telemetry(spark) as reports, View(console) as view:
+            with QuietSession(folder) as spark, telemetry(spark) as reports, _web_console(spark, console):
                 feed = Feed(folder)
                 run = Run(spark, folder, reports)
-                Demo(run, feed, view).play()
+                with View(console) as view:
+                    Demo(run, feed, view).play()
                 target.parent.mkdir(parents=True, exist_ok=True)
                 Picture(run, feed.sent, AUCTIONS[0]).save(target)
     except SlackwaterError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from slackwater.errors import InvalidArgument
-from slackwater.monitoring.delays import DelayHistogram
+from slackwater.progress.delays import DelayHistogram
 from slackwater.time import format_duration
 
 

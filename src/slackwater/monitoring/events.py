@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import LateRow, OperatorState, Panes
+from slackwater.progress.delays import DelayHistogram
 
 
 class OperatorChanges(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,7 +17,6 @@ from sqlalchemy.engine import Connection
 from slackwater.errors import InvalidArgument
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.query_state import (
     HolderSpan,
     LateRow,
@@ -26,6 +25,7 @@ from slackwater.monitoring.query_state import (
     WatermarkSpan,
     WindowState,
 )
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, HOUR
 

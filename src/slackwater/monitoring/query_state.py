@@ -17,8 +17,8 @@ OriginStatus = Literal["active", "idle", "silent", "gap", "done"]
 """``active``: it sends. ``silent``: it is waited for but has sent nothing since the last batch, or ever.
 ``gap``: a numbered buffer of it is missing. ``idle`` and ``done``: it is not waited for."""
 
-SLOWEST_LISTED: Final = 150
-FASTEST_LISTED: Final = 50
+SLOWEST_LISTED: Final = 1_800
+FASTEST_LISTED: Final = 200
 """How many of the origins of an operator are listed in a report; all are counted."""
 
 LateKind = Literal["late", "closed", "invalid"]
@@ -104,6 +104,23 @@ class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: bool = False
 
 
+class PolicyLag(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The lag of the watermark policy of a source.
+
+    >>> PolicyLag("default", 8_000_000, coverage=0.999).lag
+    8000000
+    """
+
+    name: str
+    """The watermark key, with the name of the input if there are several."""
+    lag: int
+    """In microseconds; of a policy that learns it, the one in use."""
+    coverage: float | None = None
+    """The share of rows that should not be behind the watermark, if the lag is learned."""
+    since: int | None = None
+    """When a learned lag was last changed; None if it is still the initial one."""
+
+
 class BufferState(msgspec.Struct, frozen=True):
     """The size of a buffer of rows, such as the left side of a join.
 
@@ -177,7 +194,9 @@ class LateRow(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 1
     """The number of rows that this sample stands for, if they were aggregated."""
     values: dict[str, str] | None = None
-    """The columns as text; None unless ``sample_late=True``."""
+    """The key columns as text; None unless ``sample_late=True``."""
+    side: str | None = None
+    """``left`` or ``right`` for a row of a join."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -217,6 +236,8 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The open windows by end, the earliest first; bounded, and without sessions."""
     windows_left_out: int = 0
     """How many open windows are not in ``windows``."""
+    policy_lags: tuple[PolicyLag, ...] = ()
+    """The lags of the watermark policies of its sources."""
 
     @property
     def local_lag(self) -> int | None:

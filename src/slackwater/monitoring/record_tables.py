@@ -6,8 +6,9 @@ watermark that stands still. What was written last is kept in memory, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +17,9 @@ from sqlalchemy.engine import Connection
 
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
 from slackwater.monitoring.query_state import OperatorState, WatermarkState
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, HOUR, SECOND
 
@@ -318,12 +319,16 @@ def _mapping(connection: Connection, table: sql.Table, *where: sql.ColumnElement
 
 def _write(connection: Connection, changes: _Changes) -> None:
     """Insert or replace the rows, those of the queries first."""
-    insert = insert_of(connection)
     for table in (schema.queries, *_HISTORY):
         rows = list(changes.rows.get(table.name, {}).values())
         if rows:
-            statement = insert(table)
-            keys = [column.name for column in table.primary_key]
-            others: Iterable[str] = (column.name for column in table.columns if column.name not in keys)
-            replaced = {name: statement.excluded[name] for name in others}
-            connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=replaced), rows)
+            connection.execute(_upsert(insert_of(connection), table), rows)
+
+
+@cache
+def _upsert(insert: Callable[[sql.Table], Any], table: sql.Table) -> sql.Executable:
+    """The statement that inserts or replaces rows; building it takes longer than executing it."""
+    statement = insert(table)
+    keys = [column.name for column in table.primary_key]
+    replaced = {name: statement.excluded[name] for name in table.columns.keys() if name not in keys}  # noqa: SIM118 - not a dict
+    return statement.on_conflict_do_update(index_elements=keys, set_=replaced)  # type: ignore[no-any-return]

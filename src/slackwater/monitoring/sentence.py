@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slackwater._time_text import instant_text
-from slackwater.monitoring.query_state import OperatorState, QueryState
+from slackwater.monitoring.query_state import OperatorState, OriginState, QueryState
 from slackwater.time import DAY, END_OF_TIME, SECOND, format_duration
 
 _STALE = 60 * SECOND
@@ -61,10 +63,33 @@ def _progress(query: QueryState, now: int) -> str:
         head = f"watermark {clock_text(operator.watermark, now)}"
         if operator.lag is not None:
             head += ", " + (f"{rough(operator.lag)} behind" if operator.lag > 0 else "not behind")
-    return "; ".join([head, *_holder(operator, now), *_waiting(operator)])
+    holder = holder_of(query, operator)
+    origins = [
+        origin
+        for each in query.operators
+        if each.id == holder.id or each.id.startswith(f"{holder.id}.")
+        for origin in each.origins.listed
+    ]
+    return "; ".join([head, *_holder(holder, origins, now), *_waiting(operator)])
 
 
-def _holder(operator: OperatorState, now: int) -> list[str]:
+def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
+    """The operator whose source holds the watermark back: the slowest one before this, or this one itself.
+
+    An operator that reads others only reports which bucket of them it waits for.
+    """
+    before = [
+        each
+        for each in query.operators
+        if each.id.startswith(f"{operator.id}.") and each.id.count(".") == operator.id.count(".") + 1
+    ]
+    if operator.held_by is None or not operator.held_by.startswith("input 'bucket ") or not before:
+        return operator
+    slowest = min(before, key=lambda each: (each.watermark is not None, each.watermark or 0, each.id))
+    return holder_of(query, slowest)
+
+
+def _holder(operator: OperatorState, origins: Sequence[OriginState], now: int) -> list[str]:
     since = "" if operator.since is None else f" since {clock_text(operator.since, now)}"
     if operator.held_by is None:
         return {
@@ -73,7 +98,7 @@ def _holder(operator: OperatorState, now: int) -> list[str]:
             "discovery": [f"waiting for origins to be discovered{since}"],
             "never spoke": ["there is no input yet"],
         }.get(operator.reason, [])
-    found = [origin for origin in operator.origins.listed if _names(operator.held_by, origin.name)]
+    found = [origin for origin in origins if _names(operator.held_by, origin.name)]
     if len(found) == 1 and found[0].status in ("silent", "gap"):
         detail = found[0].gap or "silent"
         since = "" if found[0].since is None else f" since {clock_text(found[0].since, now)}"

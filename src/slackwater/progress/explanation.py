@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from slackwater import _notebook_html as notebook
 from slackwater._time_text import instant_text
 from slackwater.progress.values import Origin
 
@@ -117,6 +118,24 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the explanation, and where the watermark and its holder are.
+
+        >>> shown = Explanation("default", 5_000_000, Reason.SLOWEST, "origin '<b>'")._repr_html_()
+        >>> "held back by origin &#x27;&lt;b&gt;&#x27;" in shown
+        True
+        """
+        parts = [notebook.sentence(self.text, strong=True)]
+        if self.held_by is not None and self.holder_watermark is not None:
+            holder = notebook.TimeSpan(
+                self.held_by, self.holder_watermark, None, _STATES.get(self.reason, "active")
+            )
+            parts.append(notebook.timeline([holder], [("watermark", self.watermark)]))
+        return notebook.fragment(*parts)
+
+
+_STATES: Final = {Reason.GAP: "gap", Reason.NEVER_SPOKE: "silent", Reason.IDLE: "idle"}
 
 
 def _range_text(first: int, last: int | None) -> str:

@@ -1,9 +1,9 @@
 """Watermark generators for sources (rules G1 to G9 of docs/spec/progress.md).
 
 A generator observes the events of a stream, partition by partition, and emits the watermark of the stream.
-The policy (`Lag`, `LagThenClock`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the watermark of
-an event or of the clock; the generator holds the state. Generate watermarks before filters, so that a source
-whose rows are all filtered out still advances (G9). A generator never drops an event (G8).
+The policy (`Lag`, `Learned`, `LagThenClock`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the
+watermark of an event or of the clock; the generator holds the state. Generate watermarks before filters, so
+that a source whose rows are all filtered out still advances (G9). A generator never drops an event (G8).
 """
 
 from __future__ import annotations
@@ -11,51 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
-from msgspec import field
-
 from slackwater.errors import IncompatibleState, InvalidArgument, InvalidDuration, UnknownSource
-from slackwater.progress.combined_watermark import (
-    CombinedWatermark,
-    InputState,
-    SavedCombinedWatermark,
-    Status,
-    saved_inputs,
-)
+from slackwater.progress.combined_watermark import CombinedWatermark, Status
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, OriginProgress, Reason
-from slackwater.progress.saved_form import Saved, SavedForm
+from slackwater.progress.generator_state import FORM, SavedGenerator, SavedPartition
+from slackwater.progress.learned_lag import LagDecision, LagLearner
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.progress.watermark_policies import (
     Constant,
     FixedDelay,
     Lag,
     LagThenClock,
+    Learned,
     WatermarkPolicy,
     not_negative,
 )
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, frame_floor
 
-
-class _SavedPartition(Saved):
-    name: Origin
-    slot: int
-    heard: int
-
-
-class _SavedGenerator(Saved):
-    partitions: list[_SavedPartition]
-    combined: SavedCombinedWatermark
-    now: int
-    ahead: int
-    has_emitted: bool
-    discovery: list[int] = field(default_factory=list)
-    """The start and the end of the discovery of partitions; empty if there is none or it is over."""
-    anchors: list[tuple[int, int, int]] = field(default_factory=list)
-    """For a policy that follows events and the clock: slot, watermark by events, and when it was reached."""
-
-
 _SPARE = 16
-_FORM = SavedForm("watermark generator", "G", 2, _SavedGenerator, readable=(1,))
 
 
 class WatermarkGenerator:
@@ -65,7 +40,7 @@ class WatermarkGenerator:
     then IDLE when all partitions are idle.
 
     Args:
-        policy: `Lag`, `LagThenClock`, `Clock`, `FixedDelay` or `Constant`.
+        policy: `Lag`, `Learned`, `LagThenClock`, `Clock`, `FixedDelay` or `Constant`.
         partitions: The partitions that exist at the start; an empty list means that there is none, so the
             stream is idle. None (the default) means that they are not known yet: the generator emits nothing,
             not even IDLE, until the first one is added. `add` adds partitions in either case.
@@ -109,6 +84,7 @@ class WatermarkGenerator:
         "_heard",
         "_idle_after",
         "_key",
+        "_learner",
         "_max_ahead",
         "_names",
         "_now",
@@ -166,6 +142,7 @@ class WatermarkGenerator:
         self._deadlines: list[tuple[int, int]] = []
         self._anchors: dict[int, tuple[int, int]] = {}
         """For `LagThenClock`: the watermark of a slot by its events, and when it was reached."""
+        self._learner = LagLearner(policy) if isinstance(policy, Learned) else None
         self._now = check_int64(now, "now")
         self._discovery: tuple[int, int] | None = None
         """When the discovery of partitions began and when it ends; None if it is over."""
@@ -180,16 +157,20 @@ class WatermarkGenerator:
 
     # ---- steps
 
-    def observe(self, partition: Origin, timestamp: int, *, now: int) -> tuple[Emission, ...]:
+    def observe(
+        self, partition: Origin, timestamp: int, *, now: int, learns: bool = True
+    ) -> tuple[Emission, ...]:
         """Process an event of a partition.
 
         A batch may be passed as one call with its highest timestamp, if the lateness of its rows was decided
-        before. Exclude rows that are more than ``max_ahead`` ahead of the clock in this case.
+        before. Exclude rows that are more than ``max_ahead`` ahead of the clock in this case, and pass the
+        delays of its rows to `learn`.
 
         Args:
             partition: The partition of the event.
             timestamp: The event time.
             now: The current time.
+            learns: Whether a learned lag counts the delay of this event.
 
         Returns:
             The advanced watermark, if any, and IDLE if all partitions are idle.
@@ -203,12 +184,31 @@ class WatermarkGenerator:
         self._hear(slot, now)
         if self._max_ahead is not None and timestamp > now + self._max_ahead:
             self.ahead += 1
-        elif isinstance(self._policy, Lag | LagThenClock):
-            value = max(timestamp - self._policy.lag, BEGINNING_OF_TIME)
+        elif isinstance(self._policy, Lag | LagThenClock | Learned):
+            if self._learner is not None:
+                reached = self._learner.reached.get(slot)
+                if learns and reached is not None:
+                    self._learner.count(DelayHistogram.of([reached - timestamp]), now=now)
+                self._learner.reach(slot, timestamp)
+            value = max(timestamp - self.lag, BEGINNING_OF_TIME)
             self._combined.raise_to(slot, self._key, value, now)
             if isinstance(self._policy, LagThenClock):
                 self._anchor(slot, value, now)
         return self._evaluate(now, limit=timestamp)
+
+    def learn(self, delays: DelayHistogram, *, now: int) -> None:
+        """Count the delays of a batch for a policy that learns its lag; call it before `observe`.
+
+        A delay is the distance of a row to `reached` of its partition before the batch, or zero. With other
+        policies nothing is counted.
+
+        >>> generator = WatermarkGenerator(Learned(0.9, initial=0), partitions=["a"], now=0)
+        >>> generator.learn(DelayHistogram.of([0, 4_000_000]), now=1)
+        >>> generator.lag
+        4000000
+        """
+        if self._learner is not None:
+            self._learner.count(delays, now=check_int64(now, "now"))
 
     def hear(self, partition: Origin, *, now: int) -> None:
         """Record that a partition sent something without an event time: it is not idle, nothing is emitted.
@@ -273,6 +273,8 @@ class WatermarkGenerator:
             self._combined.raise_to(slot, self._key, value, now)
             if isinstance(self._policy, LagThenClock):
                 self._anchor(slot, value, now)
+            if self._learner is not None:
+                self._learner.reach(slot, value)
         values = [self._combined.value(slot, self._key) for slot in self._names]
         lowest = min((value for value in values if value is not None), default=None)
         if lowest is not None and not self._has_emitted:
@@ -320,6 +322,23 @@ class WatermarkGenerator:
         return self._combined.emitted(self._key)
 
     @property
+    def lag(self) -> int:
+        """The distance to the events or the clock, for a policy that has one: the learned one at present."""
+        if self._learner is not None:
+            return self._learner.lag
+        return 0 if isinstance(self._policy, Constant | Learned) else self._policy.lag
+
+    @property
+    def decisions(self) -> tuple[LagDecision, ...]:
+        """The latest changes of a learned lag, oldest first; none with another policy."""
+        return () if self._learner is None else self._learner.decisions
+
+    def reached(self, partition: Origin) -> int | None:
+        """The highest event time of a partition, with a policy that learns its lag; None if unknown."""
+        slot = self._slots.get(partition)
+        return None if self._learner is None or slot is None else self._learner.reached.get(slot)
+
+    @property
     def partitions(self) -> tuple[Origin, ...]:
         """The partitions, in the order in which they were added."""
         return tuple(self._slots)
@@ -365,9 +384,9 @@ class WatermarkGenerator:
 
     def save(self) -> bytes:
         """Serialize the observed state, without the configuration."""
-        partitions = [_SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
-        return _FORM.encode(
-            _SavedGenerator(
+        partitions = [SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
+        return FORM.encode(
+            SavedGenerator(
                 partitions,
                 self._combined.save(),
                 self._now,
@@ -375,6 +394,7 @@ class WatermarkGenerator:
                 self._has_emitted,
                 list(self._discovery or ()),
                 [(slot, value, at) for slot, (value, at) in self._anchors.items()],
+                None if self._learner is None else self._learner.save(),
             )
         )
 
@@ -397,7 +417,7 @@ class WatermarkGenerator:
         >>> WatermarkGenerator(Lag(3), now=2).load(generator.save()).current
         7
         """
-        saved = _FORM.decode(data)
+        saved = FORM.decode(data)
         loaded = WatermarkGenerator(
             self._policy,
             now=saved.now,
@@ -408,8 +428,8 @@ class WatermarkGenerator:
             forget_after=self._forget_after,
             key=self._key,
         )
-        with _FORM.restoring():
-            loaded._combined = CombinedWatermark.load(saved.combined, _FORM.what, removable=True)
+        with FORM.restoring():
+            loaded._combined = CombinedWatermark.load(saved.combined, FORM.what, removable=True)
         keys = tuple(loaded._combined.keys)
         if keys != (self._key,):
             saved_keys = ", ".join(map(repr, keys))
@@ -420,6 +440,8 @@ class WatermarkGenerator:
             loaded._discovery = begin, end
         if isinstance(self._policy, LagThenClock):
             loaded._anchors = {slot: (value, at) for slot, value, at in saved.anchors}
+        if isinstance(self._policy, Learned) and saved.learner is not None:
+            loaded._learner = LagLearner.load(self._policy, saved.learner)
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
@@ -435,8 +457,9 @@ class WatermarkGenerator:
             and len(loaded._slots) == len(saved.partitions)
             and len(saved.discovery) in (0, 2)
             and set(loaded._anchors) <= present
+            and (loaded._learner is None or set(loaded._learner.reached) <= present)
         )
-        _FORM.check(consistent, "its partitions are inconsistent")
+        FORM.check(consistent, "its partitions are inconsistent")
         loaded._set_deadlines()
         loaded._set_missing_anchors()
         for name in self._slots:
@@ -485,6 +508,8 @@ class WatermarkGenerator:
         slot = self._slots.pop(partition)
         del self._names[slot], self._heard[slot]
         self._anchors.pop(slot, None)
+        if self._learner is not None:
+            self._learner.reached.pop(slot, None)
 
     def _forget(self, now: int) -> None:
         """Remove the partitions that have been silent for ``forget_after`` or longer."""
@@ -502,6 +527,8 @@ class WatermarkGenerator:
         self._names = {slot: name for name, slot in self._slots.items()}
         self._heard = {new[slot]: heard for slot, heard in self._heard.items()}
         self._anchors = {new[slot]: anchor for slot, anchor in self._anchors.items()}
+        if self._learner is not None:
+            self._learner.reached = {new[slot]: at for slot, at in self._learner.reached.items()}
         self._set_deadlines()
 
     def _expire(self, now: int) -> None:
@@ -544,7 +571,7 @@ class WatermarkGenerator:
     def _follow_clock(self, now: int, limit: int) -> None:
         """Raise every active partition to the watermark of the clock, at most to ``limit`` (G2)."""
         policy = self._policy
-        if isinstance(policy, Lag | LagThenClock):
+        if isinstance(policy, Lag | LagThenClock | Learned):
             return
         if isinstance(policy, FixedDelay):
             value = now - policy.lag
@@ -578,15 +605,3 @@ class WatermarkGenerator:
         for slot, (value, at) in self._anchors.items():
             if self._combined.status(slot) is Status.ACTIVE:
                 self._combined.raise_to(slot, self._key, min(value + max(0, now - at), END_OF_TIME), now)
-
-
-def partitions_in(data: bytes) -> list[InputState]:
-    """The partitions in the saved state of a generator, whatever its configuration.
-
-    >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
-    >>> _ = generator.observe("a", 10, now=1)
-    >>> partitions_in(generator.save())
-    [InputState(name='a', status='active', watermarks={'default': 7})]
-    """
-    saved = _FORM.decode(data)
-    return saved_inputs(saved.combined, {each.slot: str(each.name) for each in saved.partitions})

@@ -98,7 +98,49 @@ class Constant:
         object.__setattr__(self, "value", check_int64(self.value, "value"))
 
 
-WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Policy: the highest event time of a partition minus a lag that is learned from delays (G1).
+
+    Args:
+        coverage: The share of events that should not be behind the watermark, above 0 and below 1.
+        initial: The lag in microseconds until enough events were seen; longer if a delay was longer.
+        at_most: The longest lag in microseconds; None: no limit. `slackwater.learned` takes durations.
+
+    >>> Learned(0.999, initial=5_000_000).limited(7_000_000)
+    7000000
+    """
+
+    coverage: float
+    initial: int
+    at_most: int | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.coverage
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1:
+            raise InvalidArgument(
+                "coverage",
+                given,
+                "is not a share above 0 and below 1",
+                fix="write 0.999 for 99.9 %; for a lag that never changes, write lag(…)",
+            )
+        object.__setattr__(self, "initial", not_negative(self.initial, "initial"))
+        if self.at_most is not None:
+            object.__setattr__(self, "at_most", not_negative(self.at_most, "at_most"))
+            if self.at_most < self.initial:
+                raise InvalidDuration(
+                    "at_most",
+                    self.at_most,
+                    f"is shorter than initial = {self.initial}",
+                    fix="pass a longer one",
+                )
+
+    def limited(self, lag: int) -> int:
+        """The lag, or the longest one that is allowed."""
+        return lag if self.at_most is None else min(lag, self.at_most)
+
+
+WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant | Learned
 """The rule by which a generator derives watermarks."""
 
 
@@ -126,6 +168,45 @@ def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag 
         raise InvalidArgument("between", between, "is not a valid choice", fix='use "clock", or omit it')
     microseconds = duration(delay, name="lag")
     return Lag(microseconds) if between is None else LagThenClock(microseconds)
+
+
+def learned(
+    coverage: float = 0.999, *, initial: DurationLike = "1 minute", at_most: DurationLike | None = None
+) -> Learned:
+    """Follow the highest event time at a distance that is learned from how late events are.
+
+    The lag is the shortest, up to 10 %, that the delays of ``coverage`` of the recent events do not exceed. A
+    delay is the distance of an event to the highest event time that its partition had reached before; for a
+    micro-batch, before the batch. The lag follows the delays in both directions. The watermark does not go
+    back when the lag grows.
+
+    The lag in use and the counted delays are part of the saved state, so a batch that is repeated after a
+    failure gives the same watermark.
+
+    Args:
+        coverage: The share of events that should not be behind the watermark. Fewer than one in a million
+            cannot be learned in reasonable time: the first lag is learned from ``10 / (1 - coverage)``
+            events.
+        initial: The lag until then. It grows at once if a longer delay is seen.
+        at_most: The longest lag. Events with a longer delay are late, even if the coverage is not reached.
+
+    Returns:
+        The policy, for ``stream(…, watermark=learned(coverage=0.999))``.
+
+    Raises:
+        InvalidArgument: The coverage is not above 0 and below 1.
+        InvalidDuration: A duration cannot be parsed or is negative, or ``at_most`` is shorter than
+            ``initial``.
+
+    >>> from slackwater.progress.generator import WatermarkGenerator
+    >>> generator = WatermarkGenerator(learned(0.9, initial="1 minute"), partitions=["a"], now=0)
+    >>> for second in range(200):  # every event is at most two seconds behind
+    ...     _ = generator.observe("a", (second - second % 3) * 1_000_000, now=second)
+    >>> generator.lag / 1_000_000
+    0.0
+    """
+    limit = None if at_most is None else duration(at_most, name="at_most")
+    return Learned(coverage, duration(initial, name="initial"), limit)
 
 
 def clock(delay: DurationLike = "0 seconds") -> Clock:

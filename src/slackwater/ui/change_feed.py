@@ -15,6 +15,9 @@ POLL_SECONDS: Final = 1.0
 _REFRESH_SECONDS: Final = 10.0
 """After this long a change is assumed: plans and lags change with the clock alone."""
 
+_SETTLED_NANOSECONDS: Final = 50_000_000
+"""A file that was written less than this long ago may have changed again with the same time and size."""
+
 Fingerprint = tuple[tuple[str, int, int], ...] | float
 """Two equal ones mean that nothing was written in between."""
 
@@ -39,19 +42,37 @@ def fingerprint(url: URL) -> Fingerprint:
     return tuple(found)
 
 
+def is_settled(found: Fingerprint, now: int) -> bool:
+    """Whether another change would give another fingerprint: the clock of files ticks every few milliseconds.
+
+    A transaction writes several times. If it is looked at in between, its end may not change the time of the
+    file any more.
+
+    >>> is_settled((("-wal", 1_000_000_000, 4096),), now=1_030_000_000)
+    False
+    """
+    if isinstance(found, float):
+        return True
+    return all(now - written >= _SETTLED_NANOSECONDS for _, written, _ in found)
+
+
 class ChangeFeed:
     """Counts the changes of a store while at least one page listens.
 
     Args:
         url: The address of the store.
         problem: Returns why the store cannot be read; called in a thread.
+        poll_seconds: How often the store is checked.
     """
 
-    def __init__(self, url: URL, problem: Callable[[], str | None]) -> None:
+    def __init__(
+        self, url: URL, problem: Callable[[], str | None], *, poll_seconds: float = POLL_SECONDS
+    ) -> None:
         self.changes = 0
         self.problem: str | None = None
         self._url = url
         self._find_problem = problem
+        self._poll_seconds = poll_seconds
         self._changed = asyncio.Condition()
         self._listeners = 0
 
@@ -76,7 +97,7 @@ class ChangeFeed:
             self._listeners -= 1
 
     async def _poll(self) -> None:
-        known: Fingerprint = ()
+        known: Fingerprint | None = ()
         noticed = time.monotonic()
         while True:
             if self._listeners:
@@ -84,9 +105,10 @@ class ChangeFeed:
                 is_due = time.monotonic() - noticed >= _REFRESH_SECONDS
                 if found != known or is_due:
                     problem = await asyncio.to_thread(self._find_problem)
-                    known, noticed = found, time.monotonic()
+                    known = found if is_settled(found, time.time_ns()) else None
+                    noticed = time.monotonic()
                     async with self._changed:
                         self.problem = problem
                         self.changes += 1
                         self._changed.notify_all()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll_seconds)

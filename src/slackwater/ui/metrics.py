@@ -14,9 +14,9 @@ from typing import Final, Literal
 
 from slackwater.ingest.ledger.progress_ledger import newest_high_watermarks
 from slackwater.metadata.store import MetadataStore
-from slackwater.monitoring.delays import DelayHistogram, bound_of
 from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.query_state import OperatorState, QueryState
+from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.streams.timeline import newest_marks
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, MILLISECOND, SECOND
 

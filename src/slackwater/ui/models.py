@@ -436,6 +436,20 @@ class DelaysAnswer(Answer):
     """Upper bound of the delay in microseconds, and the number of rows."""
 
 
+class LagAnswer(Answer):
+    """The lag of the watermark policy of a source."""
+
+    operator: str
+    name: str
+    """The watermark key, with the name of the input if there are several."""
+    lag: int
+    """In microseconds; of a policy that learns it, the one in use."""
+    coverage: float | None
+    """The share of rows that should not be behind the watermark, if the lag is learned."""
+    since: int | None
+    """When a learned lag was last changed; null if it is still the initial one."""
+
+
 class LateRowAnswer(Answer):
     """A sampled row that was dropped."""
 
@@ -453,7 +467,9 @@ class LateRowAnswer(Answer):
     rows: int
     """The number of rows that this sample stands for."""
     values: dict[str, str] | None
-    """The columns as text; null unless the query keeps them with `sample_late=True`."""
+    """The key columns as text; null unless the query keeps them with `sample_late=True`."""
+    side: str | None
+    """`left` or `right` for a row of a join."""
 
 
 class LateAnswer(Answer):
@@ -463,6 +479,8 @@ class LateAnswer(Answer):
     summary: QuerySummary
     dropped: dict[str, int]
     """Dropped rows by reason, since the query was first started."""
+    lags: list[LagAnswer]
+    """The lags of the watermark policies of its sources."""
     advice: str | None
     """The lag and allowed lateness that the delays suggest; null without delays."""
     delays: list[DelaysAnswer]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from slackwater.errors import InvalidArgument, MissingExtra
 from slackwater.metadata.store import open_store
+from slackwater.ui.change_feed import POLL_SECONDS
 from slackwater.ui.guards import check_exposure
 from slackwater.ui.views import Views
 
@@ -50,6 +51,7 @@ class RunningConsole:
         port: The port; 0 for any free one, None for 7373 or, if that is taken, any free one.
         token: The token that requests must carry, required unless ``host`` is a loopback address.
         cleanup: What else ends with the server.
+        poll_seconds: How often the store is checked for changes while a page is open.
 
     Raises:
         InvalidArgument: The interface needs a token, or the port is not free.
@@ -69,6 +71,7 @@ class RunningConsole:
         port: int | None = None,
         token: str | None = None,
         cleanup: ExitStack | None = None,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         check_exposure(host, token)
         with require_web_server():
@@ -76,7 +79,7 @@ class RunningConsole:
 
             from slackwater.ui.server import create_app
 
-            app = create_app(views, token=token)
+            app = create_app(views, token=token, poll_seconds=poll_seconds)
         self._views = views
         self._cleanup = ExitStack() if cleanup is None else cleanup
         self._socket = _bound(host, port)

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from slackwater.errors import InvalidArgument, MetadataError, SlackwaterError, UnknownStream
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.time import now as wall_clock
-from slackwater.ui.change_feed import ChangeFeed
+from slackwater.ui.change_feed import POLL_SECONDS, ChangeFeed
 from slackwater.ui.guards import Guards, content_security_policy
 from slackwater.ui.metrics import CONTENT_TYPE, Names
 from slackwater.ui.models import (
@@ -81,18 +81,25 @@ class _Answers:
         return Response(known[1], media_type="application/json")
 
 
-def create_app(views: Views, *, token: str | None = None, clock: Callable[[], int] = wall_clock) -> FastAPI:
+def create_app(
+    views: Views,
+    *,
+    token: str | None = None,
+    clock: Callable[[], int] = wall_clock,
+    poll_seconds: float = POLL_SECONDS,
+) -> FastAPI:
     """Make the web application of the console.
 
     Args:
         views: What the console shows.
         token: The token that requests must carry; None if only this machine can reach the server.
         clock: Returns the current time in microseconds.
+        poll_seconds: How often the store is checked for changes while a page is open.
 
     Returns:
         The application, an ASGI app.
     """
-    feed = ChangeFeed(views.url, views.problem)
+    feed = ChangeFeed(views.url, views.problem, poll_seconds=poll_seconds)
     answers = _Answers()
     started_at = clock()
     page = (STATIC / "index.html").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+import msgspec
 from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, MetadataError, SlackwaterError
@@ -31,7 +32,6 @@ from slackwater.metadata import store_schema as schema
 from slackwater.metadata.leases import Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.monitoring.advice import advised
-from slackwater.monitoring.delays import DelayHistogram, bound_of
 from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.query_state import (
     HolderSpan,
@@ -41,6 +41,7 @@ from slackwater.monitoring.query_state import (
     WindowState,
 )
 from slackwater.monitoring.sentence import clock_text, rough, sentence
+from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.sql.database import database_url, redacted_url
 from slackwater.streams.description import summarize_stream
@@ -57,6 +58,7 @@ from slackwater.ui.models import (
     IngestionAnswer,
     JobAnswer,
     JobSummary,
+    LagAnswer,
     LateAnswer,
     LateRowAnswer,
     NowAnswer,
@@ -408,6 +410,11 @@ address, or create the store: open it with create=True, or run `slackwater strea
                 now=at,
                 summary=_query_summary(query, at),
                 dropped=_dropped(query),
+                lags=[
+                    LagAnswer(operator=each.id, **msgspec.structs.asdict(lag))
+                    for each in query.operators
+                    for lag in each.policy_lags
+                ],
                 advice=str(advised(delays for _, delays in found)) if found else None,
                 delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_ORIGINS]],
                 origins=len(found),

@@ -10,7 +10,7 @@ import msgspec
 
 from slackwater.monitoring.monitor import open_monitor
 from slackwater.monitoring.recorder import Recorder
-from slackwater.monitoring.sentence import sentence
+from slackwater.monitoring.sentence import holder_of, sentence
 from slackwater.spark.monitor.reports import BucketReport, BufferReport
 from slackwater.spark.monitor.telemetry import Telemetry
 from slackwater.time import SECOND, instant
@@ -66,6 +66,9 @@ def test_the_reports_of_listeners_are_recorded(tmp_path: Path) -> None:
     assert in_seconds == {"0": (18, 10, 8), "0.0": (10, None, 10), "0.1": (8, 5, 3), "0.1.0": (5, None, 5)}
     last = query.operators[0]
     assert (last.open_windows, last.totals, last.buffers["left"].rows) == (1, {"on_time": 4}, 4)
+    assert holder_of(query, last).id == "0", "a bucket of an operator before it is not what it waits for"
+    through = msgspec.structs.replace(last, held_by="input 'bucket 3' of the left input")
+    assert holder_of(query, through).id == "0.0"
     assert sentence(query, AT) == (
         "orders: watermark 12:00:02, 18 s behind; held by partition 'b' (slowest); 1 window waits; "
         "the query failed: No such file"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from slackwater import _notebook_html as notebook
 from slackwater.ingest.job_errors import OverlappingPartitions
 from slackwater.ingest.plan.planner import RUN_REASONS, SKIP_REASONS, Plan, SkippedUnit, WorkUnit
 from slackwater.time import Range, format_instant
@@ -115,6 +116,46 @@ def _time(at: int | None) -> str | None:
 
 def _range(stretch: Range | None) -> list[str] | None:
     return None if stretch is None else [format_instant(stretch.start), format_instant(stretch.end)]
+
+
+def plan_html(plan: Plan) -> str:
+    """A plan for notebooks: time ranges by what happens to them, and the units with their reasons.
+
+    >>> from slackwater.ingest import WHOLE, WorkUnit
+    >>> work = WorkUnit(0, 20, WHOLE, 5, 10, 5)
+    >>> "1 unit to read" in plan_html(Plan("j", "system", 20, 0, 20, [work], [], (), 5))
+    True
+    """
+    reads = f"{len(plan.units)} {'unit' if len(plan.units) == 1 else 'units'} to read"
+    parts = [notebook.sentence(f"{plan.job}: {reads}, {len(plan.skipped)} skipped", strong=True)]
+    parts += [notebook.sentence(warning) for warning in warnings_of(plan)]
+    by_fate = sorted(stretches(plan).items(), key=lambda item: (list(FATES).index(item[0][2]), item[0]))
+    spans = [
+        notebook.TimeSpan(f"{fate}, {count} units" if count > 1 else fate, start, end, fate)
+        for (start, end, fate), count in by_fate
+    ]
+    parts.append(notebook.timeline(spans, [("now", plan.now)]))
+    parts.append(
+        notebook.table(
+            ["unit", "from", "to", "why"],
+            [
+                (_unit_text(work.unit.as_dict()), _time(work.low), _time(work.high), RUN_REASONS[work.reason])
+                for work in plan.units
+            ],
+        )
+    )
+    if plan.skipped:
+        parts.append(notebook.sentence("skipped"))
+        rows = [
+            (_unit_text(unit.unit.as_dict()), _time(unit.start), _time(unit.end), SKIP_REASONS[unit.reason])
+            for unit in plan.skipped
+        ]
+        parts.append(notebook.table(["unit", "from", "to", "why"], rows))
+    return notebook.fragment(*parts)
+
+
+def _unit_text(unit: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in unit.items()) or "all"
 
 
 def stretches(plan: Plan) -> Counter[tuple[int, int, str]]:

@@ -154,6 +154,12 @@ class Plan:
         """
         return self.now + index * self.pacing
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: what the run does with each time range, and why."""
+        from slackwater.ingest.plan.plan_report import plan_html  # imports this module
+
+        return plan_html(self)
+
 
 def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> Plan:
     """Plan one run of a job.

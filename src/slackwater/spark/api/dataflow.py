@@ -103,6 +103,7 @@ class Dataflow:
                 fold=self.host.fold if self.host.spec.can_fold else None,
                 keys=self.further_keys[number] if self.further_keys else (),
                 gap=self.host.spec.gap_column,
+                sample_late=samples_late(self.spark),
             )
             for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
         ]

@@ -14,6 +14,7 @@ from slackwater.progress.watermark_policies import (
     FixedDelay,
     Lag,
     LagThenClock,
+    Learned,
     WatermarkPolicy,
 )
 from slackwater.spark.api.dataflow import Dataflow
@@ -146,6 +147,10 @@ def _policy(policy: WatermarkPolicy) -> str:
             return f"constant {format_instant(policy.value)}"
         case Lag():
             return f"lag {format_duration(policy.lag)}"
+        case Learned():
+            limit = "" if policy.at_most is None else f", at most {format_duration(policy.at_most)}"
+            first = format_duration(policy.initial)
+            return f"lag learned for {policy.coverage:.6g} of the rows, {first} at first{limit}"
         case LagThenClock():
             return f"lag {format_duration(policy.lag)}, between events the clock"
         case _:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from slackwater._notebook_html import Html, fragment
 from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.spark.api.dataflow import check_counted
 from slackwater.spark.api.explain import explain_dataflow
+from slackwater.spark.api.pane_html import panes_html
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream import Stream
@@ -54,6 +56,15 @@ class Panes(StreamOperations):
 
     def __repr__(self) -> str:
         return short_text("Panes", self.schema, key_text(self.dataflow.key), self.dataflow.spec.mode)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the plan; of batch input also the first panes, if Spark shows rows eagerly."""
+        plan = Html(self.explain()._repr_html_())
+        return (
+            plan
+            if self.dataflow.is_streaming
+            else fragment(plan, panes_html(self.to_df(), self.dataflow.key))
+        )
 
     @property
     def schema(self) -> StructType:

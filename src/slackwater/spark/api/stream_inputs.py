@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
+from slackwater.progress.watermark_policies import Learned
 from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.map_side import Fold, Shipper
@@ -159,6 +160,7 @@ class Source(ABC):
         fold: Fold | None = None,
         keys: Sequence[str] = (),
         gap: str | None = None,
+        sample_late: bool = False,
     ) -> DataFrame:
         """The rows as buffers for the buckets of an operator; this is its input ``number``."""
         needed = tuple(name for name in dict.fromkeys((*key, *columns)) if name not in self.window_columns)
@@ -176,9 +178,11 @@ class Source(ABC):
             peaks=isinstance(self.rules, SourceRules | TimesRules) and self.rules.max_ahead is not None,
             emit_invalid=emit_invalid,
             times=self.times(),
+            learned=self.learned_keys,
             kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
             gap=gap,
+            sampled=tuple(key) if sample_late else None,
         )
         return chosen.mapInArrow(shipper, BUFFER)
 
@@ -186,6 +190,18 @@ class Source(ABC):
     def keys(self) -> tuple[str, ...]:
         """The watermark keys of the rows, for each of which rows have an event time."""
         return (self.rules.key,)
+
+    @property
+    def learned_keys(self) -> tuple[str, ...]:
+        """The watermark keys whose lag is learned."""
+        match self.rules:
+            case SourceRules():
+                sources: tuple[SourceRules, ...] = (self.rules,)
+            case TimesRules():
+                sources = self.rules.times
+            case _:
+                sources = ()
+        return tuple(one.key for one in sources if isinstance(one.policy, Learned))
 
     def only_origin(self) -> Origin | None:
         """The name of the single origin; None if a column contains the origin."""

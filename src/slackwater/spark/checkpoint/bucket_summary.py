@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slackwater.progress.coalescer import inputs_in
 from slackwater.progress.combined_watermark import InputState
-from slackwater.progress.generator import partitions_in
+from slackwater.progress.generator_state import partitions_in
 from slackwater.progress.tracker import origins_in
 from slackwater.spark.runtime.bucket import FORM, Totals
 from slackwater.spark.runtime.keyed_progress import TIMES_FORM

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from slackwater import _notebook_html as notebook
+from slackwater._time_text import instant_text
 from slackwater.errors import InvalidArgument
-from slackwater.monitoring.delays import DelayHistogram
-from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes
+from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes, PolicyLag
+from slackwater.progress.delays import DelayHistogram
 from slackwater.spark.monitor.dead_letter_counts import dead_letter_counts
 from slackwater.time import END_OF_TIME, format_duration
 
@@ -115,6 +117,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     """At most 10 of the rows that were dropped in this batch."""
     delays: dict[str, DelayHistogram] = {}
     """By how much the rows of this batch were behind, by origin; only in the report of one bucket."""
+    policy_lags: tuple[PolicyLag, ...] = ()
+    """The lags of the watermark policies of the sources; only in the report of one bucket."""
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
@@ -203,7 +207,38 @@ class OperatorReport(msgspec.Struct, frozen=True):
         state = f"buffered: {held}" if held else f"{self.open_windows} open windows"
         return f"{self.slowest.why}\n  {lag}{state}{''.join(counted)}{keys}"
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__  # what a terminal shows
+
+    def html_parts(self) -> list[notebook.Html]:
+        """The explanation, the counters, and the origins on the event-time axis, for notebooks."""
+        lag = "" if self.lag is None else f"{format_duration(self.lag)} behind the clock, "
+        counted = (f", {name.replace('_', ' ')} {value}" for name, value in self.totals.items() if value)
+        buffered = "".join(f", {name}: {size}" for name, size in self.buffers.items())
+        parts = [
+            notebook.sentence(self.slowest.why, strong=True),
+            notebook.sentence(f"{lag}{self.open_windows} open windows{buffered}{''.join(counted)}"),
+        ]
+        levels: list[tuple[str, KeyReport | InputReport]] = [*self.keys.items(), *self.inputs.items()]
+        if levels:
+            rows = (
+                (name, instant_text(level.watermark), level.held_by or level.reason) for name, level in levels
+            )
+            parts.append(notebook.table(["event time or input", "watermark", "held by"], rows))
+        if listed := self.origins.listed:
+            counts = ", ".join(f"{count} {state}" for state, count in self.origins.counts.items())
+            parts.append(notebook.sentence(f"origins: {counts}"))
+            spans = [notebook.TimeSpan(one.name, one.watermark, None, one.status) for one in listed]
+            parts.append(
+                notebook.timeline(spans, [("watermark", self.watermark), ("clock", self.slowest.now)])
+            )
+            left = max(0, len(listed) - notebook.MOST_ROWS) + self.origins.left_out
+            if left:
+                parts.append(notebook.sentence(f"… and {left} more origins, further ahead"))
+        return parts
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return notebook.fragment(*self.html_parts())
 
 
 class QueryReport(msgspec.Struct, frozen=True):
@@ -228,7 +263,18 @@ partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowe
         stored = f", dead letters {self.dead_letters}" if self.dead_letters else ""
         return "\n".join([*map(str, self.operators), f"{self.state_bytes} bytes of state{stored}"])
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__  # what a terminal shows
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the operators, the last one first."""
+        parts: list[notebook.Html] = []
+        for operator in self.operators:
+            if len(self.operators) > 1:
+                parts.append(notebook.sentence(f"operator {operator.id}"))
+            parts += operator.html_parts()
+        stored = f", dead letters {self.dead_letters}" if self.dead_letters else ""
+        parts.append(notebook.sentence(f"{self.state_bytes} bytes of state{stored}"))
+        return notebook.fragment(*parts)
 
 
 def metric_name() -> str:

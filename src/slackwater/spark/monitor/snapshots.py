@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from slackwater.monitoring.delays import DelayHistogram
 from slackwater.monitoring.events import BatchFinished, OperatorChanges
 from slackwater.monitoring.query_state import BufferState, OpenWindows, OperatorState, Panes, WatermarkState
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.spark.monitor.reports import (
     BucketReport,
@@ -90,6 +90,7 @@ def _state(report: OperatorReport, inherited_lag: int | None) -> OperatorState:
         origins=report.origins,
         windows=windows,
         windows_left_out=left_out,
+        policy_lags=next((bucket.policy_lags for bucket in report.buckets if bucket.policy_lags), ()),
     )
 
 

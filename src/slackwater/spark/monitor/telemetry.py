@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from slackwater import _notebook_html as notebook
+from slackwater._time_text import instant_text
 from slackwater.errors import InvalidArgument
 from slackwater.monitoring.events import RunEnded, RunStarted
 from slackwater.monitoring.recorder import ROWS, Recorder
@@ -25,7 +27,7 @@ from slackwater.spark.monitor.reports import QueryReport, reported
 from slackwater.spark.monitor.snapshots import batch_finished
 from slackwater.spark.session import monitor_url
 from slackwater.spark.wire.clock_source import is_tick
-from slackwater.time import DurationLike, check_int64, instant, now
+from slackwater.time import SECOND, DurationLike, check_int64, format_duration, instant, now
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MILLISECOND: Final = 1_000
+_SHOWN_BATCHES: Final = 10
 _log: Final = logging.getLogger(__name__)
 
 
@@ -88,6 +91,24 @@ class QueryHistory(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self.error is None else f"failed: {self.error}"
         return f"QueryHistory({(self.name or self.id)!r}, {state}, {len(self.batches)} batches)"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the newest report, and the last batches."""
+        title = notebook.sentence(repr(self))
+        if self.last is None:
+            return notebook.fragment(title)
+        rows = [
+            (
+                batch.number, instant_text(batch.at), format_duration(batch.duration), batch.rows,
+                instant_text(batch.report.operators[0].watermark), _lag_text(batch),
+                batch.report.operators[0].slowest.held_by,
+            )
+            for batch in reversed(self.batches[-_SHOWN_BATCHES:])
+        ]  # fmt: skip
+        header = ["batch", "at", "took", "rows", "watermark", "behind", "held by"]
+        more = max(0, len(self.batches) - _SHOWN_BATCHES)
+        newest = (part for operator in self.last.report.operators for part in operator.html_parts())
+        return notebook.fragment(title, *newest, notebook.table(header, rows, more=more))
 
 
 @dataclass
@@ -152,6 +173,26 @@ class Telemetry(StreamingQueryListener):
             "is unknown: no event of it was received",
             fix="create the telemetry before the query starts",
         )
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: each query in a row, with its lag over the last batches."""
+        histories = self.queries()
+        rows = []
+        for query in reversed(histories):
+            last = query.last
+            lags = [batch.report.operators[0].lag for batch in query.batches]
+            rows.append(
+                (
+                    query.name or query.id, "running" if query.running else query.error or "stopped",
+                    None if last is None else last.number,
+                    "" if last is None else instant_text(last.report.operators[0].watermark),
+                    "" if last is None else _lag_text(last),
+                    notebook.curve([lag / SECOND for lag in lags if lag is not None], "lag by batch"),
+                    None if last is None else last.report.operators[0].slowest.held_by,
+                )
+            )  # fmt: skip
+        header = ["query", "state", "batch", "watermark", "behind", "lag by batch", "held by"]
+        return notebook.fragment(notebook.table(header, rows))
 
     def close(self) -> None:
         """Stop listening; the recorded batches stay available."""
@@ -225,6 +266,11 @@ class Telemetry(StreamingQueryListener):
         ended = [query.id for query in self._queries.values() if not query.running]
         for gone in ended[: max(0, len(self._queries) - self._max_queries)]:
             del self._queries[gone]
+
+
+def _lag_text(batch: BatchReport) -> str:
+    lag = batch.report.operators[0].lag
+    return "" if lag is None else format_duration(lag)
 
 
 def _batch(progress: StreamingQueryProgress, report: QueryReport) -> BatchReport:

@@ -16,8 +16,8 @@ import polars as pl
 
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
-from slackwater.monitoring.delays import DelayHistogram
-from slackwater.monitoring.query_state import OriginSummary
+from slackwater.monitoring.query_state import LateRow, OriginSummary
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport
 from slackwater.spark.runtime.blob_cache import BlobCache
@@ -32,8 +32,8 @@ from slackwater.spark.runtime.operator_inputs import (
     SavedInputs,
     UpstreamRules,
 )
-from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.runtime.window_reports import late_rows
+from slackwater.spark.runtime.source_progress import LONGEST_NAME, SourceRules
+from slackwater.spark.runtime.window_reports import late_rows, shortened
 from slackwater.spark.wire.buffers import (
     Failures,
     Rejects,
@@ -48,6 +48,7 @@ from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.dropped_samples import SAMPLED_ROWS
 from slackwater.windows.engine.pieces import Pieces, bounded_pieces
 from slackwater.windows.spec.operator_spec import OperatorSpec
 
@@ -252,8 +253,12 @@ class OperatorPlan:
             windows_left_out=output.windows_left_out,
             panes=output.panes,
             delays=batch.delays(fronts),
-            late_rows=late_rows(
-                output.dropped_sample, watermark_before, why.held_by, keeps_values=self.sample_late
+            policy_lags=inputs.policy_lags if self.reporter in (None, bucket) else (),
+            late_rows=(
+                *late_rows(
+                    output.dropped_sample, watermark_before, why.held_by, keeps_values=self.sample_late
+                ),
+                *batch.invalid_rows,
             ),
         )
         return BucketOutput(
@@ -389,6 +394,23 @@ class _Batch:
             (name, [delays for shipment, _ in several for delays in shipment.delays], front)
             for several, (name, front) in zip(self.shipments, fronts, strict=True)
         )
+
+    @property
+    def invalid_rows(self) -> list[LateRow]:
+        """A sample of the rows without a usable event time, if this is the bucket that reports them."""
+        found = [
+            rows for several in self.shipments for shipment, _ in several for rows in shipment.invalid_rows
+        ]
+        return [
+            LateRow(
+                "invalid",
+                origin=None if one.origin is None else str(one.origin)[:LONGEST_NAME],
+                event_time=one.time,
+                rows=one.rows,
+                values=None if one.key is None else shortened(one.key),
+            )
+            for one in found[:SAMPLED_ROWS]
+        ]
 
     @classmethod
     def of(cls, buffers: Iterable[tuple[bytes, bytes | None]], inputs: int) -> _Batch:

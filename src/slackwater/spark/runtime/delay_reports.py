@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from slackwater.monitoring.delays import DelayHistogram
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import Origin
-from slackwater.spark.wire.buffers import OriginDelays
+from slackwater.spark.wire.buffers import Observation, OriginDelays
 from slackwater.spark.wire.columns import ORIGIN, TIME
 from slackwater.time import MILLISECOND
 
@@ -53,11 +53,41 @@ def observed_delays(rows: pl.DataFrame, origin: Origin | None) -> list[OriginDel
 
 def _counted(origin: Origin, times: pl.Series, stride: int) -> OriginDelays:
     """The number of rows by bin; each time stands for ``stride`` rows."""
-    values = times.to_numpy()
-    peak = int(values.max())
-    behind = np.maximum((peak - values) / MILLISECOND, 1.0)
+    peak = int(times.to_numpy().max())
+    bins, counts = binned(times, peak)
+    return OriginDelays(origin, peak, bins, [count * stride for count in counts])
+
+
+def binned(times: pl.Series, peak: int) -> tuple[list[int], list[int]]:
+    """How far event times are behind the latest of them: the bins, and the number of rows in each.
+
+    >>> binned(pl.Series([0, 4_000_000, 5_000_000]), 5_000_000)
+    ([0, 349, 431], [1, 1, 1])
+    """
+    behind = np.maximum((peak - times.to_numpy()) / MILLISECOND, 1.0)
     bins, counts = np.unique(np.ceil(np.log(behind) / _LOG_GROWTH).astype(np.int64), return_counts=True)
-    return OriginDelays(origin, peak, bins.tolist(), (counts * stride).tolist())
+    return bins.tolist(), counts.tolist()
+
+
+def learned_delays(observation: Observation, reached: int) -> DelayHistogram:
+    """The delays of rows behind the event time that their origin had reached before the batch.
+
+    The rows of a bin count as not behind if the latest of them may be that: a batch that spans much more
+    time than its rows are late does not lengthen the lag.
+
+    >>> from slackwater.spark.wire.buffers import Peak
+    >>> behind = Observation("a", [Peak(5_000_000, 3)], bins=[0, 349, 431], rows=[1, 1, 1])
+    >>> delays = learned_delays(behind, reached=2_000_000)
+    >>> delays.rows, round(delays.highest / 1e6, 1)
+    (3, 2.1)
+    """
+    delays = DelayHistogram({})
+    shift = reached - observation.peaks[0].time
+    for number, rows in zip(observation.bins, observation.rows, strict=True):
+        latest = 0 if number == 0 else math.floor(MILLISECOND * _GROWTH ** (number - 1))
+        earliest = 0 if number == 0 else math.floor(MILLISECOND * _GROWTH**number)
+        delays.count(shift + earliest if shift + latest > 0 else 0, rows)
+    return delays
 
 
 def reported_delays(

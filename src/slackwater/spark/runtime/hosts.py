@@ -412,6 +412,7 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
             open_windows=0,
             waiting=self.operator.held(state),
             buffers={str(side): size for side, size in self.operator.buffer_sizes(state).items()},
+            dropped_sample=output.dropped_sample,
         )
 
     def _pairs(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -485,6 +486,7 @@ class DeduplicateHost(Host[DeduplicateSpec]):
             open_windows=0,
             duplicates=output.duplicates,
             buffers={"kept": self.operator.buffer_size(state)},
+            dropped_sample=output.dropped_sample,
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from slackwater.monitoring.query_state import OriginState
+from slackwater.monitoring.query_state import OriginState, PolicyLag
 from slackwater.progress.explanation import Explanation
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
@@ -95,6 +95,12 @@ class TimesProgress:
             mine += [Observation(origin, [], key) for origin in origins if origin not in observed]
             ahead += part.advance(mine, now, restarted=restarted)
         return ahead
+
+    @property
+    def lags(self) -> tuple[PolicyLag, ...]:
+        """The lags of the policies, that of the driving key first."""
+        keys = sorted(self._parts, key=lambda key: key != self._rules.key)
+        return tuple(lag for key in keys for lag in self._parts[key].lags)
 
     def set_back(self, by: int) -> None:
         """Follow a clock that was set back."""

@@ -20,12 +20,13 @@ from pyspark import TaskContext
 
 from slackwater._utf8 import readable, unreadable_rows
 from slackwater.progress.values import DEFAULT_KEY, Origin
-from slackwater.spark.runtime.delay_reports import observed_delays
+from slackwater.spark.runtime.delay_reports import binned, observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import (
     Chunk,
     Failures,
     Header,
+    InvalidRows,
     Observation,
     OriginDelays,
     Peak,
@@ -52,6 +53,7 @@ from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, INPUT_ROW, ROW, S
 from slackwater.time import SECOND
 from slackwater.windows import Folded
 from slackwater.windows.assigners import LONGEST
+from slackwater.windows.engine.dropped_samples import SAMPLED_ROWS
 
 FURTHEST: Final = 2**62
 """Event times further from 1970 than this (146,000 years) are invalid."""
@@ -59,6 +61,8 @@ FURTHEST: Final = 2**62
 _ROWS_AT_ONCE: Final = 1_000_000
 _BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
+
+_COUNT: Final = "invalid:count"
 
 Fold = Callable[[pl.DataFrame, Sequence[str]], Folded | None]
 """Folds rows into partials that keep the given columns; returns None if that would not reduce them enough."""
@@ -81,10 +85,14 @@ class Shipper:
     peaks: bool
     emit_invalid: bool
     times: tuple[tuple[str, str], ...] = ((DEFAULT_KEY, TIME),)
+    learned: tuple[str, ...] = ()
+    """The watermark keys whose lag is learned: their observations contain the distribution of times."""
     kept: tuple[str, ...] = ()
     """The event-time columns, other than `TIME`, that the operator reads."""
     fold: Fold | None = None
     """Folds rows before they are sent, if the operator supports it."""
+    sampled: tuple[str, ...] | None = None
+    """The columns of the key that samples of invalid rows contain; None: they contain no values."""
     gap: str | None = None
     """The column with the session gap of each row, if there is one; a row must have a positive gap."""
 
@@ -134,8 +142,10 @@ class Shipper:
         if FAILURE in frame.columns:
             frame = frame.drop(FAILURE, FAILED_ROW)
         rejects = frame.filter(~usable)
+        invalid_rows: list[InvalidRows] = []
         if rejects.height:
             frame, rejects = frame.filter(usable), _without_witnesses(rejects)
+            invalid_rows = self._invalid_rows(rejects)
         frame = _without_witnesses(frame)
         if UNREADABLE in frame.columns:
             frame, rejects = frame.drop(UNREADABLE), rejects.drop(UNREADABLE)
@@ -148,7 +158,9 @@ class Shipper:
             header, frame = msgspec.structs.replace(header, kinds=dict(folded.kinds)), folded.partials
         parts = _by_bucket(frame)
         for index, bucket in enumerate(self.buckets):
-            mine = header if index or not delays else msgspec.structs.replace(header, delays=delays)
+            mine = header
+            if index == 0 and (delays or invalid_rows):
+                mine = msgspec.structs.replace(header, delays=delays, invalid_rows=invalid_rows)
             yield bucket, mine, pack(parts[index]) if index in parts else None
         if self.emit_invalid and rejects.height:
             for index, rows in _by_bucket(rejects).items():
@@ -156,6 +168,22 @@ class Shipper:
         if failed is not None:
             for index, rows in _by_bucket(failed).items():
                 yield self.buckets[index], Failures(self.input, task, part), pack(rows)
+
+    def _invalid_rows(self, rejects: pl.DataFrame) -> list[InvalidRows]:
+        """A sample of rows without a usable event time: one of each origin, for at most ten origins."""
+        has_origin = ORIGIN in rejects.columns
+        count = pl.len().over(ORIGIN) if has_origin else pl.len()
+        found = rejects.with_columns(count.alias(_COUNT))
+        found = found.unique(ORIGIN, keep="first", maintain_order=True) if has_origin else found.head(1)
+        return [
+            InvalidRows(
+                row[ORIGIN] if has_origin else self.origin,
+                row[_COUNT],
+                row[TIME],
+                None if self.sampled is None else {name: str(row[name]) for name in self.sampled},
+            )
+            for row in found.head(SAMPLED_ROWS).iter_rows(named=True)
+        ]
 
     def _delays(self, frame: pl.DataFrame) -> list[OriginDelays]:
         """The delays of the rows by origin, for reports."""
@@ -173,6 +201,15 @@ class Shipper:
         frame = frame.select(column, *named).filter(_usable(column))
         if frame.is_empty():
             return []
+        observations = self._peaks(frame, key, column)
+        if key in self.learned:
+            whole: dict[tuple[object, ...], pl.DataFrame] = {(self.origin,): frame}
+            parts = whole if self.origin is not None else frame.partition_by(ORIGIN, as_dict=True)
+            for seen in observations:
+                seen.bins, seen.rows = binned(parts[seen.origin,][column], seen.peaks[0].time)
+        return observations
+
+    def _peaks(self, frame: pl.DataFrame, key: str, column: str) -> list[Observation]:
         time, rows = pl.col(column).max(), pl.len().alias("rows")
         if not self.peaks:
             if self.origin is not None:

@@ -15,12 +15,11 @@ from typing import Final
 import msgspec
 
 from slackwater.errors import IncompatibleState
-from slackwater.monitoring.query_state import OriginState, OriginSummary
+from slackwater.monitoring.query_state import OriginState, OriginSummary, PolicyLag
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import DEFAULT_KEY, Watermark
-from slackwater.progress.watermark_policies import Constant
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceProgress, SourceRules
@@ -227,7 +226,6 @@ class Inputs:
         elif len(rules) > 1:
             self._coalescer = Coalescer(len(rules))
         self._names = names or [None] * len(rules)
-        self._lags = [_lag(one) for one in rules]
         sides = sides or [0] * len(rules)
         members = [[index for index, of in enumerate(sides) if of == side] for side in range(max(sides) + 1)]
         known = saved.sides if saved is not None and saved.sides else (None,) * len(members)
@@ -369,14 +367,28 @@ class Inputs:
 
         That is its watermark plus the lag of its policy; None for an operator and while it is unknown.
         """
-        several = len(self._parts) > 1
-        return [
-            (
-                (name or f"input {index + 1}") if several else None,
-                None if lag is None or part.watermark in (None, END_OF_TIME) else (part.watermark or 0) + lag,
-            )
-            for index, (part, name, lag) in enumerate(zip(self._parts, self._names, self._lags, strict=True))
-        ]
+        fronts: list[tuple[str | None, int | None]] = []
+        for part, name in zip(self._parts, self._labels, strict=True):
+            lag, at = _lag(part), part.watermark
+            fronts.append((name, None if lag is None or at is None or at == END_OF_TIME else at + lag))
+        return fronts
+
+    @property
+    def policy_lags(self) -> tuple[PolicyLag, ...]:
+        """The lags of the policies of all sources, each with its input if there are several."""
+        return tuple(
+            lag if name is None else msgspec.structs.replace(lag, name=f"{name}: {lag.name}")
+            for part, name in zip(self._parts, self._labels, strict=True)
+            if isinstance(part, SourceProgress | TimesProgress)
+            for lag in part.lags
+        )
+
+    @property
+    def _labels(self) -> list[str | None]:
+        """The name of each input, if there are several."""
+        if len(self._parts) == 1:
+            return [None]
+        return [name or f"input {index + 1}" for index, name in enumerate(self._names)]
 
     def origins(self) -> OriginSummary:
         """The origins of all sources, each with the name of its input if there are several."""
@@ -487,18 +499,15 @@ def _check_order(saved: Sequence[str | None], names: Sequence[str | None]) -> No
         raise IncompatibleState("inputs", moved)
 
 
-def _lag(rules: InputRules) -> int | None:
-    """By how much the watermark of an input is behind the event time that it has reached, by its policy."""
-    match rules:
-        case TimesRules():
-            (driving,) = (one for one in rules.times if one.key == rules.key)
-            return _lag(driving)
-        case SourceRules(policy=policy, arrival=arrival):
-            return None if arrival or isinstance(policy, Constant) else policy.lag
-        case UpstreamRules():
-            return None
-        case NumberedRules():
+def _lag(part: Progress) -> int | None:
+    """By how much the watermark of an input is behind the event time that it has reached."""
+    match part:
+        case SourceProgress() | TimesProgress():
+            return part.lags[0].lag if part.lags else None
+        case NumberedProgress():
             return 0
+        case UpstreamProgress():
+            return None
 
 
 def _kind(rules: InputRules) -> str:

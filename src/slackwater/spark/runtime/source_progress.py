@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.errors import UnknownSource
-from slackwater.monitoring.query_state import OriginState, OriginStatus
+from slackwater.monitoring.query_state import OriginState, OriginStatus, PolicyLag
+from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import DEFAULT_KEY, Origin
-from slackwater.progress.watermark_policies import WatermarkPolicy
+from slackwater.progress.watermark_policies import Constant, Learned, WatermarkPolicy
+from slackwater.spark.runtime.delay_reports import learned_delays
 from slackwater.spark.wire.buffers import Observation
 from slackwater.time import END_OF_TIME, SECOND
 
@@ -164,15 +166,40 @@ class SourceProgress:
             )
         for origin in sorted(active - known, key=str) if declared is None else ():
             self._generator.add(origin, now=self._now)
+        self._learn(observations, now)
         # All active origins are marked before any is found idle, and idle ones become active again before
         # the watermark follows a faster one alone.
         for origin in sorted(active, key=str):
             self._generator.hear(origin, now=now)
         for origin, time in sorted(peaks.items(), key=lambda peak: (peak[1], str(peak[0]))):
-            self._generator.observe(origin, time, now=now)
+            self._generator.observe(origin, time, now=now, learns=False)
         self._generator.tick(now=now)
         self._now = now
         return ahead
+
+    def _learn(self, observations: Sequence[Observation], now: int) -> None:
+        """Count the delays of a batch for a lag that is learned, once for all origins.
+
+        The rows of an origin are left out in a batch in which its latest time is too far in the future.
+        """
+        delays = DelayHistogram({})
+        for observation in observations:
+            reached = self._generator.reached(observation.origin)
+            if reached is not None and observation.bins and not self._admissible(observation, now)[0]:
+                delays.add(learned_delays(observation, reached))
+        if delays.bins:
+            self._generator.learn(delays, now=now)
+
+    @property
+    def lags(self) -> tuple[PolicyLag, ...]:
+        """The lag of the policy, if it has one."""
+        policy = self._rules.policy
+        if self._rules.arrival or isinstance(policy, Constant):
+            return ()
+        decisions = self._generator.decisions
+        since = decisions[-1].at if decisions else None
+        coverage = policy.coverage if isinstance(policy, Learned) else None
+        return (PolicyLag(self._rules.key, self._generator.lag, coverage, since),)
 
     def set_back(self, by: int) -> None:
         """Follow a clock that was set back."""

@@ -12,6 +12,7 @@ import polars as pl
 
 from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes
 from slackwater.time import END_OF_TIME
+from slackwater.windows.engine.dropped_samples import KEY
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
 
 LISTED_ENDS: Final = 50
@@ -114,34 +115,43 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if len(known) == len(found) else None
 
 
+def shortened(key: Mapping[str, object]) -> dict[str, str]:
+    """The values of a key as short texts.
+
+    >>> len(shortened({"shop": "x" * 1000})["shop"])
+    100
+    """
+    return {name: str(value)[:_LONGEST_VALUE] for name, value in key.items()}
+
+
 def late_rows(
     sample: pl.DataFrame | None, watermark: int | None, ahead: str | None, *, keeps_values: bool
 ) -> tuple[LateRow, ...]:
     """Dropped rows for a report; their values are left out unless ``keeps_values``.
 
-    ``watermark`` is the one before the batch, and ``ahead`` what held it back.
+    ``watermark`` is the one before the batch, and ``ahead`` what held it back. The rows of a join have the
+    watermark of their side.
     """
     if sample is None:
         return ()
-    own = [name for name in sample.columns if name not in _SAMPLE_COLUMNS]
     found: list[LateRow] = []
     for row in sample.iter_rows(named=True):
         passed = row["event_time"] if row["window_end"] is None else row["window_end"]
-        known = passed is not None and watermark is not None
+        behind = row.get("watermark", watermark)
+        known = passed is not None and behind is not None
+        key = row.get(KEY) or {}
         found.append(
             LateRow(
                 row["reason"],
                 event_time=row["event_time"],
                 window_start=row["window_start"],
                 window_end=row["window_end"],
-                lateness=watermark - passed if known else None,
-                watermark=watermark,
+                lateness=behind - passed if known else None,
+                watermark=behind,
                 ahead=ahead,
                 rows=row["rows"],
-                values={name: str(row[name])[:_LONGEST_VALUE] for name in own} if keeps_values else None,
+                values=shortened(key) if keeps_values else None,
+                side=row.get("side"),
             )
         )
     return tuple(found)
-
-
-_SAMPLE_COLUMNS: Final = ("reason", "event_time", "window_start", "window_end", "rows")

@@ -59,6 +59,10 @@ class Observation(msgspec.Struct, array_like=True):
     origin: Origin
     peaks: list[Peak]
     key: str = DEFAULT_KEY
+    bins: list[int] = []
+    """For a policy that learns its lag: how far rows are behind the first peak, as bins of `OriginDelays`."""
+    rows: list[int] = []
+    """The number of rows in each bin."""
 
 
 class OriginDelays(msgspec.Struct, array_like=True):
@@ -69,6 +73,17 @@ class OriginDelays(msgspec.Struct, array_like=True):
     """The latest event time."""
     bins: list[int]
     rows: list[int]
+
+
+class InvalidRows(msgspec.Struct, array_like=True):
+    """Rows of an origin in a map task without a usable event time: their number, and one of them."""
+
+    origin: Origin | None
+    rows: int
+    time: int | None
+    """The event time of that row; None if it has none."""
+    key: dict[str, str] | None
+    """Its key as text; None if keys are left out."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True):
@@ -149,6 +164,8 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     """How many rows in the task, over all buckets, got the result of a fallback of `map_async`."""
     delays: list[OriginDelays] = []
     """The delays of the rows, over all buckets; only in the buffer for the bucket that reports them."""
+    invalid_rows: list[InvalidRows] = []
+    """A sample of the rows that ``invalid`` counts; also only in the buffer for that bucket."""
 
 
 class Rejects(msgspec.Struct, array_like=True, tag="rejects"):

@@ -19,6 +19,7 @@ function Query({ name }) {
     <section class="card"><h2>Dropped rows</h2><${Table} caption="A sample, newest first: all active origins had passed the watermark of that time" rows=${data.samples} most=${30} empty="No dropped row was sampled." columns=${[
       ["Batch", (row) => html`<${At} at=${row.at} />`, { sort: (row) => row.at }],
       ["Reason", (row) => html`<${Badge} state=${row.kind === "late" ? "late" : row.kind === "closed" ? "grace" : "failed"} text=${REASONS[row.kind]} />`, { sort: (row) => row.kind }],
+      ...(data.samples.some((row) => row.side) ? [["Side", (row) => row.side ?? "", { sort: (row) => row.side ?? "" }]] : []),
       ["Origin", (row) => (row.origin === null ? "not known" : html`<${Name} text=${row.origin} most=${50} />`), { sort: (row) => row.origin }],
       ["Event time", (row) => (row.event_time === null ? "" : html`<${At} at=${row.event_time} />`), { sort: (row) => row.event_time }],
       ["Window", (row) => (row.window_end === null ? "" : html`<span class="nowrap mono">${time(row.window_start)} to ${time(row.window_end)}</span>`)],
@@ -47,16 +48,18 @@ function Distribution({ data, name }) {
   const [lag, setLag] = useState(null);
   const [lateness, setLateness] = useState(0);
   if (!total) return html`<p class="empty">The reports of this query contain no delays yet.</p>`;
-  const now = base ?? estimate, next = lag ?? now;
+  const configured = data.lags.find((each) => !origin.includes(": ") || each.name.startsWith(origin.split(": ")[0]))?.lag;
+  const now = base ?? configured ?? estimate, next = lag ?? now;
   const before = total - within(bins, now), after = total - within(bins, next), dropped = total - within(bins, next + lateness);
   return html`
     <p class="sentence" aria-live="polite">${sentence(now, next, lateness, before, after, dropped, total)}</p>
+    ${data.lags.filter((each) => each.coverage !== null).map((each) => html`<p class="quiet small" key=${each.name}>Learned${each.name === "default" ? "" : ` for ${each.name}`}: a lag of ${duration(each.lag)} ${each.since === null ? "at first" : html`since ${time(each.since)}`}, for ${(100 * each.coverage).toPrecision(4).replace(/\.?0+$/, "")} % of the rows.</p>`)}
     ${data.advice && html`<p class="quiet small">Recommended: ${data.advice}.</p>`}
     <div class="row" style=${{ margin: ".4rem 0" }}>
       ${data.delays.length > 1 && html`<${Field} label="Origin"><select value=${origin} onChange=${(event) => { location.hash = link("late", [name], { origin: event.target.value }); }}>
         <option value="">all ${number(data.origins)}</option>${data.delays.map((each) => html`<option key=${each.origin} value=${each.origin} selected=${each.origin === origin}>${each.origin.slice(0, 60)}</option>`)}</select><//>`}
       <${Field} label="Lag now (s)"><input type="number" min="0" step="any" style=${{ width: "7rem" }} value=${now / 1e6} onInput=${(event) => setBase(Math.max(0, Number(event.target.value) * 1e6))} /><//>
-      <span class="quiet small">${base === null ? "estimated from the number of late rows" : ""}</span></div>
+      <span class="quiet small">${base !== null ? "" : configured === undefined ? "estimated from the number of late rows" : "of the query"}</span></div>
     <${Histogram} bins=${bins} lag=${next} lateness=${lateness} onLag=${setLag} onLateness=${setLateness} />
     <${Legend} items=${[["done", "within the lag"], ["owed", "late, kept by the allowed lateness"], ["failed", "late beyond it"]]} />
     <p class="quiet small">Drag the two lines, or use the arrow keys on them. A row beyond both may still be kept if its window ends later.</p>

@@ -1,4 +1,4 @@
-// A line chart over time, drawn by uPlot.
+// A line chart over time, drawn by uPlot. Without a pointer its legend has the newest value.
 import { useEffect, useRef } from "preact/hooks";
 import { duration, html, theme, tickText, time, useWidth, zone } from "./lib.js";
 
@@ -16,8 +16,8 @@ export function Lines({ x, y, unit, label }) {
       tzDate: (at) => (zone.value === "utc" ? globalThis.uPlot.tzDate(new Date(at * 1000), "Etc/UTC") : new Date(at * 1000)),
       scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.05)] } },
       axes: [{ ...axis, values: (_, at) => at.map((each) => tickText(each * 1e6, (at[1] - at[0]) * 1e6)) }, { ...axis, size: 84, values: (_, ticks) => ticks.map((value) => duration(value * 1e6)) }],
-      series: [{ label: "at", value: (_, at) => (at === null ? "" : time(at * 1e6, { date: true })) },
-        { label: unit, stroke: colour("failed"), width: 2, fill: colour("band"), points: { show: x.length < 60, size: 5 }, value: (_, value) => (value === null ? "" : duration(value * 1e6)) }],
+      series: [{ label: "at", value: (plot, at) => time((at ?? plot.data[0].at(-1)) * 1e6, { date: true }) },
+        { label: unit, stroke: colour("failed"), width: 2, fill: colour("band"), points: { show: x.length < 60, size: 5 }, value: (plot, value) => duration((value ?? plot.data[1].at(-1)) * 1e6) }],
     }, [x, y], target.current);
     return () => { plot.current.destroy(); plot.current = null; };
   }, [width, theme.value, zone.value, unit]);

@@ -25,6 +25,7 @@ from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.asof_matching import ARRIVAL, closest_rows
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.dropped_samples import combined, late_sample
 from slackwater.windows.engine.equal_rows import cancelled
 from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
 from slackwater.windows.engine.join_buffers import (
@@ -101,6 +102,8 @@ class AsofOutput:
     dropped: Mapping[Side, int]
     late: Mapping[Side, pl.DataFrame] | None
     key_watermarks: Mapping[Side, Mapping[str, int]] = field(default_factory=dict)
+    dropped_sample: pl.DataFrame | None = None
+    """A few of the dropped rows of both sides, for reports; None if none was dropped."""
 
 
 class AsofOperator:
@@ -241,6 +244,10 @@ class AsofOperator:
             dropped=dropped,
             late=late if self.spec.late == "emit" else None,
             key_watermarks={"left": advanced} if advanced else {},
+            dropped_sample=combined(
+                late_sample(late[side], self.spec.times[side], old.used.get(side), self.spec.on, side)
+                for side in SIDES
+            ),
         )
         state = AsofState(
             buffers["left"].commit(new, dropped["left"], keys),

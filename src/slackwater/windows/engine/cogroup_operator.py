@@ -23,6 +23,7 @@ from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.windows.accumulations import Collect
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.dropped_samples import KEY
 from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.join_matching import MatchingRows
 from slackwater.windows.engine.pieces import PIECE_ROWS, Pieces, check_piece_rows, rows_per_piece
@@ -254,7 +255,10 @@ class MergeOperator:
         none = output.panes.clear()
         none = self._cogrouped(none) if self.spec.how == "cogroup" else self._pair_rows(none)
         late = None if output.late is None else self._late_rows(output.late)
-        return state, replace(output, panes=none, late=late)
+        sample = output.dropped_sample
+        if sample is not None and self._keys:
+            sample = sample.with_columns(pl.col(KEY).struct.rename_fields(list(self._keys.values())))
+        return state, replace(output, panes=none, late=late, dropped_sample=sample)
 
     def _tagged(self, side: Side, batch: pl.DataFrame, first: int) -> pl.DataFrame:
         """The batch of one side under internal names: carried columns in a struct, with a number per row."""

@@ -41,13 +41,12 @@ from slackwater.windows.columns import (
     value_column,
 )
 from slackwater.windows.engine.compiled_trigger import CompiledTrigger
+from slackwater.windows.engine.dropped_samples import SAMPLED_ROWS
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.lateness import Lateness
 from slackwater.windows.spec.window_spec import WindowSpec
 
 _POSITION: Final = "counted:position"
-SAMPLED_ROWS: Final = 10
-"""How many dropped rows of a step are kept as a sample."""
 Stored = Literal["elements", "extremes", "nothing"]
 """What merged partials have of accumulations that store their elements."""
 

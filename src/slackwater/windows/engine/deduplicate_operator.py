@@ -20,6 +20,7 @@ from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64
 from slackwater.windows.engine.asof_matching import ARRIVAL
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.dropped_samples import late_sample
 from slackwater.windows.engine.equal_rows import cancelled, equal_rows, retracting
 from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.further_keys import forwarded_keys
@@ -96,6 +97,8 @@ class DeduplicateOutput:
     dropped: int
     late: pl.DataFrame | None
     restored: int = 0
+    dropped_sample: pl.DataFrame | None = None
+    """A few of the late rows, for reports; None if there are none."""
 
 
 class DeduplicateOperator:
@@ -237,6 +240,7 @@ class DeduplicateOperator:
             dropped=late.height,
             late=late if self.spec.late == "emit" else None,
             restored=revision.restored,
+            dropped_sample=late_sample(late, time, used, self.spec.on),
         )
         state = DeduplicateState(
             kept.commit(levels, late.height, keys),

@@ -18,6 +18,7 @@ from slackwater.errors import IncompatibleState, InvalidArgument
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.engine.blobs import BlobStore
+from slackwater.windows.engine.dropped_samples import combined, late_sample
 from slackwater.windows.engine.equal_rows import cancelled
 from slackwater.windows.engine.further_keys import advanced_keys, forwarded_keys, received_keys
 from slackwater.windows.engine.join_buffers import (
@@ -66,6 +67,8 @@ class JoinOutput:
     dropped: Mapping[Side, int]
     late: Mapping[Side, pl.DataFrame] | None
     key_watermarks: KeyWatermarks = field(default_factory=dict)
+    dropped_sample: pl.DataFrame | None = None
+    """A few of the dropped rows of both sides, for reports; None if none was dropped."""
 
 
 class JoinOperator:
@@ -275,6 +278,10 @@ class JoinOperator:
                 for side in self.spec.forwarding
                 if (advanced := advanced_keys(self.spec.keys(side), received[side], keys[side]))
             },
+            dropped_sample=combined(
+                late_sample(late[side], self._times[side], old.watermark(side), self.spec.on, side)
+                for side in SIDES
+            ),
         )
         state = JoinState(
             buffers["left"].commit(new.levels, dropped["left"], keys["left"]),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import polars as pl
+from polars import selectors
 
 from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import NO_WATERMARKS
@@ -20,6 +21,7 @@ from slackwater.windows.assigners import Sessions
 from slackwater.windows.columns import END, ROW, START, key_column
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
+from slackwater.windows.engine.dropped_samples import combined, key_struct
 from slackwater.windows.engine.elements import BatchColumns, agreed
 from slackwater.windows.engine.evolution import Evolution
 from slackwater.windows.engine.frames import stack
@@ -328,11 +330,13 @@ class WindowedOperator:
         return pl.DataFrame(schema=types)
 
     def _dropped_sample(self, samples: list[pl.DataFrame]) -> pl.DataFrame | None:
-        if not samples:
+        sample = combined(samples)
+        if sample is None:
             return None
         internal = [key_column(number) for number in range(len(self.spec.key))]
         names = dict(zip(internal, self.spec.key, strict=True))
-        return pl.concat(samples, how="diagonal_relaxed").rename(names).drop(key_column(0), strict=False)
+        key = key_struct(pl.col(column).alias(name) for column, name in names.items())
+        return sample.select(~selectors.by_name(*internal, key_column(0), require_all=False), *key)
 
     @property
     def _late_columns(self) -> tuple[str, ...]:

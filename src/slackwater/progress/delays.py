@@ -16,10 +16,10 @@ import msgspec
 from slackwater.errors import InvalidArgument
 from slackwater.time import MILLISECOND
 
-GROWTH: Final = 1.1
+_GROWTH: Final = 1.1
 """The ratio of the bounds of a bin."""
-_LOG_GROWTH: Final = math.log(GROWTH)
-HIGHEST_BIN: Final = 300
+_LOG_GROWTH: Final = math.log(_GROWTH)
+_HIGHEST_BIN: Final = 300
 """The bin of all delays above about 80 years."""
 
 
@@ -48,7 +48,7 @@ class DelayHistogram(msgspec.Struct):
 
     def count(self, delay: int, rows: int = 1) -> None:
         """Add rows with one delay."""
-        number = bin_of(delay)
+        number = _bin_of(delay)
         self.bins[number] = self.bins.get(number, 0) + rows
         self.highest = max(self.highest, delay)
 
@@ -68,7 +68,7 @@ class DelayHistogram(msgspec.Struct):
         rows = self.rows
         if not rows:
             return 1.0
-        last = bin_of(delay)
+        last = _bin_of(delay)
         return sum(count for number, count in self.bins.items() if number <= last) / rows
 
     def quantile(self, share: float) -> int:
@@ -87,21 +87,21 @@ class DelayHistogram(msgspec.Struct):
         return self.highest
 
 
-def bin_of(delay: int) -> int:
+def _bin_of(delay: int) -> int:
     """The number of the bin of a delay.
 
-    >>> bin_of(0), bin_of(1_000), bin_of(1_050), bin_of(2**62)
+    >>> _bin_of(0), _bin_of(1_000), _bin_of(1_050), _bin_of(2**62)
     (0, 0, 1, 300)
     """
     if delay <= MILLISECOND:
         return 0
-    return min(math.ceil(math.log(delay / MILLISECOND) / _LOG_GROWTH), HIGHEST_BIN)
+    return min(math.ceil(math.log(delay / MILLISECOND) / _LOG_GROWTH), _HIGHEST_BIN)
 
 
 def bound_of(number: int) -> int:
     """The largest delay of a bin, in microseconds.
 
-    >>> bound_of(1), bin_of(bound_of(50)), bin_of(bound_of(50) + 1)
+    >>> bound_of(1), _bin_of(bound_of(50)), _bin_of(bound_of(50) + 1)
     (1100, 50, 51)
     """
-    return 0 if number == 0 else math.floor(MILLISECOND * GROWTH**number)
+    return 0 if number == 0 else math.floor(MILLISECOND * _GROWTH**number)

@@ -1,0 +1,143 @@
+"""The console under load: 50 queries, 10,000 origins, 1,000 batches, 1,800 updates, 100 open pages.
+
+A page updates at most once a second, so 1,800 updates are half an hour of its life; here they are sent as
+fast as it shows them. Set SLACKWATER_FIGURES to a file to keep what was measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import CDPSession, Page
+
+from slackwater.metadata.store import open_store
+from slackwater.time import now
+from tests.support.browser import chromium, needs_chromium
+from tests.support.console_load import BATCHES, ORIGINS, QUERIES, LoadedStore, resident_bytes, served
+
+pytestmark = [pytest.mark.proof, needs_chromium]
+UPDATES = 1_800
+PAGES = 100
+MEGABYTE = 1_000_000
+WATCH = """
+window.batch = -1; window.updates = []; let started = 0;
+const original = window.fetch;
+window.fetch = (path, options) => { if (String(path).startsWith("/api/query")) started = performance.now(); return original(path, options); };
+new MutationObserver(() => {
+  const found = /Batch ([\\d,]+)/.exec(document.querySelector("main .card p.quiet")?.textContent ?? "");
+  const number = found ? Number(found[1].replaceAll(",", "")) : -1;
+  if (number > window.batch) { window.batch = number; window.updates.push(performance.now() - started); }
+}).observe(document, { subtree: true, childList: true, characterData: true });
+"""  # noqa: E501 - JavaScript
+FIGURES: dict[str, float] = {}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoadedStore, str]]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('load')}/store.db"
+    with open_store(url, create=True) as store:
+        writer = LoadedStore(store, now())
+        writer.fill()
+        yield writer, url
+    if where := os.environ.get("SLACKWATER_FIGURES"):
+        Path(where).write_text(json.dumps(FIGURES, indent=1))
+
+
+def heap_bytes(session: CDPSession) -> int:
+    session.send("HeapProfiler.collectGarbage")
+    return int(session.send("Runtime.getHeapUsage")["usedSize"])
+
+
+def shows(page: Page, number: int) -> None:
+    # The page's content security policy forbids what `wait_for_function` does.
+    limit = time.monotonic() + 30
+    while page.evaluate("window.batch") < number:
+        assert time.monotonic() < limit, f"the page does not show batch {number}"
+        time.sleep(0.005)
+
+
+def test_the_page_is_fast_and_neither_it_nor_the_server_grows(loaded: tuple[LoadedStore, str]) -> None:
+    writer, url = loaded
+    with served(url, poll_seconds=0.02) as (address, server), chromium() as browser:
+        paints = []
+        for _ in range(3):
+            page = browser.new_page()
+            began = time.monotonic()
+            page.goto(f"{address}#/now/q0")
+            page.wait_for_selector("table.ladder tbody tr")
+            paints.append(time.monotonic() - began)
+            page.close()
+        page = browser.new_page()
+        page.add_init_script(WATCH)
+        page.goto(f"{address}#/now/q0")
+        shows(page, BATCHES)
+        assert f"{ORIGINS - 1:,} active" in page.inner_text("main")
+        page.goto(f"{address}#/now")
+        page.wait_for_selector(f"text={QUERIES} queries")
+        page.goto(f"{address}#/now/q0")
+        session = page.context.new_cdp_session(page)
+        heaps, residents = [], []
+        for number in range(UPDATES):
+            shows(page, writer.write_batch())
+            if number % 300 == 299:
+                heaps.append(heap_bytes(session))
+                residents.append(resident_bytes(server))
+        updates = page.evaluate("window.updates")
+    FIGURES.update(
+        first_paint_ms=1e3 * min(paints), update_ms=statistics.median(updates),
+        update_95_ms=statistics.quantiles(updates, n=20)[-1],
+        tab_mb=heaps[-1] / MEGABYTE, tab_mb_after_300=heaps[0] / MEGABYTE,
+        server_mb=residents[-1] / MEGABYTE, server_mb_after_300=residents[0] / MEGABYTE,
+    )  # fmt: skip
+    assert len(updates) >= UPDATES
+    assert min(paints) < 1, paints
+    assert statistics.median(updates) < 100
+    assert heaps[-1] < 1.1 * heaps[1] + MEGABYTE, heaps
+    assert residents[-1] < 1.1 * residents[1] + 4 * MEGABYTE, residents
+
+
+def test_a_hundred_open_pages_hear_of_every_change(loaded: tuple[LoadedStore, str]) -> None:
+    writer, url = loaded
+
+    async def listen(client: httpx.AsyncClient, address: str, ready: asyncio.Barrier) -> list[float]:
+        heard = []
+        async with client.stream("GET", f"{address}api/events") as response:
+            seen = -1
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    changes = json.loads(line[6:])["changes"]
+                    if seen < 0:
+                        await ready.wait()
+                    elif changes > seen:
+                        heard.append(time.monotonic())
+                    seen = changes
+                    if len(heard) == 5:
+                        return heard
+        raise AssertionError("the server closed the connection")
+
+    async def run(address: str) -> list[float]:
+        limits = httpx.Limits(max_connections=PAGES)
+        ready = asyncio.Barrier(PAGES + 1)
+        async with httpx.AsyncClient(timeout=60, limits=limits) as client, asyncio.TaskGroup() as group:
+            pages = [group.create_task(listen(client, address, ready)) for _ in range(PAGES)]
+            await ready.wait()
+            written = []
+            for _ in range(5):
+                written.append(time.monotonic())
+                await asyncio.to_thread(writer.write_batch)
+                await asyncio.sleep(0.5)
+        heard = [page.result() for page in pages]
+        return [max(each[index] for each in heard) - at for index, at in enumerate(written)]
+
+    with served(url, poll_seconds=0.1) as (address, _):
+        slowest = asyncio.run(run(address))
+    FIGURES["hundred_pages_ms"] = 1e3 * max(slowest)
+    assert max(slowest) < 2
