@@ -9,6 +9,7 @@ import ast
 import doctest
 import enum
 import inspect
+import re
 import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -93,6 +94,18 @@ THINGS = called_by_users(DOCUMENTED_PACKAGES)
 def test_a_public_name_has_an_example(name: str) -> None:
     problem = problem_of(THINGS[name])
     assert problem is None, f"{name} {problem}"
+
+
+def test_public_functions_list_their_parameters() -> None:
+    functions = {name: thing for name, thing in THINGS.items() if inspect.isfunction(thing)}
+    unlisted = [
+        f"{name}({parameter})"
+        for name, function in sorted(functions.items())
+        for parameter in inspect.signature(function).parameters
+        if not re.search(rf"^ +(\w+, )*\**{parameter}(, \w+)*:", function.__doc__ or "", re.MULTILINE)
+    ]
+    assert functions
+    assert unlisted == []
 
 
 def test_no_docstring_has_only_examples_that_show_nothing() -> None:

@@ -102,6 +102,9 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
 def table(frame: pl.DataFrame) -> str:
     """Format a frame as a text table that `T` can parse.
 
+    Args:
+        frame: the frame.
+
     >>> print(table(pl.DataFrame({"key": ["a", None], "total": [1, 20]})))
     key | total
     a   | 1

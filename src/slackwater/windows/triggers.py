@@ -372,6 +372,9 @@ def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None
 def after_count(count: int) -> AfterCount:
     """Fire once ``count`` elements have arrived since the last firing.
 
+    Args:
+        count: the number of elements, at least 1.
+
     >>> after_count(2)
     AfterCount(count=2)
     """
@@ -380,6 +383,9 @@ def after_count(count: int) -> AfterCount:
 
 def after_processing_time(delay: DurationLike) -> AfterProcessingTime:
     """Fire when the first element of the pane arrived more than ``delay`` ago, in processing time.
+
+    Args:
+        delay: a duration, such as ``"5 seconds"``.
 
     >>> after_processing_time("5 seconds")
     AfterProcessingTime(delay=5000000)
@@ -443,6 +449,9 @@ def every(
 def repeatedly(trigger: Trigger) -> Repeatedly:
     """Fire as the trigger does, and reset it when it has finished.
 
+    Args:
+        trigger: the trigger to repeat.
+
     >>> repeatedly(after_count(2)) == every(count=2)
     True
     """
@@ -451,6 +460,9 @@ def repeatedly(trigger: Trigger) -> Repeatedly:
 
 def after_each(*triggers: Trigger) -> AfterEach:
     """Fire as each of the triggers in turn.
+
+    Args:
+        triggers: the triggers, in their order.
 
     >>> len(after_each(after_count(2), after_watermark()).triggers)
     2
@@ -461,6 +473,9 @@ def after_each(*triggers: Trigger) -> AfterEach:
 def after_any(*triggers: Trigger) -> AfterAny:
     """Fire once, when any of the triggers is ready.
 
+    Args:
+        triggers: one or more triggers.
+
     >>> len(after_any(after_count(2), after_watermark()).triggers)
     2
     """
@@ -469,6 +484,9 @@ def after_any(*triggers: Trigger) -> AfterAny:
 
 def after_all(*triggers: Trigger) -> AfterAll:
     """Fire once, when all of the triggers are ready at the same time.
+
+    Args:
+        triggers: one or more triggers.
 
     >>> len(after_all(after_count(2), after_watermark()).triggers)
     2

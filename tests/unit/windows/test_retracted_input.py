@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,8 @@ def test_cancelled_elements_are_not_stored() -> None:
 
 
 NAN = float("nan")
+HALF = Decimal("0.5")
+NEW_YEAR, EVE = date(2024, 1, 1), date(2024, 12, 31)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +201,9 @@ NAN = float("nan")
         pytest.param([(-0.0, False), (0.0, True), (-3.0, False)], -3.0, -3.0, id="minus zero equals zero"),
         pytest.param([("b", False), ("ä", False), ("ä", True)], "b", "b", id="text"),
         pytest.param([(True, False), (False, False), (True, True)], False, False, id="booleans"),
+        pytest.param([(HALF, False), (2 * HALF, False), (2 * HALF, True)], HALF, HALF, id="decimals"),
+        pytest.param([(HALF, False), (HALF, True), (None, False)], None, None, id="no decimal remains"),
+        pytest.param([(NEW_YEAR, False), (EVE, False), (EVE, True)], NEW_YEAR, NEW_YEAR, id="dates"),
     ],
 )
 @pytest.mark.parametrize("batches", [1, 2, 20])

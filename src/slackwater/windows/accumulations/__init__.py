@@ -111,6 +111,9 @@ def count(column: Column | None = None) -> Count:
 def sum(column: Column) -> Sum:
     """Sum a column; null if there are no values.
 
+    Args:
+        column: the column of numbers.
+
     >>> sum("price")
     Sum(column='price')
     """
@@ -119,6 +122,9 @@ def sum(column: Column) -> Sum:
 
 def sum_distinct(column: Column) -> SumDistinct:
     """Sum the distinct values of a column; null if there are no values. Keeps every distinct value.
+
+    Args:
+        column: the column of numbers.
 
     >>> sum_distinct("price")
     SumDistinct(column='price')
@@ -131,6 +137,9 @@ def count_distinct(column: Column) -> CountDistinct:
 
     `approx_count_distinct` needs constant space instead.
 
+    Args:
+        column: the column.
+
     >>> count_distinct("bidder")
     CountDistinct(column='bidder')
     """
@@ -139,6 +148,9 @@ def count_distinct(column: Column) -> CountDistinct:
 
 def min(column: Column) -> Min:
     """The minimum of a column; null if there are no values.
+
+    Args:
+        column: the column.
 
     >>> min("price")
     Min(column='price')
@@ -149,6 +161,9 @@ def min(column: Column) -> Min:
 def max(column: Column) -> Max:
     """The maximum of a column; null if there are no values.
 
+    Args:
+        column: the column.
+
     >>> max("price")
     Max(column='price')
     """
@@ -158,6 +173,9 @@ def max(column: Column) -> Max:
 def mean(column: Column) -> Mean:
     """The arithmetic mean of a column; null if there are no values.
 
+    Args:
+        column: the column of numbers.
+
     >>> mean("price")
     Mean(column='price')
     """
@@ -166,6 +184,9 @@ def mean(column: Column) -> Mean:
 
 def avg(column: Column) -> Mean:
     """The arithmetic mean of a column: another name of `mean`.
+
+    Args:
+        column: the column of numbers.
 
     >>> avg("price") == mean("price")
     True
@@ -229,6 +250,9 @@ def stddev(column: Column, *, ddof: Literal[0, 1] = 1) -> Stddev:
 def first(column: Column) -> First:
     """The value with the earliest event time; among equal times, the one that arrived first.
 
+    Args:
+        column: the column.
+
     >>> first("price")
     First(column='price')
     """
@@ -237,6 +261,9 @@ def first(column: Column) -> First:
 
 def last(column: Column) -> Last:
     """The value with the latest event time; among equal times, the one that arrived last.
+
+    Args:
+        column: the column.
 
     >>> last("price")
     Last(column='price')
@@ -247,6 +274,9 @@ def last(column: Column) -> Last:
 def any(column: Column) -> Any:
     """Whether a boolean column is true in at least one element; null if there are no values.
 
+    Args:
+        column: the boolean column.
+
     >>> any("clicked")
     Any(column='clicked')
     """
@@ -255,6 +285,9 @@ def any(column: Column) -> Any:
 
 def all(column: Column) -> All:
     """Whether a boolean column is true in every element; null if there are no values.
+
+    Args:
+        column: the boolean column.
 
     >>> all("clicked")
     All(column='clicked')
@@ -282,6 +315,9 @@ def collect(column: Column, *, ordered: bool = False) -> Collect | CollectOrdere
 def collect_set(column: Column) -> CollectSet:
     """The distinct values of a column as a list, in ascending order.
 
+    Args:
+        column: the column.
+
     >>> collect_set("bidder")
     CollectSet(column='bidder')
     """
@@ -303,6 +339,10 @@ def sort(column: Column, *, descending: bool = False) -> Sort:
 
 def top_n(column: Column, n: int) -> TopN:
     """The ``n`` greatest values of a column, greatest first.
+
+    Args:
+        column: the column.
+        n: how many values.
 
     >>> top_n("price", 3)
     TopN(column='price', n=3)

@@ -331,7 +331,8 @@ class Counted(ColumnarAccumulation):
         if numbers.len():
             reached = frame[numbers].with_columns(numbers.alias(GROUP))
             found = self._recomputed(reached, partials, parts)
-            value = value.scatter(numbers, None).scatter(found[GROUP], found[name])
+            found = reached.select(GROUP).join(found, on=GROUP, how="left", maintain_order="left")
+            value = value.scatter(numbers, found[name])
         return frame.with_columns(value)
 
     def _recomputed(

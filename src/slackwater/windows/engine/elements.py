@@ -120,13 +120,14 @@ class BatchColumns:
         time = self._times(batch[self.event_time])
         keys = [batch[name].alias(key_column(number)) for number, name in enumerate(self.key)]
         inputs = [batch[name].alias(input_column(name)) for name in self.inputs]
-        elements = pl.DataFrame([time.alias(TIME), *keys, *inputs])
+        weights: list[pl.Series] = []
+        if self.retractions is not None:
+            is_retraction = batch[self.retractions].fill_null(value=False)
+            weights.append((1 - 2 * is_retraction.cast(pl.Int64)).alias(WEIGHT))
+        elements = pl.DataFrame([time.alias(TIME), *keys, *inputs, *weights])
         extra: list[pl.Expr] = []
         if not self.key:
             extra.append(pl.lit(0, pl.UInt8).alias(key_column(0)))
-        if self.retractions is not None:
-            is_retraction = pl.lit(batch[self.retractions].fill_null(value=False))
-            extra.append(pl.when(is_retraction).then(-1).otherwise(1).cast(pl.Int64).alias(WEIGHT))
         if self.gap is not None:
             extra.append(pl.lit(self._gaps(batch[self.gap])).alias(GAP))
         if self.numbered:
