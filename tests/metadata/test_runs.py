@@ -94,6 +94,17 @@ def test_a_failure_leaves_the_high_watermark_and_is_found_again(store_url: str) 
         assert highs(store) == [(0, WHOLE.key, 10)]
 
 
+def test_a_failure_is_recorded_whatever_its_message_contains(store_url: str) -> None:
+    # PostgreSQL stores no zero character, and no driver encodes a lone surrogate
+    with open_store(store_url) as store, JobLease(store, "orders") as lease:
+        run = Run(store, lease, "system")
+        run.begin(WORK)
+        run.record(WORK, replace(BAD, error="HTTP 400: a\0b \ud800 ü"))
+        (outcome,) = outcomes_of(store, run.id)
+        assert outcome.error == "HTTP 400: a\\0b \\ud800 ü"
+        assert failed(store) == [(0, WHOLE.key, 0)]
+
+
 def test_failed_reads_survive_a_restart_with_their_lowest_low(store_url: str) -> None:
     with open_store(store_url) as store, JobLease(store, "orders") as lease:
         run = Run(store, lease, "system")

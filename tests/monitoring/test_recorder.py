@@ -85,6 +85,13 @@ def test_a_restart_goes_on_with_the_same_query(store: MetadataStore, record: Rec
     assert Monitor(store).query("q1").error is None
 
 
+def test_any_name_of_an_origin_and_any_error_is_recorded(store: MetadataStore, record: Record) -> None:
+    record(STARTED, batch(1, operator(10, 4, "partition 'a\0'")), RunEnded("q1", "r1", 11, "x\0y\ud800"))
+    assert Monitor(store).query("q1").error == "x\\0y\\ud800"
+    (span,) = Monitor(store).holders("q1")
+    assert span.held_by == "partition 'a\\0'"
+
+
 def test_a_holder_is_one_row_while_it_lasts(store: MetadataStore, record: Record) -> None:
     slow = [batch(number, operator(number, number)) for number in range(30)]
     silent = [batch(number, operator(number, 29, "partition 'c'", reason="gap")) for number in range(30, 60)]

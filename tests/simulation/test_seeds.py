@@ -23,7 +23,7 @@ SHORT = 1
 """Simulated minutes of faults of a short seed."""
 SEEDS = 14
 """How many seeds one test runs: a few seconds."""
-PARTS = 6
+PARTS = 5
 """How many such tests each scenario has in `make test`."""
 QUICK_SEEDS = 2
 """How many seeds each scenario runs in `make check`."""

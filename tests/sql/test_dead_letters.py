@@ -54,6 +54,11 @@ def moment(microseconds: int) -> datetime:
         ([0.1 + 0.2, 0.125], ColumnLimits(digits=(4, 2)), "would be rounded by NUMERIC(4, 2)"),
         ([Decimal("1.500"), Decimal("1.501")], ColumnLimits(digits=(4, 2)), "would be rounded"),
         ([Decimal("-1.500"), Decimal("-1.501")], ColumnLimits(digits=(4, 2)), "would be rounded"),
+        (
+            [Decimal("1.5" + "0" * 29), Decimal("1.5" + "0" * 28 + "1")],
+            ColumnLimits(digits=(4, 2)),
+            "rounded",
+        ),
         ([1_500, 1_550], ColumnLimits(digits=(4, -2)), "would be rounded by NUMERIC(4, -2)"),
         ([moment(1_000), moment(1_001)], ColumnLimits(fraction=3), "column stores 3 digits of a second"),
         ([moment(-1_000_000), moment(-1)], ColumnLimits(fraction=0), "would be rounded"),

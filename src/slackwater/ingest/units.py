@@ -8,11 +8,15 @@ of its fields does not matter, and numbers are compared as text, as in a path or
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from slackwater.errors import InvalidArgument
+
+_NOT_STORABLE: Final = re.compile(r"[\0\ud800-\udfff]")
+"""Zero characters and lone surrogates, which JSON can contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,11 @@ def value_text(value: object) -> str | None:
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: unit = [1]: is a list; use text, a number, true, false or null
     """
-    if isinstance(value, str) and "\0" in value:
+    if isinstance(value, str) and (character := _NOT_STORABLE.search(value)):
         fix = "remove the character, or filter such units out"
+        code = f"U+{ord(character[0]):04X}"
         raise InvalidArgument(
-            "unit", value, "contains the character U+0000, which no path or table has", fix=fix
+            "unit", value, f"contains the character {code}, which no path or table has", fix=fix
         )
     if value is None or isinstance(value, str):
         return value

@@ -24,6 +24,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from slackwater.sql.stored_text import FreeText
+
 NEWEST: Final = "0013"
 """The migration that creates these tables."""
 
@@ -253,8 +255,8 @@ outcomes: Final = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
-    Column("error", Text),
-    Column("drift", Text),  # how the columns that were read differed from those of the target
+    Column("error", FreeText),
+    Column("drift", FreeText),  # how the columns that were read differed from those of the target
     Column("without_time", BigInteger),  # rows without an event time that were skipped; null if not counted
     Column("rejected", BigInteger, nullable=False, server_default="0"),  # rows that the target cannot store
 )
@@ -274,20 +276,20 @@ queries: Final = Table(
     "slackwater_queries",
     TABLES,
     Column("id", Text, primary_key=True),  # the same over restarts from a checkpoint
-    Column("name", Text),
+    Column("name", FreeText),
     Column("run", Text, nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("running", Boolean, nullable=False),
     Column("ended_at", BigInteger),
-    Column("error", Text),
+    Column("error", FreeText),
     Column("lost", BigInteger, nullable=False),  # reports that could not be written
     Column("batch", BigInteger),  # this and the next: of the newest batch with a report
     Column("batch_at", BigInteger),
     Column("duration", BigInteger),
     Column("rows", BigInteger),
     Column("state_bytes", BigInteger),
-    Column("operators", Text),  # as JSON
+    Column("operators", FreeText),  # as JSON
     Index("slackwater_queries_by_name", "name"),
 )
 
@@ -296,11 +298,11 @@ query_holders: Final = Table(
     TABLES,
     Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
     Column("operator", Text, primary_key=True),
-    Column("key", Text, primary_key=True),  # watermark key
+    Column("key", FreeText, primary_key=True),  # watermark key
     Column("at", BigInteger, primary_key=True, autoincrement=False),
     Column("until", BigInteger, nullable=False),
-    Column("held_by", Text),
-    Column("reason", Text, nullable=False),
+    Column("held_by", FreeText),
+    Column("reason", FreeText, nullable=False),
     Column("since", BigInteger),
     Column("watermark", BigInteger),  # at the beginning
     Column("reached", BigInteger),  # at the end
@@ -312,7 +314,7 @@ query_watermarks: Final = Table(
     TABLES,
     Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
     Column("operator", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("key", FreeText, primary_key=True),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
     Column("until", BigInteger, nullable=False),
     Column("watermark", BigInteger, nullable=False),  # at the beginning
@@ -343,9 +345,9 @@ query_delays: Final = Table(
     TABLES,
     Column("query", Text, ForeignKey("slackwater_queries.id", ondelete="CASCADE"), primary_key=True),
     Column("operator", Text, primary_key=True),
-    Column("origin", Text, primary_key=True),
+    Column("origin", FreeText, primary_key=True),
     Column("hour", BigInteger, primary_key=True, autoincrement=False),  # its beginning
-    Column("delays", Text, nullable=False),  # histogram as JSON
+    Column("delays", FreeText, nullable=False),  # histogram as JSON
     Index("slackwater_query_delays_by_time", "hour"),
 )
 
@@ -356,6 +358,6 @@ query_late_rows: Final = Table(
     Column("operator", Text, primary_key=True),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),  # within the batch
-    Column("row", Text, nullable=False),  # as JSON
+    Column("row", FreeText, nullable=False),  # as JSON
     Index("slackwater_query_late_rows_by_time", "at"),
 )

@@ -149,7 +149,8 @@ def _is_rounded(column: pl.Expr, kind: pl.DataType, scale: int) -> pl.Expr:
         rounded = column.round(max(scale, 0))
         return column.is_finite() & ((column - rounded).abs() > column.abs() * _NOISE)
     digits = kind.scale if isinstance(kind, pl.Decimal) else 0
-    rest: pl.Expr = column.to_physical() % 10 ** max(digits - scale, 0)
+    unit = pl.lit(10 ** max(digits - scale, 0), pl.Int128())
+    rest: pl.Expr = column.to_physical().cast(pl.Int128) % unit
     return rest != 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest import InvalidJob, Job, parse_job
+from slackwater.ingest.units import unit_of
 
 RECORDS = [
     {"id": 1, "state": "done", "note": "x"},
@@ -251,3 +254,13 @@ def test_invalid_inputs_are_rejected(tmp_path: Path, item: Any) -> None:
     (tmp_path / "a").write_text('{"id": 1}', encoding="utf-8")
     with pytest.raises(InvalidJob, match=r"ms\.secondary\.input"):
         job(tmp_path, item)
+
+
+@pytest.mark.parametrize(("text", "code"), [("a\0b", "U+0000"), ("\ud800", "U+D800"), ("x\udfff", "U+DFFF")])
+def test_a_unit_that_no_database_can_store_is_rejected(text: str, code: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"contains the character {re.escape(code)}"):
+        unit_of({"site": text})
+
+
+def test_a_unit_may_have_any_other_character() -> None:
+    assert unit_of({"site": "\U0001f30a ü\x01"}).as_dict() == {"site": "\U0001f30a ü\x01"}

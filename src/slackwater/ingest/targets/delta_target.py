@@ -142,9 +142,9 @@ class DeltaTarget(ReplacingTarget[Path]):
         )
 
     def _logged(self) -> set[str]:
-        """The names of the files in the log of the table."""
-        log = self.folder / _LOG
-        return {path.name for path in log.iterdir()} - {_LAST_CHECKPOINT} if log.exists() else set()
+        """The names of the versions and checkpoints in the log; other writers have temporary files there."""
+        names = (path.name for path in (self.folder / _LOG).glob("[0-9]*"))
+        return {name for name in names if name.endswith((".json", ".parquet"))}
 
     def _flush(self, logged: set[str]) -> None:
         """Flush the files that new entries of the log added, then the entries."""

@@ -100,8 +100,9 @@ class AsyncCall:
             return index, self.fallback(row) if callable(self.fallback) else self.fallback, True
 
         def failure(item: Item, error: AsyncItemFailed) -> Answer:
-            # A database may not be able to store a zero character.
-            return item[0], Failure(str(error).replace("\0", "\\0")), False
+            from slackwater.sql.stored_text import storable  # imports a database library
+
+            return item[0], Failure(storable(str(error))), False
 
         retry = self.retry
         if (rejects := retry.when_result) is not None:
