@@ -56,7 +56,7 @@ _INGEST_VALUES: Final = {"axis", "units", "job_errors"}
 _STREAMS_VALUES: Final = {"arguments", "segments", "settings"}
 _STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
 
-_SPARK_BASE: Final = {"internals", "session"}
+_SPARK_BASE: Final = {"internals", "session", "versions"}
 
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     "windows": {
@@ -70,7 +70,8 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     },
     "spark": {
         "internals": set(),
-        "session": {"internals"},
+        "versions": set(),
+        "session": {"internals", "versions"},
         "wire": _SPARK_BASE,
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},

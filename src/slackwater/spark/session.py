@@ -27,12 +27,12 @@ from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.spark.internals import (
-    FILE_SYSTEM_CHECKPOINTS,
     ROCKSDB,
     default_file_system,
     is_remote,
     worker_python,
 )
+from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS
 from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -95,6 +95,7 @@ def settings(partitions: int | None = None) -> dict[str, str]:
         _SIMPLIFIED_TRACEBACKS: "false",
         # There is already one worker per core, so more threads in each would compete for the same cores.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        **SETTINGS,
     }
 
 

@@ -23,7 +23,7 @@ from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
-from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.versions import to_arrow_schema
 from slackwater.spark.wire.columns import (
     CONTROL,
     FAILED_ROW,
@@ -163,7 +163,7 @@ class AsyncMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results for the rows of the batches, one batch for each."""
-        target = to_arrow_schema(self.output, timezone="UTC")
+        target = to_arrow_schema(self.output)
         ready: AsyncMapper | None = None
         clients = AsyncExitStack()
         with BoundedRunner() as runner:
