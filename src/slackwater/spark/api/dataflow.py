@@ -143,13 +143,21 @@ class Dataflow:
                 check_unlimited(each)
             return StreamEnd()
         limits = [limit for each in inputs if (limit := source_limit(each))]
-        if limits:
-            needs(f"flush=True with a source that is limited by {limits[0]}", "4.2", fix="remove the limit")
+        check_limits(limits)
         return StreamEnd(end_signals_of(self.spark).folder, limits[0] if limits else None)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         gap = () if self.host.spec.gap_column is None else (self.host.spec.gap_column,)
         return [*columns, *gap, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]
+
+
+def check_limits(limits: Sequence[str]) -> None:
+    """Raise if the end of limited sources cannot be found, which needs a part in ``availableNow``.
+
+    >>> check_limits([])
+    """
+    if limits:
+        needs(f"flush=True with a source that is limited by {limits[0]}", "4.2", fix="remove the limit")
 
 
 def check_counted(name: str, kept: Keep) -> None:

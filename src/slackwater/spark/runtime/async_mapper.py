@@ -35,6 +35,7 @@ from slackwater.spark.wire.columns import (
     column_alias,
 )
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
+from slackwater.sql.letters import as_letters
 from slackwater.time import format_instant
 
 _MAX_RESULTS: Final = 2**20
@@ -292,8 +293,6 @@ class AsyncMapper:
             for name in (FAILURE, FAILED_ROW)
         ]
         if failures:
-            from slackwater.sql.dead_letters import as_letters  # imports a database library
-
             rows = pl.DataFrame(self._arguments(batch).take(pa.array(list(failures), pa.int64())))
             letters = as_letters(rows, pl.Series(failures.values(), dtype=pl.String))
             for index, reason, content in zip(failures, letters["reason"], letters["content"], strict=True):

@@ -157,21 +157,15 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a partition from the stream's data files.
 
-        >>> from tempfile import TemporaryDirectory
-        >>> from slackwater.spark.versions import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-    from slackwater.streams.log.catalog import Streams
-        >>> from slackwater.streams.spark.stream_columns import spark_schema
-        >>> with TemporaryDirectory() as folder:
-        ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
-        ...     with Streams.open(options.store, create=True) as streams:
-        ...         schema = spark_schema(streams.create("shop/bids").columns, headers=False)
-        ...     list(read_partition(options, schema, SpanPartition(Span(0, 0, 0), None, False)))
-        []
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> from slackwater.streams.spark.stream_columns import spark_schema
+    >>> with TemporaryDirectory() as folder:
+    ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
+    ...     with Streams.open(options.store, create=True) as streams:
+    ...         schema = spark_schema(streams.create("shop/bids").columns, headers=False)
+    ...     list(read_partition(options, schema, SpanPartition(Span(0, 0, 0), None, False)))
+    []
     """
     assert isinstance(partition, SpanPartition)  # noqa: S101 - Spark gives back what it was given
     target = arrow_schema(schema)
