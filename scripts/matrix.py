@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,17 @@ def uv(*arguments: str | Path) -> str:
     return checked([sys.executable, "-m", "uv", *arguments])
 
 
+def interpreter(version: str) -> str:
+    """A Python of this version: on the PATH, of pyenv, or what uv finds or downloads."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [f"python{version}", *(str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python")))]
+    for name in candidates:
+        # a shim of pyenv is on the PATH also if no version is selected for it
+        if shutil.which(name) and run([name, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:
+            return name
+    return version
+
+
 def constraints(but: tuple[str, ...] = ("pyspark", "py4j")) -> str:
     """The pins of the lock without those of PySpark, so that only PySpark differs between the columns."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
@@ -165,7 +177,7 @@ def try_version(version: str, folder: Path, wheel: Path) -> dict[str, Any]:
     """Install one version of PySpark with the wheel, and run the first page and the tests."""
     python = folder / "venv" / "bin" / "python"
     major, minor = version.split(".")
-    uv("venv", "--quiet", "--python", PYTHONS[version], folder / "venv")
+    uv("venv", "--quiet", "--python", interpreter(PYTHONS[version]), folder / "venv")
     spark = f"pyspark>={version},<{major}.{int(minor) + 1}"
     install: list[str | Path] = [
         "pip",
