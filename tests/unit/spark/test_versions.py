@@ -44,6 +44,7 @@ def test_a_limit_of_a_stream_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_the_end_of_a_limited_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", (4, 2))
     check_limits(["maxFilesPerTrigger = '1'"])
     monkeypatch.setattr(versions, "PYSPARK", OLD)
     check_limits([])
@@ -73,7 +74,8 @@ def test_a_reader_without_a_start_goes_on_after_a_restart(monkeypatch: pytest.Mo
     assert again.latestOffset()["now"] == 20  # type: ignore[call-arg]
 
 
-def test_the_newest_version_gets_the_reader_itself() -> None:
+def test_the_newest_version_gets_the_reader_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", (4, 2))
     reader = TicksReader([0], [10], None)
     assert versions.stream_reader(reader) is reader
 
