@@ -19,7 +19,7 @@ IN_MEMORY = room=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); 
 WITH_CHROMIUM = { scripts/chromium.sh >/dev/null || true; } &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
-.PHONY: help demo test proof soak check lint audit format bench docs lock clean environment
+.PHONY: help demo test proof soak check lint audit format bench docs lock matrix clean environment
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
@@ -65,6 +65,9 @@ docs: environment ## build the documentation into site/
 lock: environment ## pin the newest versions that pyproject.toml allows, with their hashes
 	@$(PYTHON_OF_VENV) -m uv pip compile --quiet --upgrade --universal --all-extras --generate-hashes \
 		--no-header --no-emit-index-url --output-file requirements.lock pyproject.toml
+
+matrix: environment ## try every supported PySpark, and write the table: make matrix ARGS="4.1 4.2"
+	@$(WITH_JAVA) $(WITH_POSTGRES) $(PYTHON_OF_VENV) scripts/matrix.py $(ARGS)
 
 clean: ## remove everything that the other targets created
 	rm -rf .venv .venv.making demo-output site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from slackwater.errors import InvalidDuration as InvalidDuration
     from slackwater.errors import InvalidInstant as InvalidInstant
     from slackwater.errors import MissingExtra as MissingExtra
+    from slackwater.errors import NeedsNewerSpark as NeedsNewerSpark
     from slackwater.errors import ProgressError as ProgressError
     from slackwater.errors import SequenceConflict as SequenceConflict
     from slackwater.errors import SlackwaterError as SlackwaterError

@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from slackwater._extras import naming_extras
+
 
 def lazy_exports(
     package: str, *, renamed: Mapping[str, str] | None = None
@@ -47,7 +49,9 @@ def lazy_exports(
 
     def get_attribute(name: str) -> Any:
         if name in modules:
-            value = getattr(import_module(modules[name]), name)
+            with naming_extras():
+                home = import_module(modules[name])
+            value = getattr(home, name)
             setattr(module, name, value)
             return value
         if name in replacements:

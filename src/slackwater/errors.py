@@ -93,6 +93,24 @@ class MissingExtra(SlackwaterError, ImportError):
         super().__init__(f'{package} is not installed; run: pip install "slackwater[{extra}]"')
 
 
+class NeedsNewerSpark(SlackwaterError):
+    """The installed version of PySpark does not have what a feature needs.
+
+    >>> print(NeedsNewerSpark("max_events", "4.2", "4.0.5", fix="omit it"))
+    max_events needs PySpark 4.2 or newer; this is 4.0.5. Run pip install "pyspark>=4.2", or omit it
+    """
+
+    def __init__(self, feature: str, since: str, installed: str, *, fix: str | None = None) -> None:
+        self.feature = feature
+        self.since = since
+        self.installed = installed
+        self.fix = fix
+        super().__init__(
+            f"{feature} needs PySpark {since} or newer; this is {installed}. "
+            f'Run pip install "pyspark>={since}"' + (f", or {fix}" if fix else "")
+        )
+
+
 # ---- progress
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,13 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Run a master and workers with one core each; stop them and their processes at the end."""
+def running_cluster(
+    folder: Path, workers: int = 2, environment: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """Run a master and workers with one core each; stop them and their processes at the end.
+
+    ``environment`` has variables for the workers, and so for their executors.
+    """
     launcher = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -58,7 +63,8 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         for number in range(workers):
             room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
             arguments = [launcher, f"{_DEPLOY}.worker.Worker", *address, *room, url]
-            started.append(stack.enter_context(Program(arguments, folder / f"worker-{number}.log")))
+            log = folder / f"worker-{number}.log"
+            started.append(stack.enter_context(Program(arguments, log, environment or {})))
         for worker in started:
             worker.wait_until(lambda worker=worker: "Successfully registered" in worker.said())  # type: ignore[misc]
         yield Cluster(url, tuple(started))

@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater import windows
 from slackwater.progress.watermark_policies import Lag, WatermarkPolicy
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.windowed import Windowed
+from slackwater.spark.versions import PYSPARK
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND, instant
 from tests.model.windows import Pane, Row
@@ -196,13 +198,21 @@ def run_available(
     df: DataFrame, checkpoint: Path, collect: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
     """Run a query over the available input, and return it after it has ended."""
-    query = (
-        df.writeStream.foreachBatch(collect)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    return ended(df.writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint)))
+
+
+def ended(writer: DataStreamWriter) -> StreamingQuery:
+    """Run a query over the available input, all ticks of its clock among it, and return it at its end."""
+    if PYSPARK >= (4, 2):
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+    # Before, a run with `availableNow` has one tick of the clock, and these scenarios have one in each batch.
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
     return query
 
 

@@ -17,7 +17,7 @@ from slackwater.spark.session import PARTITIONS
 from slackwater.spark.wire.clock_source import IntervalReader, StreamEnd, Ticks, TicksReader
 from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import SECOND
-from tests.spark.running import Batch, write
+from tests.spark.running import Batch, ended, write
 
 LIMIT = ReadAllAvailable()
 REFUSED = "buckets = 4: is not 2, the number in the checkpoint.*partitions=2"
@@ -92,15 +92,10 @@ def test_a_restart_in_another_session_loses_nothing(
         times = (1000 * SECOND, 1001 * SECOND) if flush else (1000 * SECOND,)
         rows = stream(df, event_time="at", watermark=Lag(0), clock=Ticks(times)).key_by("key")
         panes = rows.window(windows.fixed("100 seconds")).agg(n=windows.count()).to_df(flush=flush)
-        query = (
-            panes.writeStream.foreachBatch(
-                lambda frame, _: counted.update((row["key"], row["n"]) for row in frame.collect())
-            )
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
+        writer = panes.writeStream.foreachBatch(
+            lambda frame, _: counted.update((row["key"], row["n"]) for row in frame.collect())
         )
-        query.awaitTermination()
+        ended(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
 
     write(tmp_path / "in", 0, Batch([(key, 1, 1) for key in keys], 0, None))
     run(spark, flush=False)

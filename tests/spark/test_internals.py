@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from slackwater import windows
 from slackwater.progress.watermark_policies import lag
-from slackwater.spark import internals
+from slackwater.spark import internals, versions
 from slackwater.spark.api.stream import stream
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ def class_exists(spark: SparkSession, name: str) -> bool:
     return bool(spark.sparkContext._jvm.java.lang.Class.forName(name))  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", [internals.ROCKSDB, internals.FILE_SYSTEM_CHECKPOINTS])
+@pytest.mark.parametrize("name", [internals.ROCKSDB, versions.FILE_SYSTEM_CHECKPOINTS])
 def test_the_classes_exist(spark: SparkSession, name: str) -> None:
     assert class_exists(spark, name)
 
@@ -129,7 +129,7 @@ def test_restarts_of_a_query_do_not_add_threads(spark: SparkSession, tmp_path: P
 
 def test_schemas_convert_to_arrow_and_back() -> None:
     schema = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
-    arrow = internals.to_arrow_schema(schema, timezone="UTC")
+    arrow = versions.to_arrow_schema(schema)
     assert arrow.field("at").type == pa.timestamp("us", "UTC")
-    assert internals.from_arrow_schema(arrow) == schema
-    assert internals.from_arrow_type(pa.int64()) == LongType()
+    assert versions.from_arrow_schema(arrow) == schema
+    assert versions.from_arrow_type(pa.int64()) == LongType()

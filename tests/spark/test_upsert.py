@@ -22,7 +22,7 @@ from slackwater.sql.pane_table import Fold, TableDoesNotFit
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server
-from tests.spark.running import Batch, Scenario, expected, write
+from tests.spark.running import Batch, Scenario, ended, expected, write
 from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
@@ -47,8 +47,7 @@ def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> DataFrame
 
 def run(panes: DataFrame, url: str, folder: Path, **options: Any) -> None:
     writer = upsert_to(panes, url, "totals", key=["key"], create=True, **options)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
+    ended(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
 
 def model_truth(scenario: Scenario) -> Truth:

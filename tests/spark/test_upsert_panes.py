@@ -18,7 +18,7 @@ from slackwater.spark.api.stream import stream
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
-from tests.spark.running import Scenario, expected, write
+from tests.spark.running import Scenario, ended, expected, write
 from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
@@ -39,8 +39,7 @@ def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> Panes:
 
 def run(panes: Panes, url: str, folder: Path, **options: Any) -> None:
     writer = panes.upsert_to(url, "totals", create=True, flush=True, **options)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
+    ended(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
 
 @pytest.mark.proof

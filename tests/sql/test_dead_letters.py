@@ -14,7 +14,8 @@ import pytest
 
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url
-from slackwater.sql.dead_letters import RowsRejected, as_letters, dead_letters, split_rejected
+from slackwater.sql.dead_letters import RowsRejected, dead_letters, split_rejected
+from slackwater.sql.letters import as_letters
 from slackwater.sql.pane_table import Column, PaneTable
 from slackwater.sql.row_checks import ColumnLimits, rejection_reasons
 from tests.spark.postgres import Server

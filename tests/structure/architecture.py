@@ -18,7 +18,7 @@ ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
 """``slackwater/__init__.py`` re-exports every public name, so importing it depends on every package."""
 
-_BASE: Final = {"_notebook_html", "_suggestions", "_time_text", "errors", "time"}
+_BASE: Final = {"_extras", "_notebook_html", "_suggestions", "_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "_utf8", "progress", "windows"}
 _ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
 
@@ -27,7 +27,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_time_text": set(),
     "_notebook_html": {"_time_text"},
     "_durable_files": set(),
-    "_lazy_exports": set(),
+    "_extras": {"errors"},
+    "_lazy_exports": {"_extras"},
     "_utf8": set(),
     "_strict_rows": {"_suggestions", "_utf8", "errors"},
     "errors": {"_time_text"},
@@ -56,7 +57,7 @@ _INGEST_VALUES: Final = {"axis", "units", "job_errors"}
 _STREAMS_VALUES: Final = {"arguments", "segments", "settings"}
 _STREAMS_LOG: Final = _STREAMS_VALUES | {"time", "log"}
 
-_SPARK_BASE: Final = {"internals", "session"}
+_SPARK_BASE: Final = {"internals", "session", "versions"}
 
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     "windows": {
@@ -70,7 +71,8 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     },
     "spark": {
         "internals": set(),
-        "session": {"internals"},
+        "versions": set(),
+        "session": {"internals", "versions"},
         "wire": _SPARK_BASE,
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},
@@ -110,6 +112,7 @@ SPARK: Final = {"pyspark", "py4j"}
 COLUMNS: Final = {"polars", "pyarrow", "numpy", "pandas"}
 
 MAY_NOT_IMPORT: Final[dict[str, set[str]]] = {
+    "_extras": SPARK | COLUMNS,
     "_lazy_exports": SPARK | COLUMNS,
     "_strict_rows": SPARK,
     "_suggestions": SPARK | COLUMNS,

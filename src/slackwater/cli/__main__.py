@@ -1,8 +1,24 @@
-"""Entry point of `python -m slackwater.cli`, for environments without the installed command."""
+"""Entry point of the installed `slackwater` command, and of `python -m slackwater.cli`."""
 
 from __future__ import annotations
 
-from slackwater.cli.app import main
+import sys
+
+from slackwater._extras import naming_extras
+from slackwater.errors import MissingExtra
+
+
+def main() -> None:
+    """Run the command; without the extra ``cli``, end with the command that installs it."""
+    try:
+        with naming_extras():
+            from slackwater.cli.app import app
+            from slackwater.cli.console import use_utf8
+    except MissingExtra as error:
+        sys.exit(f"Error: {error}")
+    use_utf8()
+    app()
+
 
 if __name__ == "__main__":
     main()

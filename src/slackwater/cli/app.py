@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater import __version__
-from slackwater.cli.console import Group, print_line, use_utf8
+from slackwater._extras import naming_extras
+from slackwater.cli.console import Group, print_line
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class LazyCommand:
     def load(self, name: str) -> Any:
         """Import the command, under its name."""
         module, _, attribute = self.home.partition(":")
-        target = getattr(import_module(f"slackwater.cli.{module}"), attribute)
+        with naming_extras():
+            target = getattr(import_module(f"slackwater.cli.{module}"), attribute)
         holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         if isinstance(target, typer.Typer):
             holder.add_typer(target, name=name)
@@ -130,9 +132,3 @@ def options(
     ] = False,
 ) -> None:
     """Declare the options of the root command, which are handled by their callbacks."""
-
-
-def main() -> None:
-    """Entry point of the installed `slackwater` command."""
-    use_utf8()
-    app()

@@ -11,7 +11,10 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from slackwater._extras import require_extra
 from slackwater._lazy_exports import lazy_exports
+
+require_extra("ingest", "sqlalchemy", "alembic", "pydantic")
 
 if TYPE_CHECKING:
     from slackwater.ingest.job_errors import InvalidJob as InvalidJob

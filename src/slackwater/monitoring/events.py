@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from slackwater.monitoring.query_state import LateRow, OperatorState, Panes
 from slackwater.progress.delays import DelayHistogram
+
+KEPT_ROWS: Final = 100_000
+"""How many rows of history each table of a store keeps by default."""
 
 
 class OperatorChanges(msgspec.Struct, frozen=True, omit_defaults=True):

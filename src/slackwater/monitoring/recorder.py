@@ -18,15 +18,13 @@ from sqlalchemy.engine import Connection
 
 from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.metadata.store import MetadataStore, open_store
-from slackwater.monitoring.events import Event
+from slackwater.monitoring.events import KEPT_ROWS, Event
 from slackwater.monitoring.record_tables import RecordTables, remove_old
 from slackwater.sql.database import database_url, redacted_url
 from slackwater.time import DAY, SECOND, DurationLike, check_int64, duration
 
 KEEP: Final = 7 * DAY
 """How long history is kept by default."""
-ROWS: Final = 100_000
-"""How many rows of history each table keeps by default."""
 _CAPACITY: Final = 1_000
 _PAUSE_SECONDS: Final = 0.5
 """The least time between two transactions: the events of busy queries are written together."""
@@ -71,7 +69,7 @@ class Recorder:
         url: str,
         *,
         keep: DurationLike | None = None,
-        rows: int = ROWS,
+        rows: int = KEPT_ROWS,
         capacity: int = _CAPACITY,
         pause: float = _PAUSE_SECONDS,
         clock: Callable[[], int] | None = None,

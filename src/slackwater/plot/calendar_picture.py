@@ -13,8 +13,9 @@ from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Final
 
+from slackwater._extras import naming_extras
 from slackwater.errors import InvalidArgument
-from slackwater.plot.picture_files import check_picture_path, require_matplotlib
+from slackwater.plot.picture_files import check_picture_path
 from slackwater.time import instant, to_datetime
 
 _MAX_MONTHS: Final = 36
@@ -111,7 +112,7 @@ def save_calendar(
     """
     target = check_picture_path(path)
     shown = calendar_of(stretches, timezone)
-    with require_matplotlib():
+    with naming_extras():
         from slackwater.plot.calendar_drawing import draw_calendar
     draw_calendar(shown, target, fates=fates, title=title)
     return target

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from slackwater._extras import naming_extras
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
-from slackwater.plot.picture_files import check_picture_path, require_matplotlib
+from slackwater.plot.picture_files import check_picture_path
 from slackwater.plot.scene import scene
 from slackwater.testing.scripted_run import WindowRun
 from slackwater.testing.text_table import UNITS
@@ -56,7 +57,7 @@ def save_picture(
             "unit", unit, "is not a valid unit of time", fix=available(unit, UNITS, lead="use one of ")
         )
     shown = scene(run, value=value, element=element, key=key)
-    with require_matplotlib():
+    with naming_extras():
         from slackwater.plot.event_time_drawing import draw
     draw(shown, target, unit=unit, title=title)
     return target

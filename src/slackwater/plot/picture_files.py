@@ -1,13 +1,11 @@
-"""Checks before a picture is drawn: the suffix of the file, and that matplotlib is installed."""
+"""Check before a picture is drawn: the suffix of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from slackwater.errors import InvalidArgument, MissingExtra
+from slackwater.errors import InvalidArgument
 
 SUFFIXES: Final = (".svg", ".png")
 
@@ -25,18 +23,3 @@ def check_picture_path(path: str | Path) -> Path:
             "path", str(path), "has an unsupported suffix", fix=f"use one of {', '.join(SUFFIXES)}"
         )
     return target
-
-
-@contextmanager
-def require_matplotlib() -> Iterator[None]:
-    """Turn a failed import of matplotlib inside the block into `MissingExtra`.
-
-    >>> with require_matplotlib():
-    ...     import slackwater.plot.event_time_drawing
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != "matplotlib":
-            raise
-        raise MissingExtra("plot", "matplotlib") from None

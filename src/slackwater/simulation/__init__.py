@@ -6,3 +6,9 @@ database. `scheduler` runs one thread at a time and advances the simulated clock
 modules of the standard library, `disk` and `database` inject faults, and each scenario has an oracle that
 checks every committed transaction. `runs` runs a seed.
 """
+
+from __future__ import annotations
+
+from slackwater._extras import require_extra
+
+require_extra("ingest", "sqlalchemy", "alembic", "pydantic", "adbc_driver_manager")

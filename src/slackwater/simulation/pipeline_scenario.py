@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from slackwater import windows
 from slackwater.simulation.log_oracle import SimulatedEvent
 from slackwater.simulation.log_scenario import LogScenario
 from slackwater.simulation.pipeline_oracle import PipelineOracle
+from slackwater.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from slackwater.sql.database import database_url
 from slackwater.sql.pane_merge import merge_panes, stage_panes
 from slackwater.sql.pane_table import Column, PaneTable

@@ -11,16 +11,12 @@ from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
-    "FILE_SYSTEM_CHECKPOINTS",
     "ROCKSDB",
     "JavaError",
     "default_file_system",
-    "from_arrow_schema",
-    "from_arrow_type",
     "is_remote",
     "is_streaming_query",
     "java_causes",
@@ -28,14 +24,10 @@ __all__ = [
     "silence_standard_error",
     "stop_surplus_monitors",
     "streaming_source_options",
-    "to_arrow_schema",
     "worker_python",
 ]
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-FILE_SYSTEM_CHECKPOINTS: Final = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
 
 _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 

@@ -25,14 +25,15 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark.sql import SparkSession
 
+from slackwater._extras import naming_extras, require_extra
 from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.spark.internals import (
-    FILE_SYSTEM_CHECKPOINTS,
     ROCKSDB,
     default_file_system,
     is_remote,
     worker_python,
 )
+from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS
 from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -95,6 +96,7 @@ def settings(partitions: int | None = None) -> dict[str, str]:
         _SIMPLIFIED_TRACEBACKS: "false",
         # There is already one worker per core, so more threads in each would compete for the same cores.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        **SETTINGS,
     }
 
 
@@ -130,6 +132,7 @@ def session(
         InvalidArgument: ``app_name`` is a duration, which was meant for `sessions`; both ``master`` and
             ``remote`` are given; ``partitions`` is less than 1; the active session has settings with which a
             query would fail; or ``monitor`` is not a database URL.
+        MissingExtra: ``monitor`` is given without the extra ``sql``, or ``remote`` without ``connect``.
 
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
@@ -141,9 +144,11 @@ def session(
             "remote", remote, f"cannot be combined with master={master!r}", fix="give one of the two"
         )
     if monitor is not None:
-        from slackwater.sql.database import database_url  # SQLAlchemy, which workers do not need
-
+        with naming_extras():  # not imported above, because workers do not need SQLAlchemy
+            from slackwater.sql.database import database_url
         database_url(monitor)
+    if remote is not None:
+        require_extra("connect", "grpc", "grpc_status")
     # Spark reads this variable when the context starts; the equivalent setting only works in spark-submit.
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)

@@ -9,6 +9,8 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
+from slackwater._extras import naming_extras
+
 if TYPE_CHECKING:  # executors import this module, and need no SQLAlchemy
     from sqlalchemy.engine import URL
 
@@ -44,10 +46,11 @@ def adbc_connection(address: str, backend: str) -> Iterator[Any]:
     ...     cursor.fetchall()
     [(7,)]
     """
-    if backend == "sqlite":
-        from adbc_driver_sqlite import dbapi
-    else:
-        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped, no-redef]
+    with naming_extras():
+        if backend == "sqlite":
+            from adbc_driver_sqlite import dbapi
+        else:
+            from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped, no-redef]
     with dbapi.connect(address) as connection:
         if backend == "sqlite":
             with connection.cursor() as cursor:

@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
+from slackwater._extras import naming_extras
 from slackwater.errors import InvalidArgument
 
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
@@ -128,13 +129,8 @@ def create_engine(url: URL, **options: Any) -> Engine:
     embedded = url.get_backend_name() == "sqlite"
     if embedded:
         options["connect_args"] = {"timeout": 60, **options.get("connect_args", {})}
-    try:
+    with naming_extras():
         engine = sql.create_engine(url, hide_parameters=True, **options)
-    except ModuleNotFoundError as missing:
-        reason = f"needs the package {missing.name}, which is not installed"
-        raise InvalidArgument(
-            "url", redacted_url(url), reason, fix='install "slackwater[postgres]"'
-        ) from None
     if embedded:
         # pysqlite would begin only at the first write, when the rows read before may have changed
         sql.event.listen(

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 import polars as pl
-import polars.selectors as cs
 import sqlalchemy as sql
 from sqlalchemy import types
 from sqlalchemy.engine import Connection
@@ -21,6 +20,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from slackwater.errors import InvalidArgument, SlackwaterError
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.identifiers import split_table_name
+from slackwater.sql.letters import as_letters
 from slackwater.sql.merge import lock_table
 from slackwater.sql.row_checks import ColumnLimits, rejection_reasons
 from slackwater.sql.staging_table import load_batches
@@ -117,20 +117,6 @@ def split_rejected(
         return frame, None
     rejected = reasons.is_not_null()
     return frame.filter(~rejected), as_letters(frame.filter(rejected), reasons.drop_nulls())
-
-
-def as_letters(rows: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
-    """Describe rejected rows as dead letters: ``reason``, and the row as JSON in ``content``.
-
-    Values that JSON does not have become text: times, decimals, bytes (in hexadecimal), NaN and infinity.
-
-    >>> as_letters(pl.DataFrame({"price": [float("nan")]}), pl.Series(["no number"])).row(0)
-    ('no number', '{"price":"NaN"}')
-    """
-    finite = rows.with_columns(cs.binary().bin.encode("hex"), (cs.temporal() | cs.decimal()).cast(pl.String))
-    odd = [name for name in finite.select(cs.float()).columns if not finite[name].is_finite().all()]
-    content = finite.with_columns(pl.col(odd).cast(pl.String))
-    return content.select(reasons.alias("reason"), pl.struct(pl.all()).struct.json_encode().alias("content"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
     REJECTIONS,
     RowsRejected,
-    as_letters,
     find_rejected,
     record_dead_letters,
     split_rejected,
 )
+from slackwater.sql.letters import as_letters
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
 from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, PaneTable
 from slackwater.sql.staging_table import (

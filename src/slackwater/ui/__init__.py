@@ -10,15 +10,19 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from slackwater._extras import naming_extras, require_extra
+
 if TYPE_CHECKING:
     from slackwater.ui.running_console import RunningConsole
+
+require_extra("ui", "sqlalchemy", "alembic", "pydantic")
 
 
 class _CallableModule(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> RunningConsole:
         """Call `slackwater.ui.running_console.ui`."""
-        from slackwater.ui.running_console import ui
-
+        with naming_extras():
+            from slackwater.ui.running_console import ui
         return ui(*arguments, **options)
 
 

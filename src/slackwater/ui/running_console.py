@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
-from slackwater.errors import InvalidArgument, MissingExtra
+from slackwater._extras import naming_extras
+from slackwater.errors import InvalidArgument
 from slackwater.metadata.store import open_store
 from slackwater.ui.change_feed import POLL_SECONDS
 from slackwater.ui.guards import check_exposure
@@ -22,24 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 7373
-_EXTRA: Final = {"fastapi", "starlette", "uvicorn"}
 _SHUTDOWN_SECONDS: Final = 2
-
-
-@contextmanager
-def require_web_server() -> Iterator[None]:
-    """Turn a failed import of the web framework inside the block into `MissingExtra`.
-
-    >>> with require_web_server():
-    ...     import uvicorn
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").split(".")[0]
-        if package not in _EXTRA:
-            raise
-        raise MissingExtra("ui", package) from None
 
 
 class RunningConsole:
@@ -74,7 +58,7 @@ class RunningConsole:
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
         check_exposure(host, token)
-        with require_web_server():
+        with naming_extras():
             import uvicorn
 
             from slackwater.ui.server import create_app

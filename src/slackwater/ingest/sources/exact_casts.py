@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.spark_columns import REJECTED, Columns, column, columns_of
-from slackwater.spark.internals import from_arrow_type
+from slackwater.spark.versions import from_arrow_type
 
 MICROSECOND_FORMATS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from slackwater.ingest.sources.arrow_types import INSTANTS, in_utc
 from slackwater.ingest.sources.exact_casts import fitted
 from slackwater.ingest.sources.spark_columns import REJECTED, Columns, column, columns_of
-from slackwater.spark.internals import from_arrow_schema, from_arrow_type
+from slackwater.spark.versions import from_arrow_schema, from_arrow_type
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
-from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.versions import to_arrow_schema
 
 Columns = Mapping[str, pa.DataType]
 """The columns of a source or target by name, in order."""
@@ -26,7 +26,7 @@ def columns_of(schema: StructType) -> dict[str, pa.DataType]:
     >>> columns_of(StructType().add("id", LongType()))
     {'id': DataType(int64)}
     """
-    found = to_arrow_schema(schema, timezone="UTC")
+    found = to_arrow_schema(schema)
     return {field.name: field.type for field in found if field.name != REJECTED}
 
 

@@ -203,5 +203,6 @@ def _library() -> Any:
         import deltalake
     except ModuleNotFoundError:
         reason = "needs the package deltalake, which is not installed"
-        raise InvalidArgument("ms.target.type", "delta", reason, fix='install "slackwater[delta]"') from None
+        fix = 'run: pip install "slackwater[delta]"'
+        raise InvalidArgument("ms.target.type", "delta", reason, fix=fix) from None
     return deltalake

@@ -90,7 +90,7 @@ class RowSorter:
         if reasons:
             import polars as pl
 
-            from slackwater.sql.dead_letters import as_letters  # only here: most workers need no SQL
+            from slackwater.sql.letters import as_letters  # only here: most workers need no SQL
 
             contents = as_letters(pl.DataFrame(rejected), pl.Series(reasons))["content"].to_list()
             if not self._rule.emit:

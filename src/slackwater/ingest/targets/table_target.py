@@ -41,12 +41,12 @@ from slackwater.sql.database import temporary_engine
 from slackwater.sql.dead_letters import (
     REJECTIONS,
     LetterRange,
-    as_letters,
     find_rejected,
     replace_dead_letters,
 )
 from slackwater.sql.fences import pass_fence
 from slackwater.sql.identifiers import quote_table, split_table_name
+from slackwater.sql.letters import as_letters
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
 from slackwater.sql.row_checks import ColumnLimits, rejection_reasons, table_limits
 from slackwater.sql.staging_table import (

@@ -25,6 +25,7 @@ from slackwater.spark.runtime.bucket_task import BucketTask
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.processor import BucketProcessor
 from slackwater.spark.session import samples_late
+from slackwater.spark.versions import needs, prepare_batch_state
 from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.columns import WINDOW_BOUNDS
@@ -118,6 +119,7 @@ class Dataflow:
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:
             plan = replace(plan, now=time.now())
+            prepare_batch_state(self.spark)
         elif clocks:
             clock = common_clock(clocks)
             end = self._end(clock, buffers) if flush else None
@@ -141,11 +143,21 @@ class Dataflow:
                 check_unlimited(each)
             return StreamEnd()
         limits = [limit for each in inputs if (limit := source_limit(each))]
+        check_limits(limits)
         return StreamEnd(end_signals_of(self.spark).folder, limits[0] if limits else None)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         gap = () if self.host.spec.gap_column is None else (self.host.spec.gap_column,)
         return [*columns, *gap, *(WINDOW_BOUNDS if self.host.spec.inherits else ())]
+
+
+def check_limits(limits: Sequence[str]) -> None:
+    """Raise if the end of limited sources cannot be found, which needs a part in ``availableNow``.
+
+    >>> check_limits([])
+    """
+    if limits:
+        needs(f"flush=True with a source that is limited by {limits[0]}", "4.2", fix="remove the limit")
 
 
 def check_counted(name: str, kept: Keep) -> None:

@@ -14,7 +14,6 @@ from slackwater.progress.async_stage import Retry
 from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.row_output import FAILURE_ELEMENT
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, quoted
-from slackwater.spark.internals import to_arrow_schema
 from slackwater.spark.runtime.async_mapper import (
     AsyncCall,
     AsyncFunction,
@@ -23,6 +22,7 @@ from slackwater.spark.runtime.async_mapper import (
     OnError,
     Setup,
 )
+from slackwater.spark.versions import to_arrow_schema
 from slackwater.spark.wire.columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
 from slackwater.windows.spec.spec_checks import check_choice
@@ -80,9 +80,7 @@ def async_call(
     )
     if fallback is not None and not callable(fallback):
         # raises if a value does not match the schema
-        rows_to_table(
-            call.rows(fallback, "fallback"), to_arrow_schema(call.schema, timezone="UTC"), what="fallback"
-        )
+        rows_to_table(call.rows(fallback, "fallback"), to_arrow_schema(call.schema), what="fallback")
     call.stage()  # raises if an argument is invalid
     return call
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from slackwater._extras import naming_extras
 from slackwater._notebook_html import Html, fragment
 from slackwater.progress.pipeline_plan import PipelinePlan
 from slackwater.spark.api.dataflow import check_counted
@@ -129,7 +130,8 @@ class Panes(StreamOperations):
         Raises:
             InvalidArgument: The panes have several rows per key and window, or the table does not fit.
         """
-        from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
+        with naming_extras():
+            from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
 
         options = self.dataflow.upsert_options()
         frame = self.to_df(flush=flush)
@@ -156,7 +158,8 @@ class Panes(StreamOperations):
         on_error: OnError = "fail",
     ) -> None:
         """Write the panes of batch input to a table in one transaction; arguments as in `upsert_to`."""
-        from slackwater.spark.api.upsert import upsert_once
+        with naming_extras():
+            from slackwater.spark.api.upsert import upsert_once
 
         options = self.dataflow.upsert_options()
         upsert_once(

@@ -19,18 +19,14 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.spark.monitor.dead_letter_counts import DeadLetterCounts, dead_letter_counts
 from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.versions import DataSourceStreamArrowWriter
 from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, redacted_url, temporary_engine

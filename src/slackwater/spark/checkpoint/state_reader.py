@@ -32,8 +32,9 @@ from pyspark.sql.types import (
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.checkpoint.bucket_summary import BucketSummary, summarize_bucket
-from slackwater.spark.internals import JavaError, java_causes, to_arrow_schema
+from slackwater.spark.internals import JavaError, java_causes
 from slackwater.spark.runtime.processor import STATE_VARIABLE
+from slackwater.spark.versions import to_arrow_schema
 
 _OPERATOR_NAMES: Final = ("transformWithStateInPandasExec", "transformWithStateInPySparkExec")
 _READABLE_DAYS: Final = 366 * 8_000
@@ -215,7 +216,7 @@ def _summaries(entries: pa.Table) -> pa.Table:
     values = dict(zip(entries["name"].to_pylist(), entries["value"].to_pylist(), strict=True))
     summary = summarize_bucket(values.pop(""), values)
     row = _row(entries["operator"][0].as_py(), entries["bucket"][0].as_py(), summary)
-    return pa.Table.from_pylist([row], schema=to_arrow_schema(STATE, timezone="UTC"))
+    return pa.Table.from_pylist([row], schema=to_arrow_schema(STATE))
 
 
 def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:

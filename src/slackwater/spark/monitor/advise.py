@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slackwater._extras import naming_extras
 from slackwater.errors import InvalidArgument
 from slackwater.monitoring.advice import Advice, advised
-from slackwater.monitoring.monitor import open_monitor
 from slackwater.spark.monitor.reports import reported
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def advise(
     slackwater.errors.InvalidArgument: query = 'orders': is a name, which needs a store; add store="sqlite:///…"
     """
     if store is not None:
+        with naming_extras():
+            from slackwater.monitoring.monitor import open_monitor
         wanted = query if isinstance(query, str) else str(query.id)
         with open_monitor(store) as monitor:
             delays = list(monitor.delays(wanted).items())

@@ -19,10 +19,10 @@ import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from slackwater import _notebook_html as notebook
+from slackwater._extras import naming_extras
 from slackwater._time_text import instant_text
-from slackwater.errors import InvalidArgument
-from slackwater.monitoring.events import RunEnded, RunStarted
-from slackwater.monitoring.recorder import ROWS, Recorder
+from slackwater.errors import InvalidArgument, MissingExtra
+from slackwater.monitoring.events import KEPT_ROWS, RunEnded, RunStarted
 from slackwater.spark.monitor.reports import QueryReport, reported
 from slackwater.spark.monitor.snapshots import batch_finished
 from slackwater.spark.session import monitor_url
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         StreamingQueryProgress,
     )
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from slackwater.monitoring.recorder import Recorder
 
 _MILLISECOND: Final = 1_000
 _SHOWN_BATCHES: Final = 10
@@ -291,7 +293,7 @@ def telemetry(
     queries: int = 100,
     store: str | None = None,
     keep: DurationLike | None = None,
-    rows: int = ROWS,
+    rows: int = KEPT_ROWS,
 ) -> Telemetry:
     """Listen to the queries of a session and keep their recent batches, in memory and in a store.
 
@@ -312,6 +314,7 @@ def telemetry(
     Raises:
         InvalidArgument: ``batches``, ``queries`` or ``rows`` is less than 1, or ``store`` is not a database
             URL. A store that cannot be reached is not an error.
+        MissingExtra: There is a store, and the extra ``sql`` is not installed.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -324,6 +327,8 @@ def telemetry(
     if url is None and spark not in _recording:
         url = monitor_url(spark)
     if url is not None:
+        with naming_extras():
+            from slackwater.monitoring.recorder import Recorder
         heard.recorder = Recorder(url, keep=keep, rows=rows)
         _recording.setdefault(spark, heard)
     return heard.listen(spark)
@@ -345,5 +350,5 @@ def start_recording(spark: SparkSession) -> None:
     if spark not in _recording and monitor_url(spark) is not None:
         try:
             telemetry(spark)
-        except InvalidArgument as error:  # of the environment variable: a session checks its argument
+        except (InvalidArgument, MissingExtra) as error:  # of the variable: a session checks its argument
             _log.warning("telemetry is not recorded: %s", error)

@@ -23,7 +23,7 @@ from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
-from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.versions import to_arrow_schema
 from slackwater.spark.wire.columns import (
     CONTROL,
     FAILED_ROW,
@@ -35,6 +35,7 @@ from slackwater.spark.wire.columns import (
     column_alias,
 )
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
+from slackwater.sql.letters import as_letters
 from slackwater.time import format_instant
 
 _MAX_RESULTS: Final = 2**20
@@ -164,7 +165,7 @@ class AsyncMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results for the rows of the batches, one batch for each."""
-        target = to_arrow_schema(self.output, timezone="UTC")
+        target = to_arrow_schema(self.output)
         ready: AsyncMapper | None = None
         clients = AsyncExitStack()
         with BoundedRunner() as runner:
@@ -293,8 +294,6 @@ class AsyncMapper:
             for name in (FAILURE, FAILED_ROW)
         ]
         if failures:
-            from slackwater.sql.dead_letters import as_letters  # imports a database library
-
             rows = pl.DataFrame(self._arguments(batch).take(pa.array(list(failures), pa.int64())))
             letters = as_letters(rows, pl.Series(failures.values(), dtype=pl.String))
             for index, reason, content in zip(failures, letters["reason"], letters["content"], strict=True):

@@ -22,12 +22,17 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.session import session_token
+from slackwater.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+    stream_reader,
+)
 from slackwater.spark.wire.buffers import BUFFER, Tick, buffer_batch
 from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import DurationLike, check_int64, duration
@@ -193,8 +198,8 @@ class ClockSource(DataSource):
         end = StreamEnd(**json.loads(self.options["end"])) if "end" in self.options else None
         buckets = json.loads(self.options["buckets"])
         if "times" in self.options:
-            return TicksReader(buckets, json.loads(self.options["times"]), end)
-        return IntervalReader(buckets, int(self.options["interval"]), end)
+            return stream_reader(TicksReader(buckets, json.loads(self.options["times"]), end))
+        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end))
 
 
 @dataclass

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.internals import from_arrow_type, to_arrow_schema
+from slackwater.spark.versions import from_arrow_type, to_arrow_schema
 from slackwater.spark.wire.packed_flags import FlagValues
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import OutputOptions, RowCodec, Structures, null_if
@@ -90,7 +90,7 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
     []
     """
     try:
-        return pl.DataFrame(to_arrow_schema(schema, timezone="UTC").empty_table())
+        return pl.DataFrame(to_arrow_schema(schema).empty_table())
     except PySparkTypeError as error:
         raise InvalidArgument(
             "columns",

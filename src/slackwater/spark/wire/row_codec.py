@@ -36,7 +36,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from slackwater.spark.internals import to_arrow_schema
+from slackwater.spark.versions import to_arrow_schema
 from slackwater.spark.wire.columns import column_alias
 from slackwater.spark.wire.packed_flags import Flag, FlagValues, PackedFlags
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.versions import needs, stream_reader
 from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
 from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
 from slackwater.streams.spark.stream_columns import spark_schema
@@ -51,7 +52,9 @@ class SlackwaterFormat(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for ``spark.readStream``."""
-        return StreamSource(self._options, schema)
+        if self._options.max_events is not None:
+            needs("max_events", "4.2", fix="omit it")
+        return stream_reader(StreamSource(self._options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for ``df.write``."""

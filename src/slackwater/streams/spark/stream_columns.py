@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 
-from slackwater.spark.internals import from_arrow_schema, to_arrow_schema
+from slackwater.spark.versions import from_arrow_schema, to_arrow_schema
 
 SEQUENCE: Final = "slackwater_sequence"
 """Number of the batch: 1, 2, 3, …"""
@@ -57,7 +57,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     >>> arrow_schema(spark_schema(pa.schema([("at", pa.timestamp("ms", tz="UTC"))]), headers=False)).types
     [TimestampType(timestamp[us, tz=UTC])]
     """
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
 
 
 def rows(

@@ -7,6 +7,7 @@ from pyspark.sql import functions as sql
 
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_options import ColumnLike, Headers, headers
+from slackwater.spark.versions import needs
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.streams.spark.data_source import FORMAT, store_option
 from slackwater.streams.spark.stream_columns import EMPTY, SEQUENCE, WATERMARK
@@ -93,6 +94,7 @@ def read_stream(
     reader = spark.readStream.format(FORMAT).options(store=located, stream=name, headers="true")
     reader = reader.option("from", start)
     if max_events is not None:
+        needs("max_events", "4.2", fix="omit it")
         reader = reader.option("max_events", str(max_events))
     named = stream_headers(name)
     return stream(reader.load(), event_time=event_time, headers=named, clock=clock, buckets=buckets)

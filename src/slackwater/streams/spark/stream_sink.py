@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.versions import DataSourceStreamArrowWriter
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.streams.log.event_columns import as_batch, as_points
 from slackwater.streams.log.ndjson import routing_keys

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from slackwater.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
-
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.scan import Extent, parse_cut
 from slackwater.streams.log.segment_reader import read_events
