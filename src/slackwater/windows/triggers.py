@@ -282,6 +282,8 @@ def _set_triggers(trigger: AfterEach | AfterAny | AfterAll, inner: tuple[Trigger
 
 DEFAULT_TRIGGER: Final = AfterWatermark(late=Repeatedly(AfterCount(1)))
 """Fires on time, then with every batch that has late elements."""
+CONTINUED_TRIGGER: Final = AfterWatermark(Repeatedly(AfterCount(1)), Repeatedly(AfterCount(1)))
+"""Fires with every batch that has elements, and on time: for panes of a window that may not be complete."""
 
 
 def can_fire(trigger: Trigger) -> bool:
@@ -324,6 +326,29 @@ def waits_for_end(trigger: Trigger) -> bool:
             return waits_for_end(several[0])
         case _:
             return False
+
+
+def fires_early(trigger: Trigger) -> bool:
+    """Whether the trigger can fire before the window is complete.
+
+    >>> fires_early(AfterWatermark(early=AfterCount(10))), fires_early(DEFAULT_TRIGGER), fires_early(Never())
+    (True, False, False)
+    """
+    return can_fire(trigger) and not waits_for_end(trigger)
+
+
+def inherited_trigger(*, early: bool) -> Trigger:
+    """The trigger of an operator that inherits it: `fires_early` of the operators before decides.
+
+    An operator over early panes emits one with every batch that brings some, whatever made the operators
+    before it fire: waiting for 1,000 *panes* after 1,000 elements would delay every early result once more.
+
+    >>> describe(inherited_trigger(early=True))
+    'after_watermark(early=repeatedly(after_count(1)), late=repeatedly(after_count(1)))'
+    >>> inherited_trigger(early=False) == DEFAULT_TRIGGER
+    True
+    """
+    return CONTINUED_TRIGGER if early else DEFAULT_TRIGGER
 
 
 def describe(trigger: Trigger) -> str:

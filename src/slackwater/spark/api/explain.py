@@ -20,7 +20,7 @@ from slackwater.progress.watermark_policies import (
 from slackwater.spark.api.dataflow import Dataflow
 from slackwater.spark.api.expressions import FilteredSource, ProjectedSource
 from slackwater.spark.api.map_async import AsyncSource
-from slackwater.spark.api.pane_output import PaneSource
+from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.row_output import OutputSource, RowDataflow
 from slackwater.spark.api.stream_inputs import DerivedSource, RowSource, Source, StreamInputs
 from slackwater.spark.runtime.keyed_progress import TimesRules
@@ -88,7 +88,7 @@ class _Builder:
             _operator_name(spec, type(dataflow.host).__name__),
             Kind.STATEFUL,
             inputs,
-            (*details, *_settings(spec), *_event_times(dataflow)),
+            (*details, *_settings(dataflow), *_event_times(dataflow)),
         )
 
     def _once(self, identity: object, kept: object, make: Any) -> PlanNode:
@@ -186,14 +186,16 @@ def _operator_name(spec: OperatorSpec, host: str) -> str:
             return type(spec).__name__.removesuffix("Spec").lower()
 
 
-def _settings(spec: OperatorSpec) -> list[str]:
+def _settings(dataflow: Dataflow) -> list[str]:
+    spec = dataflow.host.spec
+    inherits = isinstance(dataflow, PaneDataflow) and dataflow.inherits_trigger
     match spec:
         case WindowingStrategy():
             lateness = spec.allowed_lateness
             late = "forever" if lateness is None else format_duration(lateness)
             return [
                 f"window: {_value(spec.window)}",
-                f"trigger: {describe(spec.trigger)}",
+                f"trigger: {describe(spec.trigger)}{', inherited' if inherits else ''}",
                 f"mode: {spec.mode}, allowed lateness: {late}",
             ]
         case JoinSpec():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ class PaneDataflow(Dataflow):
     """A windowed operator with its inputs."""
 
     host: Host[WindowSpec | CogroupSpec]
+    inherits_trigger: bool = False
+    """Whether panes are emitted early because the operators before emit early panes; for `explain`."""
 
     @property
     def spec(self) -> WindowSpec | CogroupSpec:
@@ -54,6 +56,12 @@ class PaneDataflow(Dataflow):
         if not self.spec.inherits:
             return (self.spec.window,)
         return tuple(window for source in self.sources for window in source.windows)
+
+    @property
+    def retracting(self) -> PaneDataflow:
+        """The same operator in retracting mode."""
+        spec = replace(self.spec, mode="accumulating_and_retracting")
+        return replace(self, host=replace(self.host, spec=spec))
 
     def to_df(self, *, flush: bool) -> DataFrame:
         """The panes as a DataFrame."""
@@ -177,6 +185,11 @@ class PaneSource(Source):
     def lateness(self) -> int | None:
         """The allowed lateness of the upstream operator, which its late panes and retractions stay within."""
         return self.panes.spec.allowed_lateness
+
+    @property
+    def fires_early(self) -> bool:
+        """Whether the upstream operator emits early panes."""
+        return self.panes.spec.fires_early
 
     @property
     def windows(self) -> tuple[Window, ...]:

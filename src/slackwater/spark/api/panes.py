@@ -54,6 +54,8 @@ class Panes(StreamOperations):
     """
 
     dataflow: PaneDataflow
+    retracts_as_input: bool = False
+    """Whether another operator gets the panes with retractions, because the early ones are inherited."""
 
     def __repr__(self) -> str:
         return short_text("Panes", self.schema, key_text(self.dataflow.key), self.dataflow.spec.mode)
@@ -181,4 +183,5 @@ class Panes(StreamOperations):
         """
         check_counted("late", self.dataflow.spec.late)
         check_counted("invalid", self.dataflow.invalid)
-        return Stream((PaneSource(self.dataflow),), self.dataflow.buckets)
+        dataflow = self.dataflow.retracting if self.retracts_as_input else self.dataflow
+        return Stream((PaneSource(dataflow),), dataflow.buckets)

@@ -122,6 +122,11 @@ class OutputSource(Source):
         return self.output.lateness
 
     @property
+    def fires_early(self) -> bool:
+        """Whether rows are made of early panes: the operator emits them without waiting."""
+        return any(source.fires_early for source in self.output.sources)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The watermark keys of the rows."""
         return tuple(self.output.times)

@@ -122,6 +122,11 @@ class Source(ABC):
         return 0
 
     @property
+    def fires_early(self) -> bool:
+        """Whether rows may be, or contain, panes of windows that are not complete yet."""
+        return False
+
+    @property
     def emits_failures(self) -> bool:
         """Whether rows for which an async function failed go to the output; see `Stream.map_async`."""
         return False
@@ -350,6 +355,11 @@ class DerivedSource(Source):
         return self.inner.lateness
 
     @property
+    def fires_early(self) -> bool:
+        """Whether the input rows may be early panes."""
+        return self.inner.fires_early
+
+    @property
     def emits_failures(self) -> bool:
         """Whether the input rows contain failed ones, which go on."""
         return self.inner.emits_failures
@@ -406,6 +416,11 @@ class StreamInputs:
     def lateness(self) -> int | None:
         """How far rows may be behind the watermark; see `Source.lateness`."""
         return longest_lateness(source.lateness for source in self.sources)
+
+    @property
+    def fires_early(self) -> bool:
+        """Whether rows may be early panes; see `Source.fires_early`."""
+        return any(source.fires_early for source in self.sources)
 
     @property
     def emits_failures(self) -> bool:

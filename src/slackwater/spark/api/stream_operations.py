@@ -48,6 +48,7 @@ from slackwater.windows.spec.join_spec import JoinHow
 from slackwater.windows.spec.spec_checks import join_kind
 from slackwater.windows.spec.two_sided_spec import JoinIdle
 from slackwater.windows.spec.windowing_strategy import WindowingStrategy
+from slackwater.windows.triggers import inherited_trigger
 
 if TYPE_CHECKING:
     # Operations return the classes of these modules, which inherit the operations: their methods import them.
@@ -503,6 +504,7 @@ class StreamOperations(ABC):
             key=stream.key,
             watermark_key=stream.watermark_key,
             allowed_lateness=stream.lateness,
+            trigger=inherited_trigger(early=stream.fires_early),
         )
         return Windowed(stream, strategy)
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from slackwater.spark.api.builders import aggregated, applied, check_accumulations, cogrouped
 from slackwater.spark.api.computed_columns import with_computed_columns
 from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_operations import StreamOperations, elements_of
@@ -23,11 +24,13 @@ from slackwater.windows.spec.windowing_strategy import (
     Closing,
     DropLate,
     Idle,
+    Mode,
     OnChange,
     OnTime,
     Timestamp,
     WindowingStrategy,
 )
+from slackwater.windows.triggers import inherited_trigger
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ for no limit
     strategy: WindowingStrategy
     inherits_lateness: bool = True
     """Whether the allowed lateness is that of the inputs, because none was chosen."""
+    inherits_trigger: bool = True
+    """Whether the trigger follows from the inputs, because none was chosen."""
+    inherits_mode: bool = True
+    """Whether the mode is the default one, because none was chosen."""
 
     def __repr__(self) -> str:
         return f"Windowed({self.strategy.window}, {self.strategy.mode}) of {self.stream}"
@@ -57,11 +64,16 @@ for no limit
     def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
         """Choose when panes are emitted; by default once, when the watermark passes the end of the window.
 
+        An operator over panes of another one inherits its trigger: if that one emits early panes, this one
+        emits an early pane with every batch that brings some. Set a trigger to choose otherwise, for example
+        ``after_watermark(late=every(count=1))`` for no early panes.
+
         Args:
             trigger: The trigger, such as ``after_watermark(early=every(count=100))``.
             allow_data_loss: Allow a trigger that can finish, after which further rows are dropped.
         """
-        return self._with(replace(self.strategy, trigger=trigger, allow_data_loss=allow_data_loss))
+        strategy = replace(self.strategy, trigger=trigger, allow_data_loss=allow_data_loss)
+        return replace(self, strategy=strategy, inherits_trigger=False)
 
     def allowed_lateness(self, lateness: DurationLike | None) -> Windowed:
         """Choose how long after its end a window still accepts rows.
@@ -78,15 +90,15 @@ for no limit
 
     def discarding(self) -> Windowed:
         """Emit panes that contain only what is new since the previous pane."""
-        return self._with(replace(self.strategy, mode="discarding"))
+        return self._with_mode("discarding")
 
     def accumulating(self) -> Windowed:
         """Emit panes that contain everything so far. This is the default."""
-        return self._with(replace(self.strategy, mode="accumulating"))
+        return self._with_mode("accumulating")
 
     def accumulating_and_retracting(self) -> Windowed:
         """Emit panes that contain everything so far, and retract the previous pane."""
-        return self._with(replace(self.strategy, mode="accumulating_and_retracting"))
+        return self._with_mode("accumulating_and_retracting")
 
     def on_time(self, when: OnTime) -> Windowed:
         """Choose whether the on-time pane is emitted even if it contains nothing new.
@@ -164,7 +176,7 @@ for no limit
         """
         check_accumulations(accumulations)
         stream, plain = with_computed_columns(self.stream, accumulations)
-        return Panes(aggregated(stream, self.strategy, plain, late=late, invalid=invalid))
+        return self._panes(aggregated(stream, self.strategy, plain, late=late, invalid=invalid))
 
     def apply(
         self,
@@ -204,7 +216,8 @@ for no limit
         >>> windowed.apply(spread, "spread int").schema.names
         ['window', 'spread', 'pane']
         """
-        return Panes(applied(self.stream, self.strategy, function, schema, columns=columns, frame=frame))
+        dataflow = applied(self.stream, self.strategy, function, schema, columns=columns, frame=frame)
+        return self._panes(dataflow)
 
     def cogroup(
         self,
@@ -239,10 +252,22 @@ for no limit
         if self.inherits_lateness:
             longest = longest_lateness((strategy.allowed_lateness, elements.lateness))
             strategy = replace(strategy, allowed_lateness=longest)
+        if self.inherits_trigger:
+            early = self.stream.fires_early or elements.fires_early
+            strategy = replace(strategy, trigger=inherited_trigger(early=early))
         carried = {"left": left, "right": right}
         kind = join_kind(how, get_args(CogroupHow))
         dataflow = cogrouped(self.stream, elements, strategy, **carried, how=kind, late=late, invalid=invalid)
-        return Panes(dataflow)
+        return self._panes(dataflow)
 
     def _with(self, strategy: WindowingStrategy) -> Windowed:
         return replace(self, strategy=strategy)
+
+    def _with_mode(self, mode: Mode) -> Windowed:
+        return replace(self, strategy=replace(self.strategy, mode=mode), inherits_mode=False)
+
+    def _panes(self, dataflow: PaneDataflow) -> Panes:
+        # Early panes that the user did not ask for here must not be counted twice by the next operator.
+        inherits = self.inherits_trigger and dataflow.spec.fires_early
+        dataflow = replace(dataflow, inherits_trigger=inherits)
+        return Panes(dataflow, retracts_as_input=inherits and self.inherits_mode)

@@ -16,7 +16,14 @@ from slackwater.progress.values import DEFAULT_KEY
 from slackwater.windows.assigners import Global, Inherited, Sessions, Window
 from slackwater.windows.spec.operator_spec import Late, OperatorSpec
 from slackwater.windows.spec.spec_checks import check_choice, check_lateness, check_type, set_names
-from slackwater.windows.triggers import DEFAULT_TRIGGER, Trigger, can_fire, describe, waits_for_end
+from slackwater.windows.triggers import (
+    DEFAULT_TRIGGER,
+    Trigger,
+    can_fire,
+    describe,
+    fires_early,
+    waits_for_end,
+)
 
 Mode = Literal["discarding", "accumulating", "accumulating_and_retracting"]
 OnTime = Literal["always", "if_non_empty"]
@@ -160,6 +167,11 @@ class WindowingStrategy(OperatorSpec):
     def retracts(self) -> bool:
         """Whether the output contains retractions of earlier panes."""
         return self.mode == "accumulating_and_retracting"
+
+    @property
+    def fires_early(self) -> bool:
+        """Whether panes can be emitted before their window is complete."""
+        return fires_early(self.trigger)
 
     @property
     def fires_once(self) -> bool:
