@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from slackwater.progress.watermark_policies import Constant as Constant
     from slackwater.progress.watermark_policies import FixedDelay as FixedDelay
     from slackwater.progress.watermark_policies import Lag as Lag
+    from slackwater.progress.watermark_policies import LagLikeSpark as LagLikeSpark
     from slackwater.progress.watermark_policies import LagThenClock as LagThenClock
     from slackwater.progress.watermark_policies import Learned as Learned
     from slackwater.progress.watermark_policies import clock as clock

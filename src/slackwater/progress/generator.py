@@ -1,9 +1,10 @@
 """Watermark generators for sources (rules G1 to G9 of docs/spec/progress.md).
 
 A generator observes the events of a stream, partition by partition, and emits the watermark of the stream.
-The policy (`Lag`, `Learned`, `LagThenClock`, `Clock`, `FixedDelay`, `Constant`) is a value that defines the
-watermark of an event or of the clock; the generator holds the state. Generate watermarks before filters, so
-that a source whose rows are all filtered out still advances (G9). A generator never drops an event (G8).
+The policy (`Lag`, `Learned`, `LagThenClock`, `LagLikeSpark`, `Clock`, `FixedDelay`, `Constant`) is a value
+that defines the watermark of an event or of the clock; the generator holds the state. Generate watermarks
+before filters, so that a source whose rows are all filtered out still advances (G9). A generator never drops
+an event (G8).
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from slackwater.progress.watermark_policies import (
     Constant,
     FixedDelay,
     Lag,
+    LagLikeSpark,
     LagThenClock,
     Learned,
     WatermarkPolicy,
     not_negative,
 )
-from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, frame_floor
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, MILLISECOND, check_int64, frame_floor
 
 _SPARE = 16
 
@@ -40,7 +42,7 @@ class WatermarkGenerator:
     then IDLE when all partitions are idle.
 
     Args:
-        policy: `Lag`, `Learned`, `LagThenClock`, `Clock`, `FixedDelay` or `Constant`.
+        policy: `Lag`, `Learned`, `LagThenClock`, `LagLikeSpark`, `Clock`, `FixedDelay` or `Constant`.
         partitions: The partitions that exist at the start; an empty list means that there is none, so the
             stream is idle. None (the default) means that they are not known yet: the generator emits nothing,
             not even IDLE, until the first one is added. `add` adds partitions in either case.
@@ -88,6 +90,7 @@ class WatermarkGenerator:
         "_max_ahead",
         "_names",
         "_now",
+        "_pending",
         "_policy",
         "_slots",
         "ahead",
@@ -143,6 +146,8 @@ class WatermarkGenerator:
         self._anchors: dict[int, tuple[int, int]] = {}
         """For `LagThenClock`: the watermark of a slot by its events, and when it was reached."""
         self._learner = LagLearner(policy) if isinstance(policy, Learned) else None
+        self._pending: dict[int, tuple[int, bool]] = {}
+        """For `LagLikeSpark`: the watermark of a slot by its events, and whether a tick has passed since."""
         self._now = check_int64(now, "now")
         self._discovery: tuple[int, int] | None = None
         """When the discovery of partitions began and when it ends; None if it is over."""
@@ -194,6 +199,8 @@ class WatermarkGenerator:
             self._combined.raise_to(slot, self._key, value, now)
             if isinstance(self._policy, LagThenClock):
                 self._anchor(slot, value, now)
+        elif isinstance(self._policy, LagLikeSpark):
+            self._postpone(slot, frame_floor(timestamp, MILLISECOND) - self._policy.lag, now)
         return self._evaluate(now, limit=timestamp)
 
     def learn(self, delays: DelayHistogram, *, now: int) -> None:
@@ -228,6 +235,8 @@ class WatermarkGenerator:
         self._forget(now)
         if isinstance(self._policy, LagThenClock):
             self._follow_clock_from_events(now)
+        elif isinstance(self._policy, LagLikeSpark):
+            self._count_pending(now)
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
@@ -395,6 +404,7 @@ class WatermarkGenerator:
                 list(self._discovery or ()),
                 [(slot, value, at) for slot, (value, at) in self._anchors.items()],
                 None if self._learner is None else self._learner.save(),
+                [(slot, value, due) for slot, (value, due) in self._pending.items()],
             )
         )
 
@@ -442,6 +452,7 @@ class WatermarkGenerator:
             loaded._anchors = {slot: (value, at) for slot, value, at in saved.anchors}
         if isinstance(self._policy, Learned) and saved.learner is not None:
             loaded._learner = LagLearner.load(self._policy, saved.learner)
+        loaded._pending = {slot: (value, due) for slot, value, due in saved.pending}
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
@@ -456,11 +467,12 @@ class WatermarkGenerator:
             set(loaded._names) == present
             and len(loaded._slots) == len(saved.partitions)
             and len(saved.discovery) in (0, 2)
-            and set(loaded._anchors) <= present
+            and set(loaded._anchors) | set(loaded._pending) <= present
             and (loaded._learner is None or set(loaded._learner.reached) <= present)
         )
         FORM.check(consistent, "its partitions are inconsistent")
         loaded._set_deadlines()
+        loaded._count_events_of_another_policy()
         loaded._set_missing_anchors()
         for name in self._slots:
             if name not in loaded._slots:
@@ -510,6 +522,7 @@ class WatermarkGenerator:
         self._anchors.pop(slot, None)
         if self._learner is not None:
             self._learner.reached.pop(slot, None)
+        self._pending.pop(slot, None)
 
     def _forget(self, now: int) -> None:
         """Remove the partitions that have been silent for ``forget_after`` or longer."""
@@ -529,6 +542,7 @@ class WatermarkGenerator:
         self._anchors = {new[slot]: anchor for slot, anchor in self._anchors.items()}
         if self._learner is not None:
             self._learner.reached = {new[slot]: at for slot, at in self._learner.reached.items()}
+        self._pending = {new[slot]: pending for slot, pending in self._pending.items()}
         self._set_deadlines()
 
     def _expire(self, now: int) -> None:
@@ -571,7 +585,7 @@ class WatermarkGenerator:
     def _follow_clock(self, now: int, limit: int) -> None:
         """Raise every active partition to the watermark of the clock, at most to ``limit`` (G2)."""
         policy = self._policy
-        if isinstance(policy, Lag | LagThenClock | Learned):
+        if isinstance(policy, Lag | LagThenClock | LagLikeSpark | Learned):
             return
         if isinstance(policy, FixedDelay):
             value = now - policy.lag
@@ -605,3 +619,28 @@ class WatermarkGenerator:
         for slot, (value, at) in self._anchors.items():
             if self._combined.status(slot) is Status.ACTIVE:
                 self._combined.raise_to(slot, self._key, min(value + max(0, now - at), END_OF_TIME), now)
+
+    def _postpone(self, slot: int, value: int, now: int) -> None:
+        """Let an event count at the tick after the next one, and count those of the batch before."""
+        value = max(value, BEGINNING_OF_TIME)
+        known, due = self._pending.get(slot, (value, False))
+        if due:
+            self._combined.raise_to(slot, self._key, known, now)
+            known = value
+        self._pending[slot] = max(known, value), False
+
+    def _count_pending(self, now: int) -> None:
+        """Raise partitions to the events of the batch before this one; those of this batch are due next."""
+        for slot, (value, due) in list(self._pending.items()):
+            if due:
+                self._combined.raise_to(slot, self._key, value, now)
+                del self._pending[slot]
+            else:
+                self._pending[slot] = value, True
+
+    def _count_events_of_another_policy(self) -> None:
+        """Count events that waited for a tick under a policy that this generator does not have."""
+        if not isinstance(self._policy, LagLikeSpark):
+            for slot, (value, _) in self._pending.items():
+                self._combined.raise_to(slot, self._key, value, self._now)
+            self._pending = {}

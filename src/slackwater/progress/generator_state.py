@@ -21,7 +21,10 @@ class SavedPartition(Saved):
 
 
 class SavedGenerator(Saved):
-    """The state of a generator. Version 2 added the last two fields but one, version 3 the last."""
+    """The state of a generator.
+
+    Version 2 added ``discovery`` and ``anchors``, version 3 ``learner``, version 4 ``pending``.
+    """
 
     partitions: list[SavedPartition]
     combined: SavedCombinedWatermark
@@ -34,9 +37,11 @@ class SavedGenerator(Saved):
     """For a policy that follows events and the clock: slot, watermark by events, and when it was reached."""
     learner: SavedLearner | None = None
     """For a policy that learns its lag."""
+    pending: list[tuple[int, int, bool]] = field(default_factory=list)
+    """For a policy that follows events one tick later: slot, watermark by events, and whether it is due."""
 
 
-FORM: Final = SavedForm("watermark generator", "G", 3, SavedGenerator, readable=(1, 2))
+FORM: Final = SavedForm("watermark generator", "G", 4, SavedGenerator, readable=(1, 2, 3))
 
 
 def partitions_in(data: bytes) -> list[InputState]:

@@ -53,6 +53,27 @@ class LagThenClock(_Delayed):
     __slots__ = ()
 
 
+class LagLikeSpark(_Delayed):
+    """Policy: as `Lag`, but an event counts one tick later, as in Spark's ``withWatermark``.
+
+    Spark computes its watermark from the highest event time *before* a micro-batch, and drops a row by the
+    watermark of the batch before. So the events of a batch advance the watermark at the end of the next
+    batch, whether or not that one has events. Spark also rounds event times down to milliseconds.
+
+    Args:
+        lag: Microseconds, not negative. `slackwater.lag` with ``like_spark=True`` takes a duration instead.
+
+    >>> from slackwater.progress.generator import WatermarkGenerator
+    >>> generator = WatermarkGenerator(LagLikeSpark(5_000), partitions=["a"], now=0)
+    >>> generator.observe("a", 90_999, now=1), generator.tick(now=1)
+    ((), ())
+    >>> generator.tick(now=2)
+    (Watermark(value=85000, key='default'),)
+    """
+
+    __slots__ = ()
+
+
 class Clock(_Delayed):
     """Policy: the clock minus ``lag``, but never above the timestamp of the event being observed (G2).
 
@@ -140,11 +161,13 @@ class Learned:
         return lag if self.at_most is None else min(lag, self.at_most)
 
 
-WatermarkPolicy = Lag | LagThenClock | Clock | FixedDelay | Constant | Learned
+WatermarkPolicy = Lag | LagThenClock | LagLikeSpark | Clock | FixedDelay | Constant | Learned
 """The rule by which a generator derives watermarks."""
 
 
-def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag | LagThenClock:
+def lag(
+    delay: DurationLike, *, between: Literal["clock"] | None = None, like_spark: bool = False
+) -> Lag | LagThenClock | LagLikeSpark:
     """Follow the highest event time at a distance of ``delay``: the usual choice.
 
     Args:
@@ -153,20 +176,34 @@ def lag(delay: DurationLike, *, between: Literal["clock"] | None = None) -> Lag 
             stream that pauses stay open. With ``"clock"`` it advances with the clock from where the last
             event left it, and the last windows fire. Events that continue after a pause at the time at which
             they stopped are then late.
+        like_spark: Drop the same rows as ``withWatermark`` with this delay. Spark judges a row by the
+            watermark of the micro-batch before the last, so fewer rows are late, and windows fire one
+            micro-batch later.
 
     Returns:
         The policy, for ``stream(…, watermark=lag("5 seconds"))``.
 
     Raises:
         InvalidDuration: The delay cannot be parsed or is negative.
-        InvalidArgument: ``between`` is neither None nor ``"clock"``.
+        InvalidArgument: ``between`` is neither None nor ``"clock"``, or is combined with ``like_spark``.
 
-    >>> lag("5 seconds"), lag("5 seconds", between="clock")
-    (Lag(lag=5000000), LagThenClock(lag=5000000))
+    >>> lag("5 seconds"), lag("5 seconds", between="clock"), lag("5 seconds", like_spark=True)
+    (Lag(lag=5000000), LagThenClock(lag=5000000), LagLikeSpark(lag=5000000))
     """
     if between not in (None, "clock"):
         raise InvalidArgument("between", between, "is not a valid choice", fix='use "clock", or omit it')
+    if not isinstance(like_spark, bool):
+        raise InvalidArgument("like_spark", like_spark, "is not a boolean", fix="write like_spark=True")
+    if like_spark and between is not None:
+        raise InvalidArgument(
+            "between",
+            between,
+            "cannot be combined with like_spark=True: Spark's watermark stands still between events",
+            fix="give one of the two",
+        )
     microseconds = duration(delay, name="lag")
+    if like_spark:
+        return LagLikeSpark(microseconds)
     return Lag(microseconds) if between is None else LagThenClock(microseconds)
 
 

@@ -13,6 +13,7 @@ from slackwater.progress.watermark_policies import (
     Constant,
     FixedDelay,
     Lag,
+    LagLikeSpark,
     LagThenClock,
     Learned,
     WatermarkPolicy,
@@ -151,6 +152,8 @@ def _policy(policy: WatermarkPolicy) -> str:
             limit = "" if policy.at_most is None else f", at most {format_duration(policy.at_most)}"
             first = format_duration(policy.initial)
             return f"lag learned for {policy.coverage:.6g} of the rows, {first} at first{limit}"
+        case LagLikeSpark():
+            return f"lag {format_duration(policy.lag)}, one micro-batch later as in withWatermark"
         case LagThenClock():
             return f"lag {format_duration(policy.lag)}, between events the clock"
         case _:
