@@ -18,14 +18,14 @@ from tests.spark.running import Batch, collector, run_available, write
 
 pytestmark = pytest.mark.spark
 
-FILES = 10
+FILES = 5
 Counts = Counter[tuple[int, str]]
 """Accepted rows by the start of their window and their key."""
 
 
 def arrivals() -> list[list[tuple[str, int, int]]]:
     """Rows a second apart, up to 40 seconds out of order, in files of 20."""
-    rng = random.Random(7)  # noqa: S311 - test data
+    rng = random.Random(7)
     rows = [(rng.choice("ab"), max(at - rng.choice((0, 3, 9, 20, 40)), 0), 1) for at in range(20 * FILES)]
     return [rows[first : first + 20] for first in range(0, len(rows), 20)]
 

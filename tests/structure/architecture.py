@@ -41,7 +41,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "spark": _CORE | {"sql", "monitoring"},
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
     "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "spark", "metadata", "streams"},
-    "testing": _CORE,
+    "testing": _CORE | {"spark"},
     "plot": _CORE | {"testing"},
     "ui": _ALL_PACKAGES,
     "demo": _ALL_PACKAGES | {FACE, "plot", "ui"},
@@ -78,6 +78,7 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "runtime": _SPARK_BASE | {"wire", "monitor"},
         "api": _SPARK_BASE | {"wire", "monitor", "runtime"},
         "checkpoint": _SPARK_BASE | {"wire", "monitor", "runtime"},
+        "in_process": _SPARK_BASE | {"wire", "monitor", "runtime", "api"},
     },
     "ingest": {
         "units": set(),

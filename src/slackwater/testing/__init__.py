@@ -1,6 +1,7 @@
 """Test pipelines without Spark: scripted streams and watermarks, a manual clock, and text tables."""
 
 from slackwater.testing.manual_clock import ManualClock
+from slackwater.testing.pipeline_run import PipelineRun, PipelineStep
 from slackwater.testing.scripted_progress import ProgressRun, TestProgress
 from slackwater.testing.scripted_run import (
     DeduplicateRun,
@@ -18,6 +19,8 @@ __all__ = [
     "JoinRun",
     "Leftovers",
     "ManualClock",
+    "PipelineRun",
+    "PipelineStep",
     "ProgressRun",
     "Step",
     "T",

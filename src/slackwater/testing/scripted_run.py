@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import polars as pl
 
+from slackwater.testing.manual_clock import ManualClock
 from slackwater.testing.text_table import UNITS, aligned
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.asof_operator import AsofOutput
@@ -28,6 +29,8 @@ class Elements:
     rows: pl.DataFrame
     side: Side | None = None
     at: int | None = None
+    input: str | None = None
+    """The parameter of a pipeline that gets the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class WatermarkMove:
     to: int
     side: Side | None = None
     at: int | None = None
+    input: str | None = None
+    """The parameter of a pipeline whose watermark advances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def watermarks_of(event: Event) -> tuple[WatermarkMove, ...]:
     """The watermarks of an event, by side.
 
     >>> watermarks_of(WatermarkMove(5))
-    (WatermarkMove(to=5, side=None, at=None),)
+    (WatermarkMove(to=5, side=None, at=None, input=None),)
     """
     match event:
         case WatermarkMove():
@@ -94,6 +99,20 @@ def watermarks_of(event: Event) -> tuple[WatermarkMove, ...]:
             return watermarks
         case _:
             return ()
+
+
+def move_clock(clock: ManualClock, event: Event) -> None:
+    """Advance the processing time as an event says.
+
+    >>> clock = ManualClock()
+    >>> move_clock(clock, ClockMove(5))
+    >>> clock()
+    5
+    """
+    if isinstance(event, ClockMove):
+        clock.advance(event.by)
+    elif event.at is not None:
+        clock.set(event.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +136,15 @@ class Leftovers:
         return not (self.windows or self.rows or self.blobs)
 
 
-def assert_cleaned_up(run: WindowRun | JoinRun | DeduplicateRun) -> None:
+class HasLeftovers(Protocol):
+    """The result of a run that says what is left in the state."""
+
+    @property
+    def left(self) -> Leftovers:
+        """What is in the state after the last step."""
+
+
+def assert_cleaned_up(run: HasLeftovers) -> None:
     r"""Assert that a run left no window, no buffered row and no blob in the state of the operator.
 
     Args:

@@ -15,6 +15,7 @@ import polars as pl
 
 from slackwater.errors import InvalidArgument
 from slackwater.testing.manual_clock import ManualClock, Moment, moment
+from slackwater.testing.pipeline_run import PipelineRun, run_pipeline
 from slackwater.testing.scripted_run import (
     ClockMove,
     DeduplicateRun,
@@ -29,6 +30,7 @@ from slackwater.testing.scripted_run import (
     WatermarkMove,
     WindowRun,
     elements_of,
+    move_clock,
     watermarks_of,
 )
 from slackwater.testing.text_table import T
@@ -116,7 +118,12 @@ class TestStream:
     events: tuple[Event, ...] = ()
 
     def add(
-        self, rows: pl.DataFrame | str, *, side: Side | None = None, at: Moment | None = None
+        self,
+        rows: pl.DataFrame | str,
+        *,
+        side: Side | None = None,
+        at: Moment | None = None,
+        input: str | None = None,  # noqa: A002 - the word for it
     ) -> TestStream:
         r"""Add a batch of rows.
 
@@ -124,12 +131,13 @@ class TestStream:
             rows: the rows, as a frame or a text table.
             side: the input they belong to, for an operator with two inputs.
             at: the processing time of their arrival; unchanged by default.
+            input: the parameter that gets them, for a pipeline with several inputs.
 
         >>> TestStream().add("ts \n 3").events[0].rows.rows()
         [(3,)]
         """
         frame = T(rows) if isinstance(rows, str) else rows
-        return self._then(Elements(frame, _checked_side(side), _checked_clock(at)))
+        return self._then(Elements(frame, _checked_side(side), _checked_clock(at), input))
 
     def step(
         self,
@@ -188,7 +196,12 @@ class TestStream:
         return self._then(Together(elements, moves, _checked_clock(at)))
 
     def advance_watermark(
-        self, to: Moment, *, side: Side | None = None, at: Moment | None = None
+        self,
+        to: Moment,
+        *,
+        side: Side | None = None,
+        at: Moment | None = None,
+        input: str | None = None,  # noqa: A002 - the word for it
     ) -> TestStream:
         """Advance the watermark: no element with an event time below ``to`` is expected any more.
 
@@ -196,11 +209,13 @@ class TestStream:
             to: the new watermark.
             side: the input it belongs to; both inputs by default.
             at: the processing time; unchanged by default.
+            input: the parameter of a pipeline whose watermark advances; all of them by default.
 
         >>> TestStream().advance_watermark("10 seconds").events[0].to
         10000000
         """
-        return self._then(WatermarkMove(moment(to, name="to"), _checked_side(side), _checked_clock(at)))
+        at_clock = _checked_clock(at)
+        return self._then(WatermarkMove(moment(to, name="to"), _checked_side(side), at_clock, input))
 
     def advance_processing_time(self, by: int | str | timedelta) -> TestStream:
         """Advance the processing time by a duration.
@@ -243,20 +258,39 @@ class TestStream:
     def run(self, operator: JoinOperator | AsofOperator, *, restart: bool = False) -> JoinRun: ...
     @overload
     def run(self, operator: DeduplicateOperator, *, restart: bool = False) -> DeduplicateRun: ...
+    @overload
+    def run(self, operator: Callable[..., Any], *, restart: bool = False) -> PipelineRun: ...
     def run(
         self,
-        operator: WindowedOperator | MergeOperator | JoinOperator | AsofOperator | DeduplicateOperator,
+        operator: WindowedOperator
+        | MergeOperator
+        | JoinOperator
+        | AsofOperator
+        | DeduplicateOperator
+        | Callable[..., Any],
         *,
         restart: bool = False,
-    ) -> WindowRun | JoinRun | DeduplicateRun:
-        r"""Run an operator on the events.
+    ) -> WindowRun | JoinRun | DeduplicateRun | PipelineRun:
+        r"""Run an operator, or the pipeline that a function builds, on the events.
+
+        A function is called with the rows of the test in place of its DataFrames, and returns panes, joined
+        rows or a stream: the pipeline that runs on Spark, unchanged. Each event is one micro-batch. The
+        watermark is that of the pipeline, such as ``lag("5 seconds")`` behind the rows that were added;
+        `advance_watermark` advances it further, as a row without content would. `end` ends the input.
+
+        A column of integers that is an event time contains microseconds. The pipeline may use column names
+        and SQL text; what only Spark can compute, such as ``F.lower("city")``, raises.
 
         Args:
-            operator: the operator to run, from its initial state.
+            operator: the operator to run, from its initial state; or a function with a parameter for each
+                input. With two parameters, ``side="left"`` and ``side="right"`` are the first and the second.
             restart: save and load the state between any two steps.
 
         Returns:
             The steps with their outputs.
+
+        Raises:
+            InvalidArgument: the events do not fit the operator, or the pipeline needs Spark.
 
         >>> import polars as pl
         >>> from slackwater.windows import JoinOperator, JoinSpec
@@ -270,6 +304,13 @@ class TestStream:
         ... )
         >>> run.rows.rows()
         [('a', 1, 6)]
+        >>> import slackwater as sw
+        >>> def busy(clicks):
+        ...     rows = sw.stream(clicks, event_time="ts", watermark=sw.lag("0 seconds"))
+        ...     counts = rows.key_by("page").window(sw.fixed("1 minute")).agg(clicks=sw.count())
+        ...     return counts.filter("clicks > 1")
+        >>> TestStream().add("page | ts[s] \n a | 3 \n a | 5 \n b | 7").end().run(busy).rows.rows()
+        [('a', 2)]
         """
         if isinstance(operator, JoinOperator | AsofOperator):
             return self._run_join(operator, restart=restart)
@@ -277,7 +318,16 @@ class TestStream:
             return self._run_deduplicate(operator, restart=restart)
         if isinstance(operator, MergeOperator):
             return self._run_merge(operator, restart=restart)
-        return self._run_windowed(operator, restart=restart)
+        if isinstance(operator, WindowedOperator):
+            return self._run_windowed(operator, restart=restart)
+        if not callable(operator):
+            raise InvalidArgument(
+                "operator",
+                operator,
+                "is neither an operator nor a function that builds a pipeline",
+                fix="pass the function itself: run(pipeline)",
+            )
+        return run_pipeline(self.events, operator, restart=restart)
 
     def _run_windowed(self, operator: WindowedOperator, *, restart: bool) -> WindowRun:
         def step(state: WindowState, arrived: _Arrived) -> tuple[WindowState, WindowOutput]:
@@ -340,7 +390,7 @@ class TestStream:
             idle -= set(batches)
             if isinstance(event, Silence):
                 idle |= set(inputs) if event.side is None else {_input(event.side, inputs)}
-            _move(clock, event)
+            move_clock(clock, event)
             state, output = step(state, _Arrived(batches, marks, frozenset(idle), clock()))
             if restart:
                 state = operator.load(operator.save(state), dict(state.blobs))
@@ -386,10 +436,3 @@ def _coalesced(
 
 def _checked_clock(at: Moment | None) -> int | None:
     return None if at is None else moment(at, name="at")
-
-
-def _move(clock: ManualClock, event: Event) -> None:
-    if isinstance(event, ClockMove):
-        clock.advance(event.by)
-    elif event.at is not None:
-        clock.set(event.at)

@@ -14,7 +14,7 @@ MS = 1_000
 
 
 def watermarks(*batches: int | None, restart: bool = False) -> list[int | None]:
-    """The watermark in milliseconds after each micro-batch with this highest event time, or without events."""
+    """The watermark in milliseconds after micro-batches with these highest event times, or without events."""
     rules = SourceRules(LagLikeSpark(5 * MS))
     progress = SourceProgress(rules, now=0)
     found: list[int | None] = []

@@ -14,7 +14,7 @@ from slackwater import time
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.key_columns import check_distinct
 from slackwater.spark.api.source_limits import check_unlimited, source_limit
-from slackwater.spark.api.stream_inputs import Source, input_names
+from slackwater.spark.api.stream_inputs import RowRequest, Source, input_names
 from slackwater.spark.internals import is_remote, stop_surplus_monitors
 from slackwater.spark.monitor.drop_warnings import warn_of_drops
 from slackwater.spark.monitor.reports import metric_name, observed
@@ -23,6 +23,7 @@ from slackwater.spark.monitor.telemetry import start_recording
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.bucket_task import BucketTask
 from slackwater.spark.runtime.hosts import Host
+from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.processor import BucketProcessor
 from slackwater.spark.session import samples_late
 from slackwater.spark.versions import needs, prepare_batch_state
@@ -35,6 +36,15 @@ from slackwater.windows.spec.operator_spec import OperatorSpec
 
 Keep = Literal["count", "emit"]
 """Whether dropped rows are only counted, or emitted as well."""
+
+
+@dataclass(frozen=True)
+class OperatorInput:
+    """A source of an operator: which of its rows and columns it needs, and how they become buffers."""
+
+    source: Source
+    request: RowRequest
+    shipper: Shipper
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Dataflow:
     """For each source, the watermark keys, in addition to the driving one, whose event times are needed."""
 
     def __post_init__(self) -> None:
-        check_distinct(self.spark, self.schema.names)
+        check_distinct(self.sources[0].session, self.schema.names)
 
     @property
     def spark(self) -> SparkSession:
@@ -92,30 +102,10 @@ class Dataflow:
     def emitted(self, *, flush: bool, path: str, codec: RowCodec | None = None) -> DataFrame:
         """The rows that the operator emits, as buffers or encoded; ``path`` names it in reports."""
         buffers = [
-            source.buffers(
-                number,
-                self.key,
-                self._needed(columns),
-                self.buckets,
-                signed=self.host.spec.takes_retractions,
-                emit_invalid=self.invalid == "emit",
-                flush=flush,
-                path=f"{path}_{number}",
-                fold=self.host.fold if self.host.spec.can_fold else None,
-                keys=self.further_keys[number] if self.further_keys else (),
-                gap=self.host.spec.gap_column,
-                sample_late=samples_late(self.spark),
-            )
-            for number, (source, columns) in enumerate(zip(self.sources, self.columns, strict=True))
+            one.source.buffers(one.request, one.shipper, self.key)
+            for one in self.inputs(flush=flush, path=path, sample_late=samples_late(self.spark))
         ]
-        plan = OperatorPlan(
-            tuple(source.rules for source in self.sources),
-            self.host,
-            sides=self.sides,
-            names=input_names(self.sources, self.sides),
-            reporter=self.buckets[0],
-            sample_late=samples_late(self.spark),
-        )
+        plan = replace(self.plan, sample_late=samples_late(self.spark))
         clocks = [source.clock for source in self.sources if source.clock is not None]
         if not self.is_streaming:
             plan = replace(plan, now=time.now())
@@ -133,6 +123,40 @@ class Dataflow:
         )
         column = "bucket" if codec is None else BUCKET_OR_FLAGS
         return observed(emitted, self.buckets, path, bucket_column=column)
+
+    @property
+    def plan(self) -> OperatorPlan:
+        """What every bucket of the operator runs."""
+        return OperatorPlan(
+            tuple(source.rules for source in self.sources),
+            self.host,
+            sides=self.sides,
+            names=input_names(self.sources, self.sides),
+            reporter=self.buckets[0],
+        )
+
+    def inputs(self, *, flush: bool, path: str, sample_late: bool = False) -> list[OperatorInput]:
+        """For each source, the rows that the operator needs and how they become buffers."""
+        spec = self.host.spec
+        inputs: list[OperatorInput] = []
+        for number, (source, names) in enumerate(zip(self.sources, self.columns, strict=True)):
+            columns = self._needed(names)
+            keys = self.further_keys[number] if self.further_keys else ()
+            read = dict.fromkeys((*self.key, *columns))
+            asked = tuple(name for name in read if name not in source.window_columns)
+            request = RowRequest(asked, spec.takes_retractions, flush, f"{path}_{number}", tuple(keys))
+            shipper = source.shipper(
+                number,
+                columns,
+                self.buckets,
+                emit_invalid=self.invalid == "emit",
+                fold=self.host.fold if spec.can_fold else None,
+                keys=keys,
+                gap=spec.gap_column,
+                sampled=self.key if sample_late else None,
+            )
+            inputs.append(OperatorInput(source, request, shipper))
+        return inputs
 
     def _end(self, clock: ClockSpec, inputs: Sequence[DataFrame]) -> StreamEnd:
         """When the stream ends, given the rows of its inputs."""

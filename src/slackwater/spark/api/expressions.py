@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
@@ -18,7 +19,10 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
+from slackwater.spark.api.text_expressions import TextExpression
+from slackwater.spark.internals import from_arrow_type
 from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS, WITNESS
+from slackwater.spark.wire.pane_schema import empty_frame
 
 Expression = str | Column
 """A Spark Column, or SQL text."""
@@ -28,14 +32,14 @@ Expression = str | Column
 class FilteredSource(DerivedSource):
     """The rows of another source for which a condition is true."""
 
-    condition: Column
+    condition: Column | TextExpression
     inputs: tuple[str, ...]
     """The columns that the condition may read."""
 
     @classmethod
     def checked(cls, source: Source, condition: Expression) -> FilteredSource:
         """The filtered rows; raises if the condition is not a boolean expression over the columns."""
-        column = _column("filter", condition)
+        column = _column(source, "filter", condition)
         resolved = _resolve(source, "filter", condition, column)
         if not isinstance(resolved.field.dataType, BooleanType):
             raise InvalidArgument(
@@ -60,7 +64,7 @@ class FilteredSource(DerivedSource):
         """All rows; those for which the condition is not true are witnesses."""
         needed = tuple(dict.fromkeys((*request.columns, *self.inputs)))
         rows, driving = chosen_rows(self.inner, replace(request, columns=needed))
-        dropped = ~sql.coalesce(self.condition, sql.lit(0).cast("boolean"))
+        dropped = ~sql.coalesce(_on_spark(self.condition), sql.lit(0).cast("boolean"))
         if WITNESS in driving:
             dropped = sql.col(WITNESS) | dropped
         return rows, [*(quoted(name) for name in driving if name != WITNESS), dropped.alias(WITNESS)]
@@ -71,7 +75,7 @@ class Projection:
     """An output column: its expression, and the columns that the expression may read."""
 
     field: StructField
-    column: Column
+    column: Column | TextExpression
     inputs: tuple[str, ...]
 
 
@@ -93,7 +97,7 @@ class ProjectedSource(DerivedSource):
             if isinstance(given, str) and given in source.available.names:
                 chosen.append(_passed(source, "select", given))
                 continue
-            column = _column("select", given)
+            column = _column(source, "select", given)
             chosen.append(_resolve(source, "select", given, column))
         return cls(source, _distinct("select", chosen), keeps_available=False)
 
@@ -106,7 +110,7 @@ class ProjectedSource(DerivedSource):
             raise InvalidArgument(argument, columns, "is empty", fix='write with_columns(twice="price * 2")')
         new: dict[str, Projection] = {}
         for name, given in columns.items():
-            column = _column(argument, given).alias(_new_name(argument, name))
+            column = _column(source, argument, given).alias(_new_name(argument, name))
             new[name] = _resolve(source, argument, given, column)
         kept = [
             new.pop(name) if name in new else _passed(source, argument, name) for name in source.schema.names
@@ -128,13 +132,17 @@ class ProjectedSource(DerivedSource):
 
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The rows with those of the columns that are needed."""
-        by_name = {one.field.name: one for one in self.projections}
-        needed = [by_name.get(name) or _passed(self.inner, "columns", name) for name in request.columns]
-        inputs = tuple(dict.fromkeys(name for one in needed for name in one.inputs))
+        needed, inputs = self.needed(request.columns)
         rows, driving = chosen_rows(self.inner, replace(request, columns=inputs))
         passed = [quoted(name) for name in (*driving, *self.inner.window_columns)]
-        projected = rows.select(*passed, *(one.column.alias(one.field.name) for one in needed))
+        projected = rows.select(*passed, *(_on_spark(one.column).alias(one.field.name) for one in needed))
         return projected, [quoted(name) for name in driving]
+
+    def needed(self, columns: Sequence[str]) -> tuple[list[Projection], tuple[str, ...]]:
+        """How these columns are computed, and the columns of the input that they need."""
+        by_name = {one.field.name: one for one in self.projections}
+        needed = [by_name.get(name) or _passed(self.inner, "columns", name) for name in columns]
+        return needed, tuple(dict.fromkeys(name for one in needed for name in one.inputs))
 
 
 def expression_name(source: Source, argument: str, column: Column) -> str:
@@ -160,7 +168,9 @@ def chosen_rows(source: Source, request: RowRequest) -> tuple[DataFrame, list[st
     return chosen, chosen.columns[: len(driving)]
 
 
-def _column(argument: str, given: Expression) -> Column:
+def _column(source: Source, argument: str, given: Expression) -> Column | TextExpression:
+    if source.session is None:
+        return TextExpression.parse(argument, given)
     if isinstance(given, str):
         try:
             return sql.expr(given)
@@ -174,16 +184,29 @@ def _column(argument: str, given: Expression) -> Column:
 
 
 def _passed(source: Source, argument: str, name: str) -> Projection:
-    return Projection(source.field(argument, name), quoted(name), (name,))
+    column = TextExpression.reference(name) if source.session is None else quoted(name)
+    return Projection(source.field(argument, name), column, (name,))
 
 
-def _resolve(source: Source, argument: str, given: Expression, column: Column) -> Projection:
+def _on_spark(column: Column | TextExpression) -> Column:
+    """The expression as a Spark Column, which it is unless the rows run in process."""
+    if isinstance(column, TextExpression):
+        raise TypeError(f"{column} is computed by Polars, not by Spark")
+    return column
+
+
+def _resolve(source: Source, argument: str, given: Expression, column: Column | TextExpression) -> Projection:
     """Analyze an expression over the columns of a source.
 
     Columns that go on only if they are named are read only if the expression does not resolve without them.
     """
     for name in source.schema.names:
         source.field(argument, name)  # raises if the name is ambiguous
+    if isinstance(column, TextExpression):
+        values = column.output(argument, empty_frame(source.available), named=argument == "select")
+        kind = from_arrow_type(values.to_arrow(compat_level=pl.CompatLevel.oldest()).type)
+        name = _new_name(argument, values.name)
+        return Projection(StructField(name, kind), column, tuple(source.available.names))
     try:
         field, inputs = _analyzed(source, source.schema, column), source.schema
     except (AnalysisException, ParseException) as error:

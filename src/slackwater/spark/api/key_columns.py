@@ -6,18 +6,28 @@ These checks report it on that line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
-from pyspark.errors import ParseException
+from pyspark.errors import ParseException, PySparkRuntimeError
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
+    BooleanType,
     CalendarIntervalType,
     DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampType,
     VariantType,
     YearMonthIntervalType,
 )
@@ -29,8 +39,22 @@ from slackwater.spark.wire.columns import is_reserved
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_COLUMN: Final = re.compile(r"\s*`?(?P<name>\w+)`?\s+(?P<kind>\w+)\s*")
+_PLAIN_TYPES: Final[dict[str, DataType]] = {
+    "bigint": LongType(),
+    "int": IntegerType(),
+    "smallint": ShortType(),
+    "double": DoubleType(),
+    "float": FloatType(),
+    "string": StringType(),
+    "boolean": BooleanType(),
+    "timestamp": TimestampType(),
+    "date": DateType(),
+    "binary": BinaryType(),
+}
 
-def check_named(spark: SparkSession, names: Sequence[str], argument: str, name: str) -> None:
+
+def check_named(spark: SparkSession | None, names: Sequence[str], argument: str, name: str) -> None:
     """Raise if no column, or more than one, has this name.
 
     >>> from slackwater.spark.session import session
@@ -57,7 +81,7 @@ all but one
         )
 
 
-def check_distinct(spark: SparkSession, names: Sequence[str]) -> None:
+def check_distinct(spark: SparkSession | None, names: Sequence[str]) -> None:
     """Raise if Spark cannot tell two output columns of an operator apart.
 
     >>> from slackwater.spark.session import session
@@ -80,10 +104,10 @@ cannot tell these columns apart; rename all but one before the operator
             )
 
 
-def _alike(spark: SparkSession, names: Sequence[str], name: str) -> list[str]:
-    """The names that Spark takes for the same."""
+def _alike(spark: SparkSession | None, names: Sequence[str], name: str) -> list[str]:
+    """The names that Spark takes for the same; without a session, by its default settings."""
     alike = [other for other in names if other.lower() == name.lower()]
-    if len(alike) > 1 and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+    if len(alike) > 1 and spark is not None and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
         return [other for other in alike if other == name]
     return alike
 
@@ -133,13 +157,32 @@ schema="rate double, currency string"
     """
     fix = 'write schema="rate double, currency string"'
     try:
-        parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        parsed = _from_ddl(schema) if isinstance(schema, str) else schema
     except ParseException as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidArgument("schema", schema, f"cannot be parsed: {reason}", fix=fix) from error
     if not isinstance(parsed, StructType):
         raise InvalidArgument("schema", schema, "is neither a StructType nor a DDL string", fix=fix)
     return parsed
+
+
+def _from_ddl(schema: str) -> StructType:
+    """Parse a DDL string with Spark's own parser; without a Spark session, only columns of plain types."""
+    try:
+        parsed = StructType.fromDDL(schema)
+    except PySparkRuntimeError as error:
+        columns = [_COLUMN.fullmatch(part) for part in schema.split(",")]
+        found = [(one["name"], _PLAIN_TYPES.get(one["kind"].lower())) for one in columns if one]
+        kinds = [StructField(name, kind) for name, kind in found if kind is not None]
+        if len(kinds) < len(columns):
+            raise InvalidArgument(
+                "schema",
+                schema,
+                f"has other types than {', '.join(_PLAIN_TYPES)}, which need a Spark session to be parsed",
+                fix="pass a StructType",
+            ) from error
+        return StructType(kinds)
+    return cast(StructType, parsed)
 
 
 def check_key(field: StructField) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -108,17 +109,25 @@ class AsyncSource(DerivedSource):
         windows = [quoted(name) for name in self.inner.window_columns]
         arguments = [quoted(name).alias(column_alias(index)) for index, name in enumerate(names)]
         chosen = rows.select(*driving, *windows, *arguments)
-        passed = chosen.schema.fields[: len(driving) + len(windows)]
+        mapper, driven = self.mapper(chosen.schema.fields[: len(driving) + len(windows)])
+        return chosen.mapInArrow(mapper, mapper.output), [quoted(name) for name in driven]
+
+    def mapper(self, passed: Sequence[StructField]) -> tuple[AsyncMapper, list[str]]:
+        """What calls the function, and the columns that drive the next operator.
+
+        ``passed`` are the columns of the input rows that bypass the function: those that drive an operator,
+        and the windows.
+        """
         # The mapper writes these columns anew. Rows filtered by an earlier step stay witnesses, the fallbacks
         # of an earlier call add up, and rows for which an earlier call failed keep its reason.
         marks = [StructField(WITNESS, BooleanType())]
-        if self.call.fallback is not None or FALLBACKS in chosen.columns:
+        if self.call.fallback is not None or FALLBACKS in {field.name for field in passed}:
             marks.append(StructField(FALLBACKS, LongType()))
         if self.emits_failures:
             marks += FAILURE_ELEMENT
         written = {mark.name for mark in marks}
         kept = [field for field in passed if field.name not in written]
         output = StructType([*kept, *marks, *self.call.schema.fields])
-        mapped = chosen.mapInArrow(AsyncMapper(self.call, tuple(names), output), output)
         driven = [field.name for field in kept if field.name not in self.inner.window_columns]
-        return mapped, [quoted(name) for name in (*driven, *(mark.name for mark in marks))]
+        mapper = AsyncMapper(self.call, tuple(self.inner.available.names), output)
+        return mapper, [*driven, *(mark.name for mark in marks)]

@@ -157,6 +157,11 @@ class PaneSource(Source):
         return self.panes.spark
 
     @property
+    def session(self) -> SparkSession | None:
+        """The Spark session; None in a test without Spark."""
+        return self.panes.sources[0].session
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the input of the upstream operator is streaming."""
         return self.panes.is_streaming
@@ -198,15 +203,20 @@ class PaneSource(Source):
 
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The panes as rows, and one control row for each buffer."""
+        reader, driving = self.reader(request)
+        rows = self.panes.emitted(flush=request.flush, path=request.path).mapInArrow(reader, reader.schema)
+        return rows, [quoted(name) for name in driving]
+
+    def reader(self, request: RowRequest) -> tuple[PayloadReader, list[str]]:
+        """The decoder of the buffers that the operator emits, and the columns that drive the next one."""
         failed = FAILED_ELEMENT if self.emits_failures else ()
         asked = (self.available[name] for name in request.columns)
         schema = StructType([*_ELEMENT.fields, *failed, *asked])
         described = {name: fields for name, fields in _DESCRIBED.items() if name in request.columns}
         prepare = partial(_described_elements if described else _elements, emits_failures=self.emits_failures)
         reader = PayloadReader(schema, prepare=prepare, structures=described, header_column=CONTROL)
-        rows = self.panes.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
         driving = [TIME, CONTROL, *([RETRACTION] if request.signed else []), *(one.name for one in failed)]
-        return rows, [quoted(name) for name in driving]
+        return reader, driving
 
 
 def _elements(rows: pl.DataFrame, *, emits_failures: bool) -> pl.DataFrame:

@@ -92,6 +92,11 @@ class OutputSource(Source):
         return self.output.spark
 
     @property
+    def session(self) -> SparkSession | None:
+        """The Spark session; None in a test without Spark."""
+        return self.output.sources[0].session
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the inputs of the operator are streaming."""
         return self.output.is_streaming
@@ -141,6 +146,12 @@ class OutputSource(Source):
 
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The output rows, and one control row for each buffer."""
+        reader, driving = self.reader(request)
+        rows = self.output.emitted(flush=request.flush, path=request.path).mapInArrow(reader, reader.schema)
+        return rows, [quoted(name) for name in driving]
+
+    def reader(self, request: RowRequest) -> tuple[PayloadReader, list[str]]:
+        """The decoder of the buffers that the operator emits, and the columns that drive the next one."""
         times = {TIME: self.output.times[self.key]}
         times |= {time_column(key): self.output.times[key] for key in request.keys}
         driving = [*(StructField(name, LongType()) for name in times), StructField(CONTROL, BinaryType())]
@@ -154,8 +165,7 @@ class OutputSource(Source):
         if self.emits_failures:
             prepare = partial(_elements_and_failures, times=times, retraction=retraction)
         reader = PayloadReader(schema, prepare=prepare, header_column=CONTROL)
-        rows = self.output.emitted(flush=request.flush, path=request.path).mapInArrow(reader, schema)
-        return rows, [quoted(field.name) for field in driving]
+        return reader, [field.name for field in driving]
 
 
 def failure_marks(inputs: StreamInputs, *others: StreamInputs) -> list[StructField]:

@@ -39,6 +39,7 @@ def with_gaps(sources: Sequence[Source], gap: object) -> tuple[Source, ...]:
 
 def _with_gap(source: Source, gap: object) -> Source:
     column = gap
+    source.spark  # noqa: B018 - raises for rows in process: Spark computes gaps
     if SESSION_GAP in source.schema.names:
         raise InvalidArgument(
             "gap", SESSION_GAP, "is a column of the input, but also a reserved name", fix="rename the column"

@@ -14,7 +14,13 @@ from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
-from slackwater.spark.api.stream_options import ColumnLike, Headers, IngestionTime, StreamOptions
+from slackwater.spark.api.stream_options import (
+    ColumnLike,
+    Headers,
+    IngestionTime,
+    RowInput,
+    StreamOptions,
+)
 from slackwater.spark.api.stream_rows import stream_rows
 from slackwater.spark.runtime.worker_start import start_workers
 from slackwater.spark.session import PARTITIONS, check_session
@@ -87,13 +93,17 @@ def stream(
     >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").key
     ('auction',)
     """
-    if not isinstance(df, DataFrame):
+    given: object = df
+    if isinstance(given, RowInput):
+        ids, make_options = given.buckets, given.options
+    elif isinstance(given, DataFrame):
+        check_session(df.sparkSession)
+        start_workers(df.sparkSession)
+        partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
+        ids, make_options = chosen_bucket_ids(buckets, partitions), StreamOptions
+    else:
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
-    check_session(df.sparkSession)
-    start_workers(df.sparkSession)
-    partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
-    ids = chosen_bucket_ids(buckets, partitions)
-    options = StreamOptions(
+    options = make_options(
         df=df,
         event_time=event_time,
         event_times=event_times,

@@ -70,6 +70,11 @@ class Source(ABC):
         """The Spark session."""
 
     @property
+    def session(self) -> SparkSession | None:
+        """The Spark session; None for rows that run in process, in a test."""
+        return self.spark
+
+    @property
     @abstractmethod
     def is_streaming(self) -> bool:
         """Whether the rows are a streaming DataFrame."""
@@ -147,35 +152,34 @@ class Source(ABC):
 
     def field(self, argument: str, name: str) -> StructField:
         """The column of this name; raises an error that names ``argument`` if there is none."""
-        check_named(self.spark, self.available.names, argument, name)
+        check_named(self.session, self.available.names, argument, name)
         check_free(argument, name)
         return self.available[name]
 
-    def buffers(
+    def buffers(self, request: RowRequest, shipper: Shipper, key: Sequence[str]) -> DataFrame:
+        """The requested rows as buffers for the buckets of an operator."""
+        rows, driving = self.driven(request)
+        bucket = sql.lit(0)
+        if key:
+            bucket = sql.pmod(sql.hash(*map(quoted, key)), sql.lit(len(shipper.buckets)))
+        carried = [quoted(name).alias(column_alias(index)) for index, name in enumerate(shipper.columns)]
+        chosen = rows.select(*driving, bucket.cast("int").alias(BUCKET_INDEX), *carried)
+        return chosen.mapInArrow(shipper, BUFFER)
+
+    def shipper(
         self,
         number: int,
-        key: Sequence[str],
         columns: Sequence[str],
         buckets: tuple[int, ...],
         *,
-        signed: bool,
         emit_invalid: bool,
-        flush: bool,
-        path: str,
         fold: Fold | None = None,
         keys: Sequence[str] = (),
         gap: str | None = None,
-        sample_late: bool = False,
-    ) -> DataFrame:
-        """The rows as buffers for the buckets of an operator; this is its input ``number``."""
-        needed = tuple(name for name in dict.fromkeys((*key, *columns)) if name not in self.window_columns)
-        rows, driving = self.driven(RowRequest(needed, signed, flush, path, tuple(keys)))
-        bucket = sql.lit(0)
-        if key:
-            bucket = sql.pmod(sql.hash(*map(quoted, key)), sql.lit(len(buckets)))
-        carried = [quoted(name).alias(column_alias(index)) for index, name in enumerate(columns)]
-        chosen = rows.select(*driving, bucket.cast("int").alias(BUCKET_INDEX), *carried)
-        shipper = Shipper(
+        sampled: tuple[str, ...] | None = None,
+    ) -> Shipper:
+        """What turns columns into buffers for the buckets of an operator; this is its input ``number``."""
+        return Shipper(
             buckets=buckets,
             input=number,
             columns=tuple(columns),
@@ -187,9 +191,8 @@ class Source(ABC):
             kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
             gap=gap,
-            sampled=tuple(key) if sample_late else None,
+            sampled=sampled,
         )
-        return chosen.mapInArrow(shipper, BUFFER)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -318,6 +321,11 @@ class DerivedSource(Source):
     """The rows of another source with other columns; event times, origins and windows are the same."""
 
     inner: Source
+
+    @property
+    def session(self) -> SparkSession | None:
+        """The Spark session of the input rows; None in a test without Spark."""
+        return self.inner.session
 
     @property
     def name(self) -> str | None:

@@ -7,6 +7,7 @@ that do not go with it raise.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +20,7 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampNTZT
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import DEFAULT_KEY, Origin
-from slackwater.progress.watermark_policies import Clock, WatermarkPolicy
+from slackwater.progress.watermark_policies import Clock, LagLikeSpark, WatermarkPolicy
 from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.api.stream_inputs import RowSource, quoted
 from slackwater.spark.runtime.keyed_progress import TimesRules
@@ -121,6 +122,17 @@ def headers(
     return Headers(origin, sequence, chunk, last, watermark, empty, row, rows)
 
 
+class RowInput(ABC):
+    """Rows that take the place of a DataFrame in `stream`; those of a test, which run in process."""
+
+    buckets: tuple[int, ...] = (0,)
+
+    @property
+    @abstractmethod
+    def options(self) -> type[StreamOptions]:
+        """The class that makes a source of these rows from the arguments of `stream`."""
+
+
 @dataclass(frozen=True)
 class StreamOptions:
     """The arguments of `stream`, with durations in microseconds."""
@@ -167,7 +179,7 @@ class StreamOptions:
             )
         rules = self._rules(self.watermark, DEFAULT_KEY)
         column = self._timestamp("event_time", self.event_time)
-        return RowSource(self.df, {DEFAULT_KEY: column}, self._origin(), rules, clock)
+        return self._rows({DEFAULT_KEY: column}, rules, clock, origin=self._origin())
 
     def _several_times(self, event_times: Mapping[str, WatermarkPolicy], clock: ClockSpec) -> RowSource:
         self._excluded("event_times", "event_time", self.event_time, "give only one of the two")
@@ -183,16 +195,14 @@ class StreamOptions:
             check_free("event_times", key)
         rules = tuple(self._rules(policy, key) for key, policy in event_times.items())
         columns = {key: self._timestamp("event_times", key) for key in event_times}
-        return RowSource(self.df, columns, self._origin(), TimesRules(rules, rules[0].key), clock)
+        return self._rows(columns, TimesRules(rules, rules[0].key), clock, origin=self._origin())
 
     def _ingestion_time(self, clock: ClockSpec) -> RowSource:
         self._excluded(
             "ingestion_time()", "max_ahead", self.max_ahead, "omit it: no row is ahead of the clock"
         )
         rules = self._rules(Clock(0) if self.watermark is None else self.watermark, DEFAULT_KEY, arrival=True)
-        # The buckets, which know the clock, replace this placeholder.
-        placeholder = {DEFAULT_KEY: sql.timestamp_micros(sql.lit(0))}
-        return RowSource(self.df, placeholder, self._origin(), rules, clock)
+        return self._rows({DEFAULT_KEY: self._no_time()}, rules, clock, origin=self._origin())
 
     def _numbered(self, given: Headers, clock: ClockSpec) -> RowSource:
         for name, value, fix in (
@@ -212,9 +222,22 @@ class StreamOptions:
             )
         event_time = self._timestamp("event_time", self.event_time)
         rules = NumberedRules(self._idle_after(), self._origins(has_origin=True))
-        return RowSource(
-            self.df, {DEFAULT_KEY: event_time}, None, rules, clock, header=self._header_columns(given)
-        )
+        return self._rows({DEFAULT_KEY: event_time}, rules, clock, header=self._header_columns(given))
+
+    def _rows(
+        self,
+        event_times: Mapping[str, Column],
+        rules: SourceRules | TimesRules | NumberedRules,
+        clock: ClockSpec,
+        *,
+        origin: Column | None = None,
+        header: Mapping[str, Column] | None = None,
+    ) -> RowSource:
+        return RowSource(self.df, event_times, origin, rules, clock, header=header or {})
+
+    def _no_time(self) -> Column:
+        """A placeholder for an event time, which the buckets replace: they know the clock."""
+        return sql.timestamp_micros(sql.lit(0))
 
     def _header_columns(self, given: Headers) -> dict[str, Column]:
         integer, boolean = (IntegralType, "an integer"), (BooleanType, "a boolean")
@@ -251,6 +274,10 @@ class StreamOptions:
                 given,
                 "is not a watermark policy",
                 fix=f"write {{{key!r}: {written}}}" if several else f"write watermark={written}",
+            )
+        if isinstance(policy, LagLikeSpark):
+            self._excluded(
+                "lag(…, like_spark=True)", "origin", self.origin, "omit it: Spark has one watermark per input"
             )
         rules = SourceRules(
             policy=policy,
