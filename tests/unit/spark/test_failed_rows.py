@@ -140,5 +140,5 @@ def test_the_failed_rows_of_a_repeated_buffer_are_emitted_once() -> None:
 
 
 def test_the_choice_is_checked() -> None:
-    with pytest.raises(InvalidArgument, match=r"on_error = 'skip': .*fail.*emit"):
-        async_call(picky, RESULT, on_error="skip")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"on_error = 'ignore': .*fail.*emit.*skip"):
+        async_call(picky, RESULT, on_error="ignore")  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
@@ -57,7 +58,7 @@ def async_call(
         raise InvalidArgument(
             "setup", setup, "is not a function", fix="write setup=make_client, without calling it"
         )
-    check_choice("on_error", on_error, ("fail", "emit"))
+    check_choice("on_error", on_error, get_args(OnError))
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument("retry", retry, "is not a retry policy", fix="write retry=Retry(3)")
     parsed = parse_schema(schema)
@@ -91,6 +92,8 @@ class AsyncSource(DerivedSource):
     """The rows of another source, mapped by an async function."""
 
     call: AsyncCall
+    key: tuple[str, ...] = ()
+    """The key of the input rows, which errors name."""
 
     @property
     def schema(self) -> StructType:
@@ -101,6 +104,16 @@ class AsyncSource(DerivedSource):
     def emits_failures(self) -> bool:
         """Whether rows for which this function, or one before it, failed go to the output."""
         return self.call.on_error == "emit" or self.inner.emits_failures
+
+    @property
+    def carries_failures(self) -> bool:
+        """Whether rows for which this function, or one before it, failed go to the next operator."""
+        return self.call.on_error != "fail" or self.inner.carries_failures
+
+    @property
+    def skips_failures(self) -> bool:
+        """Whether rows for which this function, or one before it, failed are only counted."""
+        return self.call.on_error == "skip" or self.inner.skips_failures
 
     def driven(self, request: RowRequest) -> tuple[DataFrame, list[Column]]:
         """The results, with the driving columns of the input rows."""
@@ -123,11 +136,11 @@ class AsyncSource(DerivedSource):
         marks = [StructField(WITNESS, BooleanType())]
         if self.call.fallback is not None or FALLBACKS in {field.name for field in passed}:
             marks.append(StructField(FALLBACKS, LongType()))
-        if self.emits_failures:
+        if self.carries_failures:
             marks += FAILURE_ELEMENT
         written = {mark.name for mark in marks}
         kept = [field for field in passed if field.name not in written]
         output = StructType([*kept, *marks, *self.call.schema.fields])
         driven = [field.name for field in kept if field.name not in self.inner.window_columns]
-        mapper = AsyncMapper(self.call, tuple(self.inner.available.names), output)
+        mapper = AsyncMapper(self.call, tuple(self.inner.available.names), output, self.key)
         return mapper, [*driven, *(mark.name for mark in marks)]

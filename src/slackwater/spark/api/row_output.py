@@ -174,6 +174,17 @@ def failure_marks(inputs: StreamInputs, *others: StreamInputs) -> list[StructFie
     return list(FAILURE_FIELDS) if emitted else []
 
 
+def check_skipped_are_counted(inputs: StreamInputs) -> None:
+    """Raise if rows for which an async function failed are skipped, and no operator follows to count them."""
+    if any(source.skips_failures for source in inputs.sources):
+        raise InvalidArgument(
+            "on_error",
+            "skip",
+            "leaves out rows that no operator counts, because none follows map_async",
+            fix='write on_error="emit", and keep the rows in which failure is null',
+        )
+
+
 def check_marks(operator: str, marks: Sequence[StructField], fields: Sequence[StructField]) -> None:
     """Raise if rows already have a column with the name of one that an operator adds.
 

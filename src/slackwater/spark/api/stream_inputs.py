@@ -137,6 +137,16 @@ class Source(ABC):
         return False
 
     @property
+    def carries_failures(self) -> bool:
+        """Whether rows for which an async function failed go to the next operator, which counts them."""
+        return self.emits_failures
+
+    @property
+    def skips_failures(self) -> bool:
+        """Whether rows for which an async function failed end at the next operator."""
+        return False
+
+    @property
     def window_columns(self) -> tuple[str, ...]:
         """The columns with the window of a row."""
         return WINDOW_BOUNDS if self.windows else ()
@@ -371,6 +381,16 @@ class DerivedSource(Source):
     def emits_failures(self) -> bool:
         """Whether the input rows contain failed ones, which go on."""
         return self.inner.emits_failures
+
+    @property
+    def carries_failures(self) -> bool:
+        """Whether failed rows of the input go to the next operator."""
+        return self.inner.carries_failures
+
+    @property
+    def skips_failures(self) -> bool:
+        """Whether failed rows of the input end at the next operator."""
+        return self.inner.skips_failures
 
     @property
     def windows(self) -> tuple[Window, ...]:

@@ -173,7 +173,9 @@ class StreamOperations(ABC):
             on_error: ``"fail"`` to fail the batch if a call fails and there is no fallback, or if a result
                 does not match ``schema``. ``"emit"`` to emit such a row and go on: every output after this
                 has two more columns, ``failure`` with the reason and ``failed_row`` with the row as JSON,
-                and a row of kind ``failed`` for each of them. Operators count them (``failed``).
+                and a row of kind ``failed`` for each of them. ``"skip"`` to leave such a row out and go on.
+                In both cases the next operator counts them (``failed``). Errors name the key of the row, if
+                `key_by` comes before, and none of its other values.
 
         Returns:
             The stream of results, with the same key if its columns are in ``schema``.
@@ -209,7 +211,7 @@ class StreamOperations(ABC):
             setup=setup,
             on_error=on_error,
         )
-        return _derived(stream, (AsyncSource(source, call) for source in stream.sources))
+        return _derived(stream, (AsyncSource(source, call, stream.key) for source in stream.sources))
 
     def filter(self, condition: Expression) -> Stream:
         """Keep the rows for which a condition is true.

@@ -9,7 +9,12 @@ from pyspark.sql import functions as sql
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.expressions import chosen_rows
-from slackwater.spark.api.row_output import RETRACTION_FIELD, check_marks, failure_marks
+from slackwater.spark.api.row_output import (
+    RETRACTION_FIELD,
+    check_marks,
+    check_skipped_are_counted,
+    failure_marks,
+)
 from slackwater.spark.api.stream_inputs import RowRequest, StreamInputs, quoted
 from slackwater.spark.monitor.reports import metric_name
 from slackwater.spark.wire.columns import CONTROL, FAILED_ROW, FAILURE, RETRACTION, WITNESS
@@ -24,6 +29,7 @@ def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:
             "has no meaning for batch input, or for rows that no operator holds back",
             fix="omit it",
         )
+    check_skipped_are_counted(inputs)
     fields = [inputs.field("to_df", name) for name in inputs.sources[0].schema.names]
     marks = [RETRACTION_FIELD] if inputs.retracts else []
     failures = failure_marks(inputs)

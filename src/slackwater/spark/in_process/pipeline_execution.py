@@ -22,7 +22,12 @@ from slackwater.spark.api.map_async import AsyncSource
 from slackwater.spark.api.output_rows import OutputRows
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.panes import Panes
-from slackwater.spark.api.row_output import RETRACTION_FIELD, OutputSource
+from slackwater.spark.api.row_output import (
+    RETRACTION_FIELD,
+    OutputSource,
+    check_skipped_are_counted,
+    failure_marks,
+)
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source
 from slackwater.spark.api.text_expressions import TextExpression
@@ -32,7 +37,16 @@ from slackwater.spark.monitor.reports import BucketReport
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Tick, pack, unpack, write_header
-from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, RETRACTION, WITNESS, column_alias
+from slackwater.spark.wire.columns import (
+    BUCKET_INDEX,
+    CONTROL,
+    FAILED_ROW,
+    FAILURE,
+    ORIGIN,
+    RETRACTION,
+    WITNESS,
+    column_alias,
+)
 from slackwater.spark.wire.pane_schema import pane_reader
 from slackwater.spark.wire.payload_reader import PayloadReader
 
@@ -104,6 +118,7 @@ class PipelineExecution:
         if isinstance(self.last, Panes | OutputRows):
             self._add(self.last.dataflow)
         else:
+            check_skipped_are_counted(self.last)
             for source in self.last.sources:
                 self._add_before(source)
 
@@ -248,9 +263,14 @@ class PipelineExecution:
             if CONTROL in driving:
                 frame = frame.filter(pl.col(CONTROL).is_null())
             if WITNESS in driving:
-                frame = frame.filter(~pl.col(WITNESS))
-            retraction = [pl.col(RETRACTION).alias(RETRACTION_FIELD.name)] if stream.retracts else []
-            frames.append(frame.select(*names, *retraction))
+                failed = pl.col(FAILED_ROW).is_not_null() if FAILED_ROW in driving else pl.lit(value=False)
+                frame = frame.filter(~pl.col(WITNESS) | failed)
+            marks = [pl.col(RETRACTION).alias(RETRACTION_FIELD.name)] if stream.retracts else []
+            marks += [
+                (pl.col(name) if name in driving else pl.lit(None, pl.String)).alias(field.name)
+                for name, field in zip((FAILURE, FAILED_ROW), failure_marks(stream), strict=False)
+            ]
+            frames.append(frame.select(*names, *marks))
         return pl.concat(frames, how="diagonal_relaxed")
 
 

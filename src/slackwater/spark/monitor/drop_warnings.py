@@ -33,6 +33,10 @@ _REASONS: Final = {
         "they have no usable event time",
         'check the column of event_time; invalid="emit" returns these rows',
     ),
+    "failed": (
+        "an async function failed for them",
+        'on_error="emit" of map_async returns these rows with the reason in the column failure',
+    ),
 }
 """The counters of rows that are left out: why that happens, and what to change."""
 

@@ -41,6 +41,9 @@ from slackwater.time import format_instant
 _MAX_RESULTS: Final = 2**20
 """The maximum number of result rows per input row, if rows are numbered."""
 
+_LONGEST_KEY: Final = 100
+"""Longer values of a key are cut in messages."""
+
 _CLOSE_SECONDS: Final = 5.0
 """The time limit for closing a client."""
 
@@ -58,8 +61,8 @@ class Failure:
 
 Answer = tuple[int, Result | Failure, bool]
 """The index of a row, the result for it, and whether it is that of the fallback."""
-OnError = Literal["fail", "emit"]
-"""What happens to a row whose call fails: it fails the query, or is emitted with the reason."""
+OnError = Literal["fail", "emit", "skip"]
+"""What happens to a row whose call fails: it fails the query, is emitted with the reason, or is counted."""
 AsyncFunction = Callable[..., Awaitable[Result]]
 """Called with a row, and with the client that `Setup` returned if there is one."""
 Setup = Callable[[], Any]
@@ -115,7 +118,7 @@ class AsyncCall:
             timeout=self.timeout_seconds,
             retry=retry,
             fallback=None if self.fallback is None else fallback,
-            on_failure=failure if self.on_error == "emit" else None,
+            on_failure=None if self.on_error == "fail" else failure,
             key=lambda item: f"{self.name}(row {item[2]})",
         )
 
@@ -162,6 +165,8 @@ class AsyncMapper:
     call: AsyncCall
     columns: tuple[str, ...]
     output: StructType
+    key: tuple[str, ...] = ()
+    """The key columns of the stream, whose values errors name."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results for the rows of the batches, one batch for each."""
@@ -189,7 +194,7 @@ class AsyncMapper:
         async def items() -> AsyncIterator[Item]:
             for index, bypasses in enumerate(bypassing):
                 if not bypasses:
-                    yield index, rows[index], _description(batch, index)
+                    yield index, rows[index], self._description(batch, index)
 
         # Rows that bypass the function only carry progress, so their order among the others is irrelevant.
         results: list[tuple[int, list[Row]]] = [
@@ -214,7 +219,7 @@ class AsyncMapper:
             row, reason = next(iter(found.items()))
             raise InvalidArgument(
                 self.call.name,
-                f"row {_description(readable(batch), row)}",
+                f"row {self._description(readable(batch), row)}",
                 reason,
                 fix='apply Spark\'s make_valid_utf8 to it, or put such rows aside with on_error="emit"',
             )
@@ -252,7 +257,7 @@ class AsyncMapper:
             rows,
             pa.schema([target.field(name) for name in self.call.schema.names]),
             what=f"{self.call.name}()",
-            row_name=lambda answer: f"the answer to the row {_description(batch, indices[answer])}",
+            row_name=lambda answer: f"the answer to the row {self._description(batch, indices[answer])}",
         )
 
     def _results(
@@ -287,18 +292,35 @@ class AsyncMapper:
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
     def _described(self, batch: pa.RecordBatch, failures: Mapping[int, str]) -> list[pa.Array]:
-        """Why each row failed, now or in an earlier call, and the row as JSON; both null if it did not."""
+        """Why each row failed, now or in an earlier call, and the row as JSON; both null if it did not.
+
+        A row that is skipped has no JSON, so that operators count it and do not emit it.
+        """
         count = batch.num_rows
-        known = [
+        known: list[list[str | None]] = [
             batch.column(name).to_pylist() if name in batch.schema.names else [None] * count
             for name in (FAILURE, FAILED_ROW)
         ]
-        if failures:
+        if self.call.on_error == "skip":
+            for index, reason in failures.items():
+                known[0][index] = reason
+        elif failures:
             rows = pl.DataFrame(self._arguments(batch).take(pa.array(list(failures), pa.int64())))
             letters = as_letters(rows, pl.Series(failures.values(), dtype=pl.String))
             for index, reason, content in zip(failures, letters["reason"], letters["content"], strict=True):
                 known[0][index], known[1][index] = reason, content
         return [pa.array(values, pa.string()) for values in known]
+
+    def _description(self, batch: pa.RecordBatch, index: int) -> str:
+        """A description of a row for messages; of its values it contains only those of the key."""
+        time = batch.column(TIME)[index].as_py()
+        origin = f" of {batch.column(ORIGIN)[index].as_py()}" if ORIGIN in batch.schema.names else ""
+        values = [
+            f"{name}={_short(batch.column(column_alias(self.columns.index(name)))[index].as_py())}"
+            for name in self.key
+        ]
+        key = f" with {', '.join(values)}" if values else ""
+        return ("without a time" if time is None else f"at {format_instant(time)}") + origin + key
 
     def _rows(self, batch: pa.RecordBatch) -> list[Row]:
         """The rows for the function."""
@@ -312,6 +334,12 @@ class AsyncMapper:
         zoned = [pa.types.is_timestamp(array.type) and array.type.tz is not None for array in arrays]
         arrays = [array.cast(utc) if has else array for array, has in zip(arrays, zoned, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+
+
+def _short(value: object) -> str:
+    """A value of a key for messages."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 1]}…"
 
 
 def _bypassing(batch: pa.RecordBatch) -> list[bool]:
@@ -355,10 +383,3 @@ def _numbered_results(kept: pa.RecordBatch, ordinals: Sequence[int]) -> pa.Recor
             values = [first and ordinal == 0 for first, ordinal in pairs]
         kept = kept.set_column(column, name, pa.array(values, kept.schema.field(column).type))
     return kept
-
-
-def _description(batch: pa.RecordBatch, index: int) -> str:
-    """A description of a row for messages that contains none of its values."""
-    time = batch.column(TIME)[index].as_py()
-    origin = f" of {batch.column(ORIGIN)[index].as_py()}" if ORIGIN in batch.schema.names else ""
-    return ("without a time" if time is None else f"at {format_instant(time)}") + origin

@@ -43,7 +43,7 @@ from slackwater.spark.wire.buffers import (
     read_header,
     unpack_in_order,
 )
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.columns import FAILED_ROW, TIME
 from slackwater.spark.wire.numbered_chunks import new_rows
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
@@ -69,7 +69,7 @@ class Totals(StepCounts):
     fallbacks: int = 0
     """Rows that got the result of a fallback of `map_async`, over all buckets."""
     failed: int = 0
-    """Rows for which an async function failed with ``on_error="emit"``."""
+    """Rows for which an async function failed with ``on_error="emit"`` or ``"skip"``."""
 
     def add(self, counts: StepCounts) -> None:
         """Add the counts of one step."""
@@ -217,7 +217,7 @@ class OperatorPlan:
         )
         failures = (
             self.host.failed(failed, self.sides[number] if self.sides else 0)
-            for number, failed in data.failures
+            for number, failed in data.emitted_failures
         )
         rows: pl.DataFrame | None = None
         for piece in bounded_pieces(chain(emitted, rejects, failures)):
@@ -340,6 +340,14 @@ class _BatchData:
     """Rows for which an async function failed, with the number of their input."""
     invalid: int
     dropped: int
+
+    @property
+    def emitted_failures(self) -> list[tuple[int, pl.DataFrame]]:
+        """The failed rows that go to the output; those that are skipped have no description."""
+        described = [
+            (number, rows.filter(pl.col(FAILED_ROW).is_not_null())) for number, rows in self.failures
+        ]
+        return [(number, rows) for number, rows in described if rows.height]
 
     def by_side(self, sides: Sequence[int]) -> list[BatchInput]:
         """The data of each side of the operator."""
