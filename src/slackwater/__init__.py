@@ -182,4 +182,17 @@ if TYPE_CHECKING:
     from slackwater.windows import tumbling as tumbling
     from slackwater.windows import variance as variance
 else:
-    __all__, __getattr__, __dir__ = lazy_exports(__name__, renamed={"TimeBoundedJoin": "JoinSpec"})
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        renamed={"TimeBoundedJoin": "JoinSpec"},
+        spellings={  # of PySpark
+            "approxCountDistinct": "approx_count_distinct",
+            "bool_and": "all",
+            "bool_or": "any",
+            "collect_list": "collect",
+            "countDistinct": "count_distinct",
+            "stddev_samp": "stddev",
+            "sumDistinct": "sum_distinct",
+            "var_samp": "variance",
+        },
+    )

@@ -24,7 +24,10 @@ from slackwater._extras import naming_extras
 
 
 def lazy_exports(
-    package: str, *, renamed: Mapping[str, str] | None = None
+    package: str,
+    *,
+    renamed: Mapping[str, str] | None = None,
+    spellings: Mapping[str, str] | None = None,
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Build ``__all__``, ``__getattr__`` and ``__dir__`` of a package from its own source.
 
@@ -32,6 +35,8 @@ def lazy_exports(
         package: The ``__name__`` of the package that is being imported.
         renamed: Deprecated names, each with its replacement. Using one emits a DeprecationWarning;
             ``__all__`` and ``__dir__`` do not list them.
+        spellings: Other names under which users of other libraries look for some of them, each with the
+            name here. They are not listed either.
 
     Returns:
         ``__all__``, ``__getattr__`` and ``__dir__``, in this order.
@@ -45,7 +50,7 @@ def lazy_exports(
         raise ImportError(f"{package} lists its names in its source, which is missing; install the .py files")
     modules = explicit_reexports(source)
     submodules = {home.removeprefix(f"{package}.").partition(".")[0] for home in modules.values()}
-    replacements = dict(renamed or {})
+    replacements, others = dict(renamed or {}), dict(spellings or {})
 
     def get_attribute(name: str) -> Any:
         if name in modules:
@@ -54,6 +59,8 @@ def lazy_exports(
             value = getattr(home, name)
             setattr(module, name, value)
             return value
+        if name in others:
+            return getattr(module, others[name])
         if name in replacements:
             current = replacements[name]
             message = f"{package}.{name} is deprecated; use {package}.{current}"

@@ -59,13 +59,22 @@ def aggregated(
     )
 
 
-def check_accumulations(accumulations: Mapping[str, ColumnarAccumulation]) -> None:
-    """Raise unless all values are accumulations.
+def check_accumulations(
+    accumulations: Mapping[str, ColumnarAccumulation], unnamed: Sequence[object] = ()
+) -> None:
+    """Raise unless all values are accumulations, and have names.
 
     >>> check_accumulations({"total": 5})
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: total = 5: is not an accumulation; use sw.count(), sw.sum("price"), …
     """
+    if unnamed:
+        raise InvalidArgument(
+            "agg",
+            unnamed[0],
+            "has no name",
+            fix='name the values: agg(bids=sw.count(), total=sw.sum("price"))',
+        )
     for name, accumulation in accumulations.items():
         if not isinstance(accumulation, ColumnarAccumulation):
             raise InvalidArgument(

@@ -28,7 +28,7 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.time import format_duration, format_instant
-from slackwater.windows import AsofSpec, DeduplicateSpec
+from slackwater.windows import AsofSpec, DeduplicateSpec, Window
 from slackwater.windows.spec.cogroup_spec import CogroupSpec
 from slackwater.windows.spec.join_spec import JoinSpec
 from slackwater.windows.spec.operator_spec import OperatorSpec
@@ -197,7 +197,7 @@ def _settings(dataflow: Dataflow) -> list[str]:
             lateness = spec.allowed_lateness
             late = "forever" if lateness is None else format_duration(lateness)
             return [
-                f"window: {_value(spec.window)}",
+                f"window: {window_text(spec.window)}",
                 f"trigger: {describe(spec.trigger)}{', inherited' if inherits else ''}",
                 f"mode: {spec.mode}, allowed lateness: {late}",
             ]
@@ -241,8 +241,13 @@ def _keys_text(label: str, keys: Sequence[str]) -> list[str]:
     return [f"{label}: {', '.join(keys)}"] if keys else []
 
 
-def _value(value: Any) -> str:
-    """A window in words: its kind, and its settings that differ from the defaults."""
+def window_text(value: Window) -> str:
+    """A window in words: its kind, and its settings that differ from the defaults.
+
+    >>> from slackwater.windows import fixed
+    >>> window_text(fixed("10 seconds"))
+    'fixed size 10 s'
+    """
     durations = ("size", "every", "gap", "offset")
     given = {one.name: getattr(value, one.name) for one in fields(value)}
     texts = {

@@ -20,7 +20,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
 from slackwater.spark.api.text_expressions import TextExpression
-from slackwater.spark.internals import from_arrow_type
+from slackwater.spark.versions import from_arrow_type
 from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS, WITNESS
 from slackwater.spark.wire.pane_schema import empty_frame
 

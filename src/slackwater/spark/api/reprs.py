@@ -1,4 +1,4 @@
-"""Short texts for streams and panes, which notebooks show for the last line of a cell."""
+"""Short texts for streams and panes, which notebooks show, and for names of DataFrames that they lack."""
 
 from __future__ import annotations
 
@@ -9,6 +9,49 @@ from pyspark.sql.types import StructType
 
 _SHOWN: Final = 8
 """The number of columns that are listed."""
+
+
+_DATAFRAME_NAMES: Final = {
+    "alias": "sw.stream(…, name=…)",
+    "cache": "to_df().cache()",
+    "collect": "to_df().collect()",
+    "count": ".window(…).agg(rows=sw.count())",
+    "crossJoin": ".join(…)",
+    "drop": ".select(…)",
+    "dropDuplicates": ".deduplicate(on=[…], within=…)",
+    "dropDuplicatesWithinWatermark": ".deduplicate(on=[…], within=…)",
+    "drop_duplicates": ".deduplicate(on=[…], within=…)",
+    "groupBy": '.key_by("…")',
+    "groupby": '.key_by("…")',
+    "printSchema": ".explain()",
+    "selectExpr": ".select(…), which takes SQL text",
+    "show": "to_df().show()",
+    "take": "to_df().take(…)",
+    "toDF": ".to_df()",
+    "toPandas": "to_df().toPandas()",
+    "unionAll": ".union(…)",
+    "unionByName": ".union(…)",
+    "where": ".filter(…)",
+    "withColumn": '.with_columns(twice="price * 2")',
+    "withColumnRenamed": '.select("price as amount")',
+    "withColumns": '.with_columns(twice="price * 2")',
+    "withWatermark": 'sw.stream(df, event_time="…", watermark=sw.lag("…"))',
+    "write": "to_df().write",
+    "writeStream": "to_df().writeStream",
+}
+"""What DataFrames have: how it is done with streams."""
+
+
+def unknown_attribute(kind: str, name: str) -> str:
+    """The message for an attribute that streams do not have.
+
+    >>> print(unknown_attribute("Panes", "groupBy"))
+    'Panes' object has no attribute 'groupBy'; write .key_by("…")
+    >>> unknown_attribute("Panes", "price")
+    "'Panes' object has no attribute 'price'"
+    """
+    known = _DATAFRAME_NAMES.get(name)
+    return f"{kind!r} object has no attribute {name!r}" + (f"; write {known}" if known else "")
 
 
 def short_text(kind: str, schema: StructType, *details: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from pyspark.sql import Column
 from pyspark.sql.types import StructType
@@ -27,6 +27,7 @@ from slackwater.spark.api.expressions import Expression, FilteredSource, Project
 from slackwater.spark.api.joins import joined
 from slackwater.spark.api.key_columns import check_key, column_names
 from slackwater.spark.api.map_async import AsyncSource, async_call
+from slackwater.spark.api.reprs import unknown_attribute
 from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, united_sources
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback, OnError, Setup
@@ -64,6 +65,10 @@ class StreamOperations(ABC):
     @abstractmethod
     def elements(self) -> Stream:
         """The rows as a stream."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise an AttributeError that names the operation with which this is done here."""
+        raise AttributeError(unknown_attribute(type(self).__name__, name), name=name, obj=self)
 
     def key_by(self, *columns: str | Column | Sequence[str | Column]) -> Stream:
         """Group the rows by key: every window is per value of these columns.
@@ -534,10 +539,11 @@ class StreamOperations(ABC):
         """
         return explain_inputs(self.elements())
 
-    def agg(self, *, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
+    def agg(self, *unnamed: object, late: Keep = "count", **accumulations: ColumnarAccumulation) -> Panes:
         """Aggregate panes in the windows that they are in already.
 
         Args:
+            *unnamed: Not supported: values have names, as in ``agg(bids=count())``.
             late: Whether late rows are only counted (``"count"``) or emitted as well (``"emit"``).
             **accumulations: The values of the panes by name, such as ``total=sum("price")``; a column may be
                 an expression, as in ``sum(F.col("price") * 2)``.
@@ -545,7 +551,7 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: The rows are not panes, or an accumulation is invalid.
         """
-        return self.window(Inherited()).agg(late=late, invalid="count", **accumulations)
+        return self.window(Inherited()).agg(*unnamed, late=late, invalid="count", **accumulations)
 
 
 def elements_of(argument: str, other: StreamOperations) -> Stream:

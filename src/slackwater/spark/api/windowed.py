@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from slackwater.spark.api.builders import aggregated, applied, check_accumulations, cogrouped
 from slackwater.spark.api.computed_columns import with_computed_columns
 from slackwater.spark.api.dataflow import Keep
+from slackwater.spark.api.explain import window_text
 from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream
@@ -59,7 +60,7 @@ for no limit
     """Whether the mode is the default one, because none was chosen."""
 
     def __repr__(self) -> str:
-        return f"Windowed({self.strategy.window}, {self.strategy.mode}) of {self.stream}"
+        return f"Windowed[{window_text(self.strategy.window)}, {self.strategy.mode}] of {self.stream}"
 
     def trigger(self, trigger: Trigger, *, allow_data_loss: bool = False) -> Windowed:
         """Choose when panes are emitted; by default once, when the watermark passes the end of the window.
@@ -160,11 +161,16 @@ for no limit
         return self._with(replace(self.strategy, on_change=value))
 
     def agg(
-        self, *, late: Keep = "count", invalid: Keep = "count", **accumulations: ColumnarAccumulation
+        self,
+        *unnamed: object,
+        late: Keep = "count",
+        invalid: Keep = "count",
+        **accumulations: ColumnarAccumulation,
     ) -> Panes:
         """Aggregate the rows of each window.
 
         Args:
+            *unnamed: Not supported: values have names, as in ``agg(bids=count())``.
             late: Whether rows that arrived too late are only counted (``"count"``) or also emitted
                 (``"emit"``), as rows of kind ``late`` with their own values.
             invalid: The same for rows without a usable event time, as rows of kind ``invalid``.
@@ -174,7 +180,7 @@ for no limit
         Raises:
             InvalidArgument: A setting, a name or an accumulation is invalid.
         """
-        check_accumulations(accumulations)
+        check_accumulations(accumulations, unnamed)
         stream, plain = with_computed_columns(self.stream, accumulations)
         return self._panes(aggregated(stream, self.strategy, plain, late=late, invalid=invalid))
 

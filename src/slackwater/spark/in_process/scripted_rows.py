@@ -20,10 +20,10 @@ from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_inputs import RowRequest, RowSource
 from slackwater.spark.api.stream_options import ColumnLike, RowInput, StreamOptions
-from slackwater.spark.internals import from_arrow_type
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.versions import from_arrow_type
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import ORIGIN, RETRACTION, WITNESS
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 import polars as pl
 
+from slackwater.errors import InvalidArgument
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
 from slackwater.windows.accumulations.numbers import All, Any, Count, Mean, Stddev, Sum, Variance
 from slackwater.windows.accumulations.python import Accumulation, Fold, Function, Reduce
@@ -132,17 +133,33 @@ def sum_distinct(column: Column) -> SumDistinct:
     return SumDistinct(column_name(column))
 
 
-def count_distinct(column: Column) -> CountDistinct:
+def count_distinct(column: Column, *columns: Column) -> CountDistinct:
     """Count the distinct values of a column exactly. Keeps every distinct value.
 
     `approx_count_distinct` needs constant space instead.
 
     Args:
         column: the column.
+        *columns: not supported; a struct of several columns is one column.
+
+    Raises:
+        InvalidArgument: several columns are given.
 
     >>> count_distinct("bidder")
     CountDistinct(column='bidder')
+    >>> count_distinct("bidder", "auction")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: count_distinct = ('bidder', 'auction'): are several columns; write \
+count_distinct(F.struct('bidder', 'auction')), or add such a column with with_columns
     """
+    if columns:
+        given = (str(column), *map(str, columns))
+        raise InvalidArgument(
+            "count_distinct",
+            given,
+            "are several columns",
+            fix=f"write count_distinct(F.struct{given}), or add such a column with with_columns",
+        )
     return CountDistinct(column_name(column))
 
 
