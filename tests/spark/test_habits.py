@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -91,3 +93,43 @@ def test_local_event_times_need_a_timezone(spark: SparkSession) -> None:
     rows = days.to_df(flat=True).select("first", *hours).orderBy("first").collect()
     begin = datetime(2024, 3, 29, 23, tzinfo=UTC).timestamp() / 3600
     assert [tuple(row)[1:] for row in rows] == [(begin, begin + 24), (begin + 24, begin + 47)]
+
+
+def test_no_technical_column_reaches_the_user(stream: Stream, bids: DataFrame) -> None:
+    def rows_of_pane(key: dict[str, int], window: sw.Range, rows: pl.DataFrame) -> list[dict[str, str]]:
+        return [{"columns": ",".join(rows.columns)}]
+
+    sessions = stream.key_by("auction").window(sw.sessions(F.col("price") + 1))
+    [columns] = {row.columns for row in sessions.apply(rows_of_pane, "columns string").to_df().collect()}
+    assert columns == "at,site,price"
+    other = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
+    panes = stream.key_by("auction").window(sw.fixed("1 minute")).agg(bids=sw.count())
+    emitted: Any = {"late": "emit", "invalid": "emit"}
+    outputs = [
+        stream.union(other).to_df(),
+        panes.filter("bids > 1").to_df(),
+        panes.window(sw.fixed("1 hour")).agg(bids=sw.sum("bids")).to_df(),
+        stream.key_by("auction")
+        .window(sw.fixed("1 minute"))
+        .agg(n=sw.sum(F.col("price") * 2), **emitted)
+        .to_df(),
+        stream.join(other, on="auction", before="0 seconds", after="1 second", **emitted).to_df(),
+        stream.join_asof(other, on="auction", **emitted).to_df(),
+        stream.deduplicate(on="auction", within="1 second", late="emit").to_df(),
+        stream.key_by((F.col("price") % 2).alias("odd")).select("odd").to_df(),
+    ]
+    for frame in outputs:
+        assert not [name for name in frame.columns if ":" in name]
+        assert len({name.lower() for name in frame.columns}) == len(frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"),
+    [("leftOuter", 5), ("LEFT_OUTER", 5), ("fullouter", 5), ("leftsemi", 5), ("left_anti", 0), ("inner", 5)],
+)
+def test_kinds_of_joins_are_spelled_as_in_spark(stream: Stream, bids: DataFrame, how: str, kept: int) -> None:
+    other = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
+    pairs = stream.join(other, on=["auction", "price"], before="0 seconds", after="0 seconds", how=how)
+    assert "at_left" in pairs.schema.names or how in ("leftsemi", "left_anti")
+    if how in ("LEFT_OUTER", "left_anti"):  # the others differ in their names only
+        assert pairs.to_df().count() == kept

@@ -185,3 +185,14 @@ def test_the_watermark_of_a_clock_cannot_be_scripted() -> None:
 
     with pytest.raises(InvalidArgument, match=r"advance_watermark = 5: cannot set the watermark of 'bids'"):
         BIDS.advance_watermark(5).run(pipeline)
+
+
+def test_the_rule_of_spark_counts_rows_and_scripted_watermarks_one_step_later() -> None:
+    def pipeline(bids: Any) -> Any:
+        rows = sw.stream(bids, event_time="ts", watermark=sw.lag("2 seconds", like_spark=True))
+        return rows.window(sw.fixed("10 seconds")).agg(bids=sw.count())
+
+    stream = BIDS.add("auction | ts[s] | price \n a | 40 | 1").advance_watermark("50 seconds").end()
+    run = stream.run(pipeline)
+    assert [step.watermark for step in run.steps[:3]] == [None, 6 * SECOND, 38 * SECOND]
+    assert run.panes["bids"].to_list() == [3, 1]

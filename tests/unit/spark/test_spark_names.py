@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 import slackwater as sw
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.builders import applied
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.in_process.scripted_rows import ScriptedRows
+from slackwater.spark.wire.columns import SESSION_GAP
 from slackwater.testing import T
+from slackwater.windows import Sessions
+from slackwater.windows.spec.windowing_strategy import WindowingStrategy
 
 
 def stream() -> Stream:
@@ -76,3 +81,12 @@ def test_reprs_fit_in_a_notebook_cell() -> None:
         assert "\n" not in repr(value)
         assert len(repr(value)) < 200
     assert repr(windowed).startswith("Windowed[sliding size 1 h, every 5 min, accumulating] of Stream[at: ")
+
+
+def test_the_gap_of_a_session_is_not_a_column_of_the_rows_of_apply() -> None:
+    rows: Any = ScriptedRows("bids", dict(T(f"at | auction | price | {SESSION_GAP} \n 1 | a | 2 | 3").schema))
+    keyed = sw.stream(rows, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
+    strategy = WindowingStrategy(window=Sessions(SESSION_GAP), key=("auction",))
+    output = StructType([StructField("n", LongType())])
+    panes = applied(keyed, strategy, lambda key, window, rows: [], output, columns=None, frame="polars")
+    assert panes.columns == (("auction", "at", "price"),)

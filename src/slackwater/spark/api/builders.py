@@ -93,7 +93,8 @@ def applied(
 ) -> PaneDataflow:
     """Panes whose rows a user's function returns."""
     output = parse_schema(schema)
-    names = [name for name in inputs.sources[0].schema.names if name not in inputs.key]
+    hidden = (*inputs.key, strategy.gap_column)
+    names = [name for name in inputs.sources[0].schema.names if name not in hidden]
     names = names if columns is None else list(columns)
     fields = [inputs.field("columns", name) for name in names]
     _check_names([*inputs.key, *output.names])

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
-from slackwater.progress.watermark_policies import Lag, LagThenClock
+from slackwater.progress.watermark_policies import Lag, LagLikeSpark, LagThenClock
 from slackwater.spark.api.key_columns import check_named
 from slackwater.spark.api.output_rows import OutputRows
 from slackwater.spark.api.panes import Panes
@@ -28,6 +28,8 @@ from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import ORIGIN, RETRACTION, WITNESS
 
 _UTC: Final = pl.Datetime("us", "UTC")
+_BY_EVENTS: Final = (Lag, LagThenClock, LagLikeSpark)
+"""The policies whose watermark an event advances."""
 _NO_COLUMN: Final = ""
 """Stands for the event time of rows that have none."""
 
@@ -202,7 +204,7 @@ class ScriptedSource(RowSource):
         several = rules.times if isinstance(rules, TimesRules) else (rules,)
         times: dict[str, int] = {}
         for one, (_, column) in zip(several, self.times(), strict=True):
-            if not isinstance(one, SourceRules) or not isinstance(one.policy, Lag | LagThenClock):
+            if not isinstance(one, SourceRules) or not isinstance(one.policy, _BY_EVENTS):
                 raise InvalidArgument(
                     "advance_watermark",
                     reached,
