@@ -45,7 +45,7 @@ class PipelineStep:
     """The panes with plain columns and times in microseconds; None if the rows are not panes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PipelineRun:
     r"""The run of a pipeline: its steps, and everything that it emitted, in order.
 
@@ -64,6 +64,8 @@ class PipelineRun:
     [('a', 10000000, 7, 'ON_TIME')]
     >>> run.steps[-1].watermark, run.dropped_late
     (10000000, 0)
+    >>> run
+    PipelineRun[auction, window, total, pane], 2 steps, 1 row
     """
 
     steps: tuple[PipelineStep, ...]
@@ -71,6 +73,14 @@ class PipelineRun:
     """Counters of all operators together, such as ``dropped_late`` and ``invalid``; see `slackwater.why`."""
     left: Leftovers
     """What is in the state of all operators after the last step."""
+
+    def __repr__(self) -> str:
+        rows, steps = self.rows, len(self.steps)
+        counts = (
+            f"{number} {name}{'' if number == 1 else 's'}"
+            for number, name in ((steps, "step"), (rows.height, "row"))
+        )
+        return f"PipelineRun[{', '.join(rows.columns)}], {', '.join(counts)}"
 
     @property
     def rows(self) -> pl.DataFrame:
