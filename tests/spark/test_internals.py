@@ -133,3 +133,10 @@ def test_schemas_convert_to_arrow_and_back() -> None:
     assert arrow.field("at").type == pa.timestamp("us", "UTC")
     assert versions.from_arrow_schema(arrow) == schema
     assert versions.from_arrow_type(pa.int64()) == LongType()
+
+
+def test_a_jvm_that_runs_is_not_started_again(spark: SparkSession) -> None:
+    def standard_error() -> int:
+        raise AssertionError("a second JVM is about to start")
+
+    internals.start_gateway({}, standard_error)

@@ -71,8 +71,9 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     },
     "spark": {
         "internals": set(),
+        "quiet_console": set(),
         "versions": set(),
-        "session": {"internals", "versions"},
+        "session": {"internals", "quiet_console", "versions"},
         "wire": _SPARK_BASE,
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},

@@ -6,10 +6,13 @@ release has to be checked in one place: `tests/spark/test_internals.py` has a te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +25,7 @@ __all__ = [
     "java_causes",
     "repartition_checkpoint",
     "silence_standard_error",
+    "start_gateway",
     "stop_surplus_monitors",
     "streaming_source_options",
     "worker_python",
@@ -96,6 +100,25 @@ def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int
         return False
     manager.repartition(checkpoint, partitions)
     return True
+
+
+def start_gateway(settings: Mapping[str, str], standard_error: Callable[[], int]) -> None:
+    """Start the JVM of this process with another standard error; does nothing if there is a JVM already.
+
+    Args:
+        settings: The Spark settings of the session that is about to be created.
+        standard_error: Returns a file descriptor for the JVM, which is closed here.
+    """
+    running = cast(Any, SparkContext)._gateway is not None  # noqa: SLF001
+    if running or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    conf = SparkConf().setAll(list(settings.items()))
+    descriptor = standard_error()
+    try:
+        gateway = cast(Any, launch_gateway)(conf, popen_kwargs={"stderr": descriptor})
+    finally:
+        os.close(descriptor)
+    cast(Any, SparkContext)._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 
 
 def silence_standard_error(spark: SparkSession) -> None:

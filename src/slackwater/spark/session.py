@@ -31,8 +31,10 @@ from slackwater.spark.internals import (
     ROCKSDB,
     default_file_system,
     is_remote,
+    start_gateway,
     worker_python,
 )
+from slackwater.spark.quiet_console import filtered_pipe
 from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS
 from slackwater.time import duration
 
@@ -164,6 +166,9 @@ def session(
         chosen.setdefault(_UNIX_SOCKET_FOLDER, folder)
     for name, value in chosen.items():
         builder = builder.config(name, value)
+    if remote is None and "SPARK_REMOTE" not in os.environ:
+        named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
+        start_gateway(named | chosen, filtered_pipe)
     with warnings.catch_warnings():
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
