@@ -28,8 +28,8 @@ def test_rows_with_text_that_is_not_utf8_are_counted_emitted_and_leave_the_other
     found = panes.to_df().select("name", "n", "pane.kind").collect()
     assert sorted((row["name"], row["n"], row["kind"]) for row in found) == [
         ("a", 2, "pane"),
-        ("\ufffd", None, "invalid"),
-        ("\ufffda", None, "invalid"),
+        ("\ufffd", 1, "invalid"),
+        ("\ufffda", 1, "invalid"),
     ]
 
 
