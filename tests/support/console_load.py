@@ -78,9 +78,9 @@ class LoadedStore:
     def _write(self, events: Sequence[Event], at: int) -> None:
         self.store.write(lambda connection: self.tables.write(connection, events, now=at))
 
-    def write_batch(self) -> int:
-        """Write the next batch of the query with most origins, and return its number."""
-        event = self._batch(0, self.batches, origins=self._large)
+    def write_batch(self, query: int = 0) -> int:
+        """Write the next batch of a query, by default the one with most origins, and return its number."""
+        event = self._batch(query, self.batches, origins=self._small if query else self._large)
         self.batches += 1
         self._write([event], event.at)
         return event.number
