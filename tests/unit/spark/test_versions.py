@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from slackwater.errors import NeedsNewerSpark
 from slackwater.spark import versions
 from slackwater.spark.api.dataflow import check_limits
+from slackwater.spark.checkpoint.rescaling import rescale
 from slackwater.spark.wire.clock_source import TicksReader
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.spark.data_source import SlackwaterFormat
@@ -78,6 +79,13 @@ def test_the_newest_version_gets_the_reader_itself(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(versions, "PYSPARK", (4, 2))
     reader = TicksReader([0], [10], None)
     assert versions.stream_reader(reader) is reader
+
+
+def test_rescaling_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", OLD)
+    spark: SparkSession = Session("4.1.4")  # type: ignore[assignment]
+    with pytest.raises(NeedsNewerSpark, match=r"Rescaling a checkpoint needs PySpark 4\.2"):
+        rescale(spark, "checkpoint", 4)
 
 
 class Session:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from slackwater.errors import InvalidArgument
 from slackwater.spark.checkpoint.state_reader import OperatorState, operator_states
 from slackwater.spark.internals import JavaError, repartition_checkpoint
+from slackwater.spark.versions import needs
 from slackwater.spark.wire.bucket_ids import bucket_ids
 
 
@@ -33,7 +34,9 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> int:
 
     Raises:
         InvalidArgument: The folder has no state, or its buckets do not fit that number of partitions.
+        NeedsNewerSpark: PySpark is older than 4.2.
     """
+    needs("Rescaling a checkpoint", "4.2", fix="start with a new checkpoint")
     states = operator_states(spark, checkpoint)
     count = _check(states, checkpoint, partitions)
     try:
@@ -51,7 +54,7 @@ def rescale(spark: SparkSession, checkpoint: str, partitions: int) -> int:
             "spark",
             spark.version,
             "cannot rescale checkpoints",
-            fix="use a classic session of Spark 4.2 or later, not Spark Connect",
+            fix="use a classic session, not Spark Connect",
         )
     return count
 
