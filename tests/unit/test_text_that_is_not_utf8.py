@@ -122,6 +122,12 @@ def test_an_async_function_is_not_called_with_it() -> None:
         list(mapper("fail")([GIVEN]))
 
 
+def test_a_row_that_was_filtered_out_before_does_not_matter_to_an_async_function() -> None:
+    given = GIVEN.append_column(WITNESS, pa.array([False, True]))
+    (batch,) = mapper("fail")([given])
+    assert sorted(batch.column("length").to_pylist(), key=str) == [1, None]
+
+
 def test_with_on_error_emit_the_row_of_an_async_function_is_a_dead_letter() -> None:
     (batch,) = mapper("emit")([GIVEN])
     assert dict(zip(batch.column(TIME).to_pylist(), batch.column("length").to_pylist(), strict=True)) == {

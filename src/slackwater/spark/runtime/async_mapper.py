@@ -186,9 +186,10 @@ class AsyncMapper:
 
     async def mapped(self, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         """The results for the rows of a batch, in a schema."""
-        failures = self._unreadable(batch)
+        bypassing = _bypassing(batch)
+        failures = self._unreadable(batch, bypassing)
         batch = readable(batch)
-        bypassing = [passes or index in failures for index, passes in enumerate(_bypassing(batch))]
+        bypassing = [bypasses or index in failures for index, bypasses in enumerate(bypassing)]
         rows = self._rows(batch)
 
         async def items() -> AsyncIterator[Item]:
@@ -211,10 +212,11 @@ class AsyncMapper:
         fitting = [(index, self._fitting(batch, index, rows, failures, target)) for index, rows in results]
         return self._results(batch, fitting, failures, fallen, target)
 
-    def _unreadable(self, batch: pa.RecordBatch) -> dict[int, str]:
+    def _unreadable(self, batch: pa.RecordBatch, bypassing: Sequence[bool]) -> dict[int, str]:
         """The rows with text that is not UTF-8, which no function can get, each with the reason."""
         arguments = self._arguments(batch)
-        found = {row: unreadable_reason(arguments, row) for row in unreadable_rows(arguments)}
+        rows = [row for row in unreadable_rows(arguments) if not bypassing[row]]
+        found = {row: unreadable_reason(arguments, row) for row in rows}
         if found and self.call.on_error == "fail":
             row, reason = next(iter(found.items()))
             raise InvalidArgument(
