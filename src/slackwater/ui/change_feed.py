@@ -110,7 +110,7 @@ class ChangeFeed:
             self._listeners -= 1
 
     async def _poll(self) -> None:
-        known: Version = None
+        known: Version = -1.0  # what is found first counts as a change, also that there is no store
         noticed = time.monotonic()
         while True:
             if self._listeners:
