@@ -1,39 +1,50 @@
-"""Changes of a store are noticed, also those that do not change the time and size of its files."""
+"""The version of a store changes with every commit, also one that leaves the files as they were."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
+import sqlite3
 from pathlib import Path
 
 from slackwater.sql.database import database_url
-from slackwater.ui.change_feed import ChangeFeed
-
-NANOSECONDS = 1_000_000_000
+from slackwater.ui.change_feed import StoreVersion
 
 
-async def changes(path: Path, seconds: float) -> int:
-    """How many changes of a file are noticed in some seconds."""
-    feed = ChangeFeed(database_url(f"sqlite:///{path}"), lambda: None, poll_seconds=0.005)
-    async with feed.polling():
-        ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0:
-            await feed.wait(feed.changes, left)
-    return feed.changes
-
-
-def test_a_file_that_was_just_written_is_looked_at_again(tmp_path: Path) -> None:
+def test_a_commit_is_seen_when_it_can_be_read_and_not_before(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    path.write_bytes(b"begun")
-    written = time.time_ns() + NANOSECONDS  # however slow this machine is
-    os.utime(path, ns=(written, written))
-    assert asyncio.run(changes(path, 0.3)) > 1
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("CREATE TABLE t (x)")
+    version = StoreVersion(database_url(f"sqlite:///{path}"))
+    seen = version.read()
+    assert version.read() == seen
+    writer.execute("BEGIN")
+    writer.execute("INSERT INTO t VALUES (1)")
+    os.utime(path)
+    assert version.read() == seen, "nothing is committed yet"
+    times = path.stat()
+    writer.execute("COMMIT")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert version.read() != seen
+    version.close()
+    writer.close()
 
 
-def test_a_file_that_is_at_rest_is_noticed_once(tmp_path: Path) -> None:
+def test_a_store_that_is_gone_or_replaced_has_another_version(tmp_path: Path) -> None:
+    path, other = tmp_path / "store.db", tmp_path / "other.db"
+    for each in (path, other):
+        sqlite3.connect(each).execute("CREATE TABLE t (x)").connection.close()
+    version = StoreVersion(database_url(f"sqlite:///{path}"))
+    first = version.read()
+    path.rename(tmp_path / "moved.db")
+    assert version.read() is None
+    other.rename(path)
+    assert version.read() not in (None, first)
+    version.close()
+
+
+def test_a_file_that_is_no_database_has_a_new_version_each_time(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    path.write_bytes(b"done")
-    written = time.time_ns() - NANOSECONDS
-    os.utime(path, ns=(written, written))
-    assert asyncio.run(changes(path, 0.3)) == 1
+    path.write_bytes(b"not a database" * 100)
+    version = StoreVersion(database_url(f"sqlite:///{path}"))
+    assert version.read() != version.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,45 +16,56 @@ POLL_SECONDS: Final = 1.0
 _REFRESH_SECONDS: Final = 10.0
 """After this long a change is assumed: plans and lags change with the clock alone."""
 
-_SETTLED_NANOSECONDS: Final = 50_000_000
-"""A file that was written less than this long ago may have changed again with the same time and size."""
-
-Fingerprint = tuple[tuple[str, int, int], ...] | float
-"""Two equal ones mean that nothing was written in between."""
+Version = tuple[int, int] | float | None
+"""Two equal ones mean that nothing was committed in between; None if there is no store."""
 
 
-def fingerprint(url: URL) -> Fingerprint:
-    """A value that changes when the store does; for a database server it changes with every call.
+class StoreVersion:
+    """The version of a store, which changes with every commit.
+
+    SQLite counts the commits of others for each connection. The time of its files is no substitute: it
+    changes before a commit can be seen, and not at its end.
+
+    Args:
+        url: The address of the store. The version of a database server changes with every call.
 
     >>> from slackwater.sql.database import database_url
-    >>> fingerprint(database_url("sqlite:////no-such-store.db"))
-    ()
+    >>> StoreVersion(database_url("sqlite:////no-such-store.db")).read() is None
+    True
     """
-    if url.get_backend_name() != "sqlite":
-        return time.monotonic()
-    found = []
-    for suffix in ("", "-wal"):
-        path = Path(f"{url.database}{suffix}")
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._file = 0
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self) -> Version:
+        """The version at this time; another one if the file was replaced."""
+        if self._url.get_backend_name() != "sqlite" or self._url.database is None:
+            return time.monotonic()
+        path = Path(self._url.database)
         try:
-            status = path.stat()
+            file = path.stat().st_ino
         except OSError:
-            continue
-        found.append((suffix, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+            self.close()
+            return None
+        try:
+            if self._connection is None or file != self._file:
+                self.close()
+                address = f"{path.absolute().as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=0.1)
+                self._file = file
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            self.close()
+            return time.monotonic()
+        return file, version
 
-
-def is_settled(found: Fingerprint, now: int) -> bool:
-    """Whether another change would give another fingerprint: the clock of files ticks every few milliseconds.
-
-    A transaction writes several times. If it is looked at in between, its end may not change the time of the
-    file any more.
-
-    >>> is_settled((("-wal", 1_000_000_000, 4096),), now=1_030_000_000)
-    False
-    """
-    if isinstance(found, float):
-        return True
-    return all(now - written >= _SETTLED_NANOSECONDS for _, written, _ in found)
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class ChangeFeed:
@@ -70,7 +82,7 @@ class ChangeFeed:
     ) -> None:
         self.changes = 0
         self.problem: str | None = None
-        self._url = url
+        self._version = StoreVersion(url)
         self._find_problem = problem
         self._poll_seconds = poll_seconds
         self._changed = asyncio.Condition()
@@ -84,6 +96,7 @@ class ChangeFeed:
             yield
         finally:
             task.cancel()
+            self._version.close()
 
     async def wait(self, seen: int, seconds: float) -> None:
         """Wait until the number of changes is not ``seen``, or until the time is over."""
@@ -97,16 +110,15 @@ class ChangeFeed:
             self._listeners -= 1
 
     async def _poll(self) -> None:
-        known: Fingerprint | None = ()
+        known: Version = -1.0  # what is found first counts as a change, also that there is no store
         noticed = time.monotonic()
         while True:
             if self._listeners:
-                found = await asyncio.to_thread(fingerprint, self._url)
+                found = await asyncio.to_thread(self._version.read)
                 is_due = time.monotonic() - noticed >= _REFRESH_SECONDS
                 if found != known or is_due:
                     problem = await asyncio.to_thread(self._find_problem)
-                    known = found if is_settled(found, time.time_ns()) else None
-                    noticed = time.monotonic()
+                    known, noticed = found, time.monotonic()
                     async with self._changed:
                         self.problem = problem
                         self.changes += 1
