@@ -179,15 +179,9 @@ def try_version(version: str, folder: Path, wheel: Path) -> dict[str, Any]:
     major, minor = version.split(".")
     uv("venv", "--quiet", "--python", interpreter(PYTHONS[version]), folder / "venv")
     spark = f"pyspark>={version},<{major}.{int(minor) + 1}"
-    install: list[str | Path] = [
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        python,
-        "--constraints",
-        folder / "constraints.txt",
-    ]
+    pins = folder / "constraints.txt"
+    pins.write_text(constraints())
+    install: list[str | Path] = ["pip", "install", "--quiet", "--python", python, "--constraints", pins]
     begun = time.monotonic()
     uv(*install, spark, wheel)
     installed = time.monotonic() - begun
@@ -196,7 +190,7 @@ def try_version(version: str, folder: Path, wheel: Path) -> dict[str, Any]:
     begun = time.monotonic()
     printed = checked([python, "first.py"], cwd=folder, env=clean)
     first = time.monotonic() - begun
-    uv(*install, spark, f"{wheel}[all]", *TOOLS)
+    uv(*install, spark, f"slackwater[all] @ {wheel.as_uri()}", *TOOLS)
     report = folder / "report.xml"
     shown = [feature for feature in FEATURES if number(feature.since) <= number(version)]
     names = [f"{_SPARK_TESTS}/{test}" for feature in shown for test in feature.tests]

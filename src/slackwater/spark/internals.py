@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-unty
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "is_remote",
     "is_streaming_query",
     "java_causes",
+    "register_source",
     "repartition_checkpoint",
     "silence_standard_error",
     "start_gateway",
@@ -87,6 +89,20 @@ def _options_in_proto(message: Any) -> Iterator[Mapping[str, str]]:
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for each in value if field.is_repeated else (value,):
                 yield from _options_in_proto(each)
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a data source with a session, also if Slackwater was shipped with ``--py-files``.
+
+    Spark gives such an archive to tasks, but not to the process that plans the batches of a source.
+    """
+    archive = getattr(__spec__.loader, "archive", None)
+    if archive is not None and not is_remote(spark):
+        environment = spark.sparkContext.environment
+        paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        if archive not in paths:
+            environment["PYTHONPATH"] = os.pathsep.join([*paths, archive])
+    spark.dataSource.register(source)
 
 
 def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int) -> bool:

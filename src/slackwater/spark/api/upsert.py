@@ -24,6 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.spark.internals import register_source
 from slackwater.spark.monitor.dead_letter_counts import DeadLetterCounts, dead_letter_counts
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.versions import DataSourceStreamArrowWriter
@@ -429,5 +430,5 @@ def _register(spark: SparkSession, target: PaneTable, identity: str | None, take
         def writer(self, schema: types.StructType, overwrite: bool) -> _BatchWriter:
             return _BatchWriter(target, identity)
 
-    spark.dataSource.register(Upsert)
+    register_source(spark, Upsert)
     return registered

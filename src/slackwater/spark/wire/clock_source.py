@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
+from slackwater.spark.internals import register_source
 from slackwater.spark.session import session_token
 from slackwater.spark.versions import (
     ReadAllAvailable,
@@ -161,7 +162,7 @@ def _registered(spark: SparkSession) -> str:
         def name(cls) -> str:
             return registered
 
-    spark.dataSource.register(SessionClock)
+    register_source(spark, SessionClock)
     return registered
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
+from slackwater.spark.internals import register_source
 from slackwater.spark.versions import needs, stream_reader
 from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
 from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
@@ -96,7 +97,7 @@ def register(spark: SparkSession, stores: Mapping[str, str] | None = None) -> No
     class RegisteredFormat(SlackwaterFormat):
         stores = known
 
-    spark.dataSource.register(RegisteredFormat)
+    register_source(spark, RegisteredFormat)
 
 
 def store_option(spark: SparkSession, store: str) -> str:
