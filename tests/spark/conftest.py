@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -47,3 +48,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/truth.db"
     server: Server = request.getfixturevalue("server")
     return server.create_database(f"truth_{time.monotonic_ns()}")
+
+
+@pytest.fixture
+def page_names(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names of the blocks of a page: its `sw.session()` is ``spark``, its folders are in ``tmp_path``."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return {"__name__": "__main__"}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.pages import python_blocks, run_page
 from tests.support.sampling import sampled
@@ -18,16 +17,9 @@ QUICK = ["kafka-json", "dead-letters", "slowly-changing-lookups"]
 
 
 @pytest.mark.parametrize("recipe", sampled(RECIPES, keep=QUICK))
-def test_a_recipe_prints_the_rows_shown(
-    recipe: str,
-    spark: SparkSession,  # sw.session() in the setup returns this session
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, Any] = {"__name__": "__main__"}
-    run_page(FOLDER / "index.md", names)
-    run_page(FOLDER / f"{recipe}.md", names)
+def test_a_recipe_prints_the_rows_shown(recipe: str, page_names: dict[str, Any]) -> None:
+    run_page(FOLDER / "index.md", page_names)
+    run_page(FOLDER / f"{recipe}.md", page_names)
 
 
 def test_the_cookbook_lists_every_recipe() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the conventional alias
 
 from tests.support.pages import python_blocks
@@ -17,16 +17,10 @@ INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 LINES_BEFORE_CODE = 80
 
 
-def test_the_first_pipelines_print_the_rows_shown(
-    spark: SparkSession,  # sw.session() in the README returns this session
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, Any] = {"__name__": "__main__"}
+def test_the_first_pipelines_print_the_rows_shown(page_names: dict[str, Any], tmp_path: Path) -> None:
     blocks = python_blocks(README, "README.md")
-    assert [block.run(names) for block in blocks] == [block.output for block in blocks]
-    first, *_ = native(names["df"], tmp_path)
+    assert [block.run(page_names) for block in blocks] == [block.output for block in blocks]
+    first, *_ = native(page_names["df"], tmp_path)
     assert first == (2, 12), "the README says that Spark's first window closes with two bids"
 
 

@@ -23,16 +23,12 @@ pytestmark = pytest.mark.proof
 
 
 @pytest.fixture
-def names(
-    spark: SparkSession,  # sw.session() in the tutorial returns this session
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[dict[str, Any]]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def names(spark: SparkSession, page_names: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The names of the page, and the timezone of its session, which exists already."""
     timezone = "spark.sql.session.timeZone"
     before = str(spark.conf.get(timezone))
     spark.conf.set(timezone, "America/New_York")
-    yield {"__name__": "__main__"}
+    yield page_names
     spark.conf.set(timezone, before)
 
 
