@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.pages import python_blocks, run_page
 
@@ -22,25 +20,15 @@ FLIGHTS: Final = 336_776
 pytestmark = pytest.mark.proof
 
 
-@pytest.fixture
-def names(spark: SparkSession, page_names: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The names of the page, and the timezone of its session, which exists already."""
-    timezone = "spark.sql.session.timeZone"
-    before = str(spark.conf.get(timezone))
-    spark.conf.set(timezone, "America/New_York")
-    yield page_names
-    spark.conf.set(timezone, before)
+def test_the_tutorial_prints_what_it_shows(page_names: dict[str, Any]) -> None:
+    run_page(PAGE, page_names)
 
 
-def test_the_tutorial_prints_what_it_shows(names: dict[str, Any]) -> None:
-    run_page(PAGE, names)
-
-
-def test_the_whole_year_equals_pandas(names: dict[str, Any]) -> None:
+def test_the_whole_year_equals_pandas(page_names: dict[str, Any]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for shown, year in YEAR.items():
         assert shown in text
         text = text.replace(shown, year)
     for block in python_blocks(text, PAGE.name):
-        block.run(names)  # the last block compares the table with pandas
-    assert names["table"]["flights"].sum() == FLIGHTS
+        block.run(page_names)  # the last block compares the table with pandas
+    assert page_names["table"]["flights"].sum() == FLIGHTS
