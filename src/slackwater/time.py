@@ -89,11 +89,12 @@ def instant(value: InstantLike, *, name: str = "instant") -> int:
     Raises:
         InvalidInstant: The value is not a date and time, or has no timezone. A timezone is never guessed.
 
-    >>> instant("1970-01-01T00:00:10Z")
+    >>> import slackwater as sw
+    >>> sw.instant("1970-01-01T00:00:10Z")
     10000000
-    >>> instant("1970-01-01T01:00:00+01:00")
+    >>> sw.instant("1970-01-01T01:00:00+01:00")
     0
-    >>> instant("2024-01-01")
+    >>> sw.instant("2024-01-01")
     Traceback (most recent call last):
     slackwater.errors.InvalidInstant: instant = '2024-01-01': has no timezone; add it: "2024-01-01T00:00:00Z"
     """
@@ -126,7 +127,8 @@ def to_datetime(value: int) -> datetime:
     Raises:
         InvalidInstant: The instant is outside the years 1 to 9999, which ``datetime`` cannot represent.
 
-    >>> to_datetime(10_000_000).isoformat()
+    >>> import slackwater as sw
+    >>> sw.to_datetime(10_000_000).isoformat()
     '1970-01-01T00:00:10+00:00'
     """
     try:
@@ -147,11 +149,12 @@ def format_instant(value: int | None) -> str:
         The ISO 8601 text; ``"unknown"`` for None, ``"beginning of time"`` and ``"end of time"`` for the
         bounds of 64-bit time.
 
-    >>> format_instant(10_500_000)
+    >>> import slackwater as sw
+    >>> sw.format_instant(10_500_000)
     '1970-01-01T00:00:10.500000Z'
-    >>> format_instant(END_OF_TIME)
+    >>> sw.format_instant(END_OF_TIME)
     'end of time'
-    >>> format_instant(None)
+    >>> sw.format_instant(None)
     'unknown'
     """
     return instant_text(value)
@@ -172,11 +175,12 @@ def duration(value: DurationLike, *, name: str = "duration") -> int:
         InvalidDuration: The text cannot be parsed, has no unit, or uses months or years, which have no
             fixed length.
 
-    >>> duration("10 seconds"), duration("1 hour 30 minutes"), duration("PT0.5S")
+    >>> import slackwater as sw
+    >>> sw.duration("10 seconds"), sw.duration("1 hour 30 minutes"), sw.duration("PT0.5S")
     (10000000, 5400000000, 500000)
-    >>> duration("interval 2 days") == duration(timedelta(days=2)) == duration("P2D")
+    >>> sw.duration("interval 2 days") == sw.duration(timedelta(days=2)) == sw.duration("P2D")
     True
-    >>> duration("10")
+    >>> sw.duration("10")
     Traceback (most recent call last):
     slackwater.errors.InvalidDuration: duration = '10': has no unit; write it like "10 seconds"
     """
@@ -206,7 +210,8 @@ def format_duration(microseconds: int) -> str:
     Returns:
         The text, for example ``"1 h 30 min"``.
 
-    >>> format_duration(5_400_000_000), format_duration(250_000), format_duration(0)
+    >>> import slackwater as sw
+    >>> sw.format_duration(5_400_000_000), sw.format_duration(250_000), sw.format_duration(0)
     ('1 h 30 min', '250 ms', '0 s')
     """
     if microseconds == 0:
@@ -292,7 +297,8 @@ class Range:
     Raises:
         InvalidArgument: ``end`` is lower than ``start``.
 
-    >>> Range(0, 10).contains(0), Range(0, 10).contains(10)
+    >>> import slackwater as sw
+    >>> sw.Range(0, 10).contains(0), sw.Range(0, 10).contains(10)
     (True, False)
     """
 
@@ -311,7 +317,8 @@ class Range:
     def contains(self, at: int) -> bool:
         """Return whether ``at`` is in the range.
 
-        >>> Range(5, 6).contains(5)
+        >>> import slackwater as sw
+        >>> sw.Range(5, 6).contains(5)
         True
         """
         return self.start <= at < self.end
@@ -319,7 +326,8 @@ class Range:
     def overlaps(self, other: Range) -> bool:
         """Return whether both ranges contain a common instant; adjacent ranges do not overlap.
 
-        >>> Range(0, 10).overlaps(Range(10, 20)), Range(0, 10).overlaps(Range(9, 20))
+        >>> import slackwater as sw
+        >>> sw.Range(0, 10).overlaps(sw.Range(10, 20)), sw.Range(0, 10).overlaps(sw.Range(9, 20))
         (False, True)
         """
         return max(self.start, other.start) < min(self.end, other.end)

@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from slackwater.spark.session import session
+from slackwater.spark.session import PARTITIONS, session
 from tests.spark.postgres import Server
 from tests.support.sampling import sampled
 
@@ -47,3 +48,18 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/truth.db"
     server: Server = request.getfixturevalue("server")
     return server.create_database(f"truth_{time.monotonic_ns()}")
+
+
+@pytest.fixture
+def page_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
+    """The names of the blocks of a page, whose folders are in ``tmp_path``.
+
+    `sw.session()` in a page returns ``spark``, with the settings of the page until the end of the test.
+    """
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = {name: str(spark.conf.get(name)) for name in (PARTITIONS, "spark.sql.session.timeZone")}
+    yield {"__name__": "__main__"}
+    for name, value in before.items():
+        spark.conf.set(name, value)

@@ -1,38 +1,38 @@
-"""The first pipeline in README.md runs as it is and prints what the README shows."""
+"""The first pipelines in README.md, and on the start page, run as they are and print what is shown."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the conventional alias
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+from tests.support.pages import python_blocks
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 LINES_BEFORE_CODE = 80
 
 
-def block(language: str) -> str:
-    """The first code block in this language."""
-    found = re.search(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"README.md has no {language} block"
-    return found[1]
-
-
-def test_the_first_pipeline_prints_the_rows_shown(
-    spark: SparkSession,  # sw.session() in the README returns this session
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(block("python"), "README.md", "exec"), names)  # noqa: S102
-    assert capsys.readouterr().out.strip() == block("text").strip()
-    first, *_ = native(names["df"], tmp_path)
+def test_the_first_pipelines_print_the_rows_shown(page_names: dict[str, Any], tmp_path: Path) -> None:
+    blocks = python_blocks(README, "README.md")
+    assert [block.run(page_names) for block in blocks] == [block.output for block in blocks]
+    first, *_ = native(page_names["df"], tmp_path)
     assert first == (2, 12), "the README says that Spark's first window closes with two bids"
+
+
+def test_the_start_page_has_the_same_pipelines() -> None:
+    pipelines = [(block.code, block.output) for block in python_blocks(README, "README.md")]
+    assert len(pipelines) == 2
+    assert [(block.code, block.output) for block in python_blocks(INDEX, "index.md")] == pipelines
+
+
+@pytest.mark.parametrize("text", [README, INDEX], ids=["README.md", "index.md"])
+def test_the_first_block_installs_the_package(text: str) -> None:
+    assert text[text.index("```") :].startswith("```sh\npip install slackwater\n```")
 
 
 def native(df: DataFrame, folder: Path) -> list[tuple[int, int]]:
@@ -50,4 +50,4 @@ def native(df: DataFrame, folder: Path) -> list[tuple[int, int]]:
 
 
 def test_the_first_code_comes_early() -> None:
-    assert README[: README.index("```")].count("\n") <= LINES_BEFORE_CODE
+    assert README[: README.index("```python")].count("\n") <= LINES_BEFORE_CODE

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pages import python_blocks
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SESSION = ">>> spark = "
 """A document whose examples need Spark contains this line."""
+
+PASTED = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("index.md", "tutorial.md")),
+          *sorted((ROOT / "docs" / "cookbook").glob("*.md"))]  # fmt: skip
+"""Documents whose blocks of Python form a program; other tests run them."""
+CHARACTERS = 98
+"""The width of a block of code on a page."""
 
 
 def examples(text: str, name: str) -> doctest.DocTest:
@@ -45,6 +53,13 @@ def test_a_wrong_example_is_reported() -> None:
     failed, output = failures(examples("words\n```python\n>>> 1 + 1\n3\n```\nmore words\n", "page.md"))
     assert failed == 1
     assert 'File "page.md", line 3' in output
+
+
+@pytest.mark.parametrize("document", PASTED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_to_paste_fits_on_the_page(document: Path) -> None:
+    blocks = python_blocks(document.read_text(encoding="utf-8"), document.name)
+    assert blocks
+    assert [line for block in blocks for line in block.code.splitlines() if len(line) > CHARACTERS] == []
 
 
 def test_the_modules_that_the_architecture_page_names_exist() -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 
+import slackwater as sw
 from tests.structure.public_names import DOCUMENTED_PACKAGES, public_names
 from tests.structure.syntax import statements
 
@@ -106,6 +107,22 @@ def test_public_functions_list_their_parameters() -> None:
     ]
     assert functions
     assert unlisted == []
+
+
+def imports_past_the_front(source: str) -> bool:
+    """Whether an example imports a public name from its module instead of writing ``sw.name``."""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("slackwater")
+        and all(name.name in public_names(sw) for name in node.names)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(public_names(sw)))
+def test_an_example_of_the_reference_imports_the_package_as_sw(name: str) -> None:
+    examples = doctest.DocTestParser().get_examples(getattr(sw, name).__doc__ or "")
+    assert [one.source for one in examples if imports_past_the_front(one.source)] == []
 
 
 def test_no_docstring_has_only_examples_that_show_nothing() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "docs", "benchmarks", "scripts", "tests")
+FOLDERS = ("src", "docs", "benchmarks", "examples", "scripts", "tests")
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkdocs.yml", "pyproject.toml")
 SUFFIXES = {".py", ".md", ".sh", ".yml", ".toml"}
 EXCEPTIONS = {

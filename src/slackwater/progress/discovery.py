@@ -15,7 +15,8 @@ class Discover:
     Args:
         wait: Microseconds, greater than zero.
 
-    >>> Discover(30_000_000).wait
+    >>> import slackwater as sw
+    >>> sw.Discover(30_000_000).wait
     30000000
     """
 
@@ -49,7 +50,8 @@ def discover(wait: DurationLike) -> Discover:
     Raises:
         InvalidDuration: The duration cannot be parsed or is not greater than zero.
 
-    >>> discover("30 seconds")
+    >>> import slackwater as sw
+    >>> sw.discover("30 seconds")
     Discover(wait=30000000)
     """
     return Discover(duration(wait, name="wait"))

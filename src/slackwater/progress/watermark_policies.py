@@ -26,7 +26,8 @@ class Lag(_Delayed):
     Args:
         lag: Microseconds, not negative. `slackwater.lag` takes a duration instead.
 
-    >>> Lag(5_000_000).lag
+    >>> import slackwater as sw
+    >>> sw.Lag(5_000_000).lag
     5000000
     """
 
@@ -42,8 +43,8 @@ class LagThenClock(_Delayed):
     Args:
         lag: Microseconds, not negative. `slackwater.lag` with ``between="clock"`` takes a duration instead.
 
-    >>> from slackwater.progress.generator import WatermarkGenerator
-    >>> generator = WatermarkGenerator(LagThenClock(5), partitions=["a"], now=100)
+    >>> import slackwater as sw
+    >>> generator = sw.WatermarkGenerator(sw.LagThenClock(5), partitions=["a"], now=100)
     >>> generator.observe("a", 90, now=100)
     (Watermark(value=85, key='default'),)
     >>> generator.tick(now=103)
@@ -63,8 +64,8 @@ class LagLikeSpark(_Delayed):
     Args:
         lag: Microseconds, not negative. `slackwater.lag` with ``like_spark=True`` takes a duration instead.
 
-    >>> from slackwater.progress.generator import WatermarkGenerator
-    >>> generator = WatermarkGenerator(LagLikeSpark(5_000), partitions=["a"], now=0)
+    >>> import slackwater as sw
+    >>> generator = sw.WatermarkGenerator(sw.LagLikeSpark(5_000), partitions=["a"], now=0)
     >>> generator.observe("a", 90_999, now=1), generator.tick(now=1)
     ((), ())
     >>> generator.tick(now=2)
@@ -82,7 +83,8 @@ class Clock(_Delayed):
     Args:
         lag: Microseconds, not negative. `slackwater.clock` takes a duration instead.
 
-    >>> Clock(0).lag
+    >>> import slackwater as sw
+    >>> sw.Clock(0).lag
     0
     """
 
@@ -95,7 +97,8 @@ class FixedDelay(_Delayed):
     Args:
         lag: Microseconds, not negative. `slackwater.fixed_delay` takes a duration instead.
 
-    >>> FixedDelay(20).lag
+    >>> import slackwater as sw
+    >>> sw.FixedDelay(20).lag
     20
     """
 
@@ -109,7 +112,8 @@ class Constant:
     Args:
         value: Microseconds since the epoch. `slackwater.constant` takes a point in time instead.
 
-    >>> Constant(42).value
+    >>> import slackwater as sw
+    >>> sw.Constant(42).value
     42
     """
 
@@ -128,7 +132,8 @@ class Learned:
         initial: The lag in microseconds until enough events were seen; longer if a delay was longer.
         at_most: The longest lag in microseconds; None: no limit. `slackwater.learned` takes durations.
 
-    >>> Learned(0.999, initial=5_000_000).limited(7_000_000)
+    >>> import slackwater as sw
+    >>> sw.Learned(0.999, initial=5_000_000).limited(7_000_000)
     7000000
     """
 
@@ -187,7 +192,8 @@ def lag(
         InvalidDuration: The delay cannot be parsed or is negative.
         InvalidArgument: ``between`` is neither None nor ``"clock"``, or is combined with ``like_spark``.
 
-    >>> lag("5 seconds"), lag("5 seconds", between="clock"), lag("5 seconds", like_spark=True)
+    >>> import slackwater as sw
+    >>> sw.lag("5 seconds"), sw.lag("5 seconds", between="clock"), sw.lag("5 seconds", like_spark=True)
     (Lag(lag=5000000), LagThenClock(lag=5000000), LagLikeSpark(lag=5000000))
     """
     if between not in (None, "clock"):
@@ -235,8 +241,8 @@ def learned(
         InvalidDuration: A duration cannot be parsed or is negative, or ``at_most`` is shorter than
             ``initial``.
 
-    >>> from slackwater.progress.generator import WatermarkGenerator
-    >>> generator = WatermarkGenerator(learned(0.9, initial="1 minute"), partitions=["a"], now=0)
+    >>> import slackwater as sw
+    >>> generator = sw.WatermarkGenerator(sw.learned(0.9, initial="1 minute"), partitions=["a"], now=0)
     >>> for second in range(200):  # every event is at most two seconds behind
     ...     _ = generator.observe("a", (second - second % 3) * 1_000_000, now=second)
     >>> generator.lag / 1_000_000
@@ -258,7 +264,8 @@ def clock(delay: DurationLike = "0 seconds") -> Clock:
     Raises:
         InvalidDuration: The delay cannot be parsed or is negative.
 
-    >>> clock("1 minute")
+    >>> import slackwater as sw
+    >>> sw.clock("1 minute")
     Clock(lag=60000000)
     """
     return Clock(duration(delay, name="lag"))
@@ -276,7 +283,8 @@ def fixed_delay(delay: DurationLike) -> FixedDelay:
     Raises:
         InvalidDuration: The delay cannot be parsed or is negative.
 
-    >>> fixed_delay("20 seconds")
+    >>> import slackwater as sw
+    >>> sw.fixed_delay("20 seconds")
     FixedDelay(lag=20000000)
     """
     return FixedDelay(duration(delay, name="lag"))
@@ -294,7 +302,8 @@ def constant(value: InstantLike) -> Constant:
     Raises:
         InvalidInstant: The value is not a point in time with a timezone.
 
-    >>> constant("1970-01-01T00:00:42Z")
+    >>> import slackwater as sw
+    >>> sw.constant("1970-01-01T00:00:42Z")
     Constant(value=42000000)
     """
     return Constant(instant(value, name="value"))

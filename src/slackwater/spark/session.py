@@ -136,7 +136,8 @@ def session(
             query would fail; or ``monitor`` is not a database URL.
         MissingExtra: ``monitor`` is given without the extra ``sql``, or ``remote`` without ``connect``.
 
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
     'true'
     """

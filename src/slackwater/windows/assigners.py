@@ -371,9 +371,10 @@ def global_window(*, ttl: DurationLike | None = None) -> Global:
     Raises:
         InvalidArgument: the ttl is not a positive duration.
 
-    >>> global_window()
+    >>> import slackwater as sw
+    >>> sw.global_window()
     Global()
-    >>> global_window(ttl="7 days")
+    >>> sw.global_window(ttl="7 days")
     Global(ttl=604800000000)
     """
     return Global(None if ttl is None else duration(ttl, name="ttl"))
@@ -386,7 +387,8 @@ def fixed(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed:
         size: the length of a window.
         offset: shifts the bounds, which are multiples of the size since 1970 otherwise.
 
-    >>> fixed("10 seconds")
+    >>> import slackwater as sw
+    >>> sw.fixed("10 seconds")
     Fixed(size=10000000, offset=0)
     """
     return Fixed(duration(size, name="size"), _offset(offset))
@@ -399,7 +401,8 @@ def tumbling(size: DurationLike, *, offset: DurationLike | None = None) -> Fixed
         size: the length of a window.
         offset: shifts the bounds, which are multiples of the size since 1970 otherwise.
 
-    >>> tumbling("10 seconds") == fixed("10 seconds")
+    >>> import slackwater as sw
+    >>> sw.tumbling("10 seconds") == sw.fixed("10 seconds")
     True
     """
     return fixed(size, offset=offset)
@@ -413,7 +416,8 @@ def sliding(size: DurationLike, *, every: DurationLike, offset: DurationLike | N
         every: the time between the starts of two windows; gaps arise if it is longer than the size.
         offset: shifts the starts, which are multiples of ``every`` since 1970 otherwise.
 
-    >>> sliding("60 seconds", every="10 seconds")
+    >>> import slackwater as sw
+    >>> sw.sliding("60 seconds", every="10 seconds")
     Sliding(size=60000000, every=10000000, offset=0)
     """
     return Sliding(duration(size, name="size"), duration(every, name="every"), _offset(offset))
@@ -439,9 +443,10 @@ def sessions(
     Raises:
         InvalidArgument: the gap is not positive, or neither or both arguments are given.
 
-    >>> sessions("30 minutes")
+    >>> import slackwater as sw
+    >>> sw.sessions("30 minutes")
     Sessions(gap=1800000000)
-    >>> sessions(column="timeout")
+    >>> sw.sessions(column="timeout")
     Sessions(gap='timeout')
     """
     if column is not None and gap is None:
@@ -476,9 +481,10 @@ def calendar(
     Raises:
         InvalidArgument: a value is invalid, or does not go with the unit.
 
-    >>> calendar("months", timezone="Europe/Berlin")
+    >>> import slackwater as sw
+    >>> sw.calendar("months", timezone="Europe/Berlin")
     Calendar(unit='months', count=1, timezone='Europe/Berlin')
-    >>> start, end = calendar("weeks", first_day="sunday").windows_at(instant("2024-05-08T12:00:00Z"))[0]
+    >>> start, end = sw.calendar("weeks", first_day="sunday").windows_at(instant("2024-05-08T12:00:00Z"))[0]
     >>> to_datetime(start).date().isoformat(), to_datetime(end).date().isoformat()
     ('2024-05-05', '2024-05-12')
     """
@@ -488,7 +494,8 @@ def calendar(
 def inherited() -> Inherited:
     """The windows of the incoming panes, for an operator downstream of another windowed operator.
 
-    >>> inherited()
+    >>> import slackwater as sw
+    >>> sw.inherited()
     Inherited()
     """
     return Inherited()

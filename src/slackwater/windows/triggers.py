@@ -388,7 +388,8 @@ def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None
         early: fires repeatedly before the window is complete.
         late: fires repeatedly after that, for late elements; without it the window is closed at its end.
 
-    >>> after_watermark(late=every(count=1)) == DEFAULT_TRIGGER
+    >>> import slackwater as sw
+    >>> sw.after_watermark(late=sw.every(count=1)) == DEFAULT_TRIGGER
     True
     """
     return AfterWatermark(early, late)
@@ -400,7 +401,8 @@ def after_count(count: int) -> AfterCount:
     Args:
         count: the number of elements, at least 1.
 
-    >>> after_count(2)
+    >>> import slackwater as sw
+    >>> sw.after_count(2)
     AfterCount(count=2)
     """
     return AfterCount(count)
@@ -412,7 +414,8 @@ def after_processing_time(delay: DurationLike) -> AfterProcessingTime:
     Args:
         delay: a duration, such as ``"5 seconds"``.
 
-    >>> after_processing_time("5 seconds")
+    >>> import slackwater as sw
+    >>> sw.after_processing_time("5 seconds")
     AfterProcessingTime(delay=5000000)
     """
     return AfterProcessingTime(duration(delay, name="delay"))
@@ -425,7 +428,8 @@ def after_event_time(interval: DurationLike) -> AfterEventTime:
         interval: the event time between two multiples. Only those after the start of the window count, and
             after the watermark at which the first element of the pane arrived.
 
-    >>> after_event_time("1 minute")
+    >>> import slackwater as sw
+    >>> sw.after_event_time("1 minute")
     AfterEventTime(interval=60000000)
     """
     return AfterEventTime(duration(interval, name="interval"))
@@ -447,11 +451,12 @@ def every(
     Raises:
         InvalidArgument: several or none of them are given.
 
-    >>> every(count=1000)
+    >>> import slackwater as sw
+    >>> sw.every(count=1000)
     Repeatedly(trigger=AfterCount(count=1000))
-    >>> every(duration="5 seconds")
+    >>> sw.every(duration="5 seconds")
     Repeatedly(trigger=AfterProcessingTime(delay=5000000))
-    >>> every(event_time="1 minute")
+    >>> sw.every(event_time="1 minute")
     Repeatedly(trigger=AfterEventTime(interval=60000000))
     """
     given: list[Trigger] = []
@@ -477,7 +482,8 @@ def repeatedly(trigger: Trigger) -> Repeatedly:
     Args:
         trigger: the trigger to repeat.
 
-    >>> repeatedly(after_count(2)) == every(count=2)
+    >>> import slackwater as sw
+    >>> sw.repeatedly(sw.after_count(2)) == sw.every(count=2)
     True
     """
     return Repeatedly(trigger)
@@ -489,7 +495,8 @@ def after_each(*triggers: Trigger) -> AfterEach:
     Args:
         triggers: the triggers, in their order.
 
-    >>> len(after_each(after_count(2), after_watermark()).triggers)
+    >>> import slackwater as sw
+    >>> len(sw.after_each(sw.after_count(2), sw.after_watermark()).triggers)
     2
     """
     return AfterEach(*triggers)
@@ -501,7 +508,8 @@ def after_any(*triggers: Trigger) -> AfterAny:
     Args:
         triggers: one or more triggers.
 
-    >>> len(after_any(after_count(2), after_watermark()).triggers)
+    >>> import slackwater as sw
+    >>> len(sw.after_any(sw.after_count(2), sw.after_watermark()).triggers)
     2
     """
     return AfterAny(*triggers)
@@ -513,7 +521,8 @@ def after_all(*triggers: Trigger) -> AfterAll:
     Args:
         triggers: one or more triggers.
 
-    >>> len(after_all(after_count(2), after_watermark()).triggers)
+    >>> import slackwater as sw
+    >>> len(sw.after_all(sw.after_count(2), sw.after_watermark()).triggers)
     2
     """
     return AfterAll(*triggers)
@@ -526,7 +535,8 @@ def or_finally(main: Trigger, until: Trigger) -> OrFinally:
         main: the trigger to follow.
         until: ends it; counts all elements, independently of ``main``.
 
-    >>> or_finally(every(count=2), after_count(5)).until
+    >>> import slackwater as sw
+    >>> sw.or_finally(sw.every(count=2), sw.after_count(5)).until
     AfterCount(count=5)
     """
     return OrFinally(main, until)
@@ -535,7 +545,8 @@ def or_finally(main: Trigger, until: Trigger) -> OrFinally:
 def never() -> Never:
     """Do not fire before the window is purged.
 
-    >>> never()
+    >>> import slackwater as sw
+    >>> sw.never()
     Never()
     """
     return Never()
@@ -544,7 +555,8 @@ def never() -> Never:
 def always() -> Always:
     """Fire with every batch, and when the window is complete.
 
-    >>> always()
+    >>> import slackwater as sw
+    >>> sw.always()
     Always()
     """
     return Always()

@@ -65,20 +65,17 @@ class Joined(OutputRows):
     that is padded with nulls has no time for the other side's key, so an operator driven by that key counts
     it as invalid. A full join is driven by ``either``, which every row has.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
     >>> ends = spark.sql("select timestamp'2024-01-01 00:00:09Z' as at, 7 as auction")
-    >>> left, right = (stream(df, event_time="at", watermark=lag("5 seconds")) for df in (bids, ends))
+    >>> left, right = (sw.stream(df, event_time="at", watermark=sw.lag("5 seconds")) for df in (bids, ends))
     >>> pairs = left.join(right, on=("auction",), before="0 seconds", after="10 seconds")
     >>> pairs.schema.names
     ['auction', 'at_left', 'price', 'at_right']
     >>> pairs
     Joined[auction: int, at_left: timestamp, price: int, at_right: timestamp], key: auction
-    >>> pairs.window(fixed("10 seconds"), by="right.default").agg(pairs=count()).to_df().first().pairs
+    >>> pairs.window(sw.fixed("10 seconds"), by="right.default").agg(pairs=sw.count()).to_df().first().pairs
     1
     """
 
@@ -87,15 +84,12 @@ class Joined(OutputRows):
 class Deduplicated(OutputRows):
     """Rows without duplicates, to be written or as the input of another operator; see `Stream.deduplicate`.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> clicks = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as id, 'a' as page from range(2)")
-    >>> unique = stream(clicks, event_time="at", watermark=lag("5 seconds")).deduplicate(
+    >>> unique = sw.stream(clicks, event_time="at", watermark=sw.lag("5 seconds")).deduplicate(
     ...     on=["id"], within="1 hour"
     ... )
-    >>> unique.key_by("page").window(fixed("10 seconds")).agg(clicks=count()).to_df().first().clicks
+    >>> unique.key_by("page").window(sw.fixed("10 seconds")).agg(clicks=sw.count()).to_df().first().clicks
     1
     """

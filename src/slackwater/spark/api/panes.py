@@ -37,14 +37,11 @@ class Panes(StreamOperations):
     earlier ones. A retraction calls the function of `map_async` again, which has to return the same result
     for equal panes.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-    >>> keyed = stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction")
-    >>> panes = keyed.window(fixed("10 seconds")).agg(bids=count())
+    >>> keyed = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
+    >>> panes = keyed.window(sw.fixed("10 seconds")).agg(bids=sw.count())
     >>> panes.schema.names
     ['auction', 'window', 'bids', 'pane']
     >>> panes

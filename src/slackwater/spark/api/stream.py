@@ -86,11 +86,10 @@ def stream(
         InvalidArgument: An argument is missing, invalid, or cannot be combined with another one; or the
             Spark session lacks a required setting.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-    >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").key
+    >>> sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction").key
     ('auction',)
     """
     given: object = df
@@ -126,12 +125,11 @@ def stream(
 class Stream(StreamInputs, StreamOperations):
     """Rows with an event time and a watermark; created by `stream`, and from panes.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-    >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
-    >>> two = stream(bids, event_time="at", watermark=lag("1 minute"))
+    >>> one = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
+    >>> two = sw.stream(bids, event_time="at", watermark=sw.lag("1 minute"))
     >>> len(one.union(two).sources)
     2
     >>> one.key_by("auction")
@@ -163,11 +161,10 @@ class Stream(StreamInputs, StreamOperations):
             InvalidArgument: ``flush`` is given, but there is no operator before or the input is a batch; or
                 a united stream lacks a column of the first one.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp_seconds(id) as at, id as price from range(5)")
-        >>> rows = stream(bids, event_time="at", watermark=lag("5 seconds")).filter("price > 3")
+        >>> rows = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).filter("price > 3")
         >>> rows.with_columns(twice="price * 2").select("twice").to_df().collect()
         [Row(twice=8)]
         """

@@ -81,13 +81,11 @@ class StreamOperations(ABC):
             InvalidArgument: A column does not exist or has a type that cannot be a key, or an expression is
                 invalid or has the name of another column.
 
+        >>> import slackwater as sw
         >>> from pyspark.sql import functions as F
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 'x' as site")
-        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
         >>> one.key_by(["auction", "site"]).key, one.key_by(F.upper("site").alias("code")).key
         (('auction', 'site'), ('code',))
         """
@@ -190,14 +188,12 @@ class StreamOperations(ABC):
                 ``timeout`` and has no ``fallback``, or a result that does not match ``schema``, fails the
                 batch.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
         >>> async def rated(row):
         ...     return {"auction": row["auction"], "euros": row["price"] * 0.9}
-        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
         >>> one.map_async(rated, "auction int, euros double").sources[0].schema.names
         ['auction', 'euros']
         """
@@ -230,14 +226,11 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: The condition is not a boolean expression over the columns.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> from slackwater.windows import fixed, sum
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp_seconds(id) as at, id as price from range(5)")
-        >>> high = stream(bids, event_time="at", watermark=lag("5 seconds")).filter("price > 2")
-        >>> high.window(fixed("10 seconds")).agg(total=sum("price")).to_df().select("total").collect()
+        >>> high = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).filter("price > 2")
+        >>> high.window(sw.fixed("10 seconds")).agg(total=sw.sum("price")).to_df().select("total").collect()
         [Row(total=7)]
         """
         stream = self.elements()
@@ -270,12 +263,10 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: An expression is invalid.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-        >>> one = stream(bids, event_time="at", watermark=lag("5 seconds"))
+        >>> one = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
         >>> one.with_columns(twice="price * 2").sources[0].schema.names
         ['at', 'auction', 'price', 'twice']
         """
@@ -398,13 +389,13 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: The streams cannot be joined, or an argument is invalid.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> trades = spark.sql("select timestamp'2024-01-01 00:00:09Z' as at, 'a' as symbol, 3 as size")
         >>> quotes = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 'a' as symbol, 70 as price")
-        >>> left, right = (stream(df, event_time="at", watermark=lag("5 seconds")) for df in (trades, quotes))
+        >>> left, right = (
+        ...     sw.stream(df, event_time="at", watermark=sw.lag("5 seconds")) for df in (trades, quotes)
+        ... )
         >>> left.join_asof(right, on=["symbol"]).to_df().select("symbol", "size", "price").collect()
         [Row(symbol='a', size=3, price=70)]
         """
@@ -454,12 +445,10 @@ class StreamOperations(ABC):
         Raises:
             InvalidArgument: An argument is invalid.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> clicks = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as id from range(2)")
-        >>> one = stream(clicks, event_time="at", watermark=lag("5 seconds"))
+        >>> one = sw.stream(clicks, event_time="at", watermark=sw.lag("5 seconds"))
         >>> one.deduplicate(on=["id"], within="1 hour").to_df().count()
         1
         """
@@ -524,12 +513,10 @@ class StreamOperations(ABC):
         Returns:
             The plan: ``print`` it, or let a notebook show it.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-        >>> stream(bids, event_time="at", watermark=lag("5 seconds")).key_by("auction").explain()
+        >>> sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction").explain()
         -         stream (stateless)
                   key: auction
                   event times that reach the next operator: default

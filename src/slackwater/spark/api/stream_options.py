@@ -51,7 +51,8 @@ def ingestion_time() -> IngestionTime:
     Returns:
         A value for the argument ``event_time`` of `stream`.
 
-    >>> ingestion_time()
+    >>> import slackwater as sw
+    >>> sw.ingestion_time()
     IngestionTime()
     """
     return IngestionTime()
@@ -111,7 +112,8 @@ def headers(
     Raises:
         InvalidArgument: Only one of ``chunk`` and ``last`` is given.
 
-    >>> headers(origin="device", sequence="number", watermark="complete_until").sequence
+    >>> import slackwater as sw
+    >>> sw.headers(origin="device", sequence="number", watermark="complete_until").sequence
     'number'
     """
     if (chunk is None) != (last is None):

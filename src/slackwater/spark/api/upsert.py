@@ -129,17 +129,16 @@ def upsert_to(
         InvalidArgument: an argument is invalid, or the columns of the panes cannot be stored.
         TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> ticks = spark.readStream.format("rate").load().selectExpr("timestamp as at", "value % 3 as auction")
-    >>> bids = stream(ticks, event_time="at", watermark=lag("5 seconds")).key_by("auction")
-    >>> panes = bids.window(fixed("10 seconds")).agg(bids=count()).to_df()
+    >>> bids = sw.stream(ticks, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
+    >>> panes = bids.window(sw.fixed("10 seconds")).agg(bids=sw.count()).to_df()
     >>> with TemporaryDirectory() as folder:
-    ...     writer = upsert_to(panes, f"sqlite:///{folder}/bids.db", "totals", key=["auction"], create=True)
+    ...     writer = sw.upsert_to(
+    ...         panes, f"sqlite:///{folder}/bids.db", "totals", key=["auction"], create=True
+    ...     )
     ...     query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
     ...     query.stop()
     """
@@ -190,19 +189,16 @@ def upsert_once(
         InvalidArgument: an argument is invalid, or the columns of the panes cannot be stored.
         TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.spark.api.stream import stream
     >>> from slackwater.sql.database import database_url, temporary_engine
-    >>> from slackwater.windows import fixed, sum
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rows = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30L as price")
-    >>> bids = stream(rows, event_time="at", watermark=lag("5 seconds")).key_by("auction")
-    >>> panes = bids.window(fixed("10 seconds")).agg(total=sum("price")).to_df()
+    >>> bids = sw.stream(rows, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
+    >>> panes = bids.window(sw.fixed("10 seconds")).agg(total=sw.sum("price")).to_df()
     >>> with TemporaryDirectory() as folder:
     ...     url = f"sqlite:///{folder}/bids.db"
-    ...     upsert_once(panes, url, "totals", key=["auction"], create=True)
+    ...     sw.upsert_once(panes, url, "totals", key=["auction"], create=True)
     ...     with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
     ...         connection.exec_driver_sql("SELECT auction, window_start, total FROM totals").all()
     [(7, '2024-01-01 00:00:00.000000', 30)]

@@ -40,8 +40,8 @@ class Windowed:
 
     Each setting is checked when it is made, so that an invalid combination raises on its line.
 
-    >>> from slackwater.windows import fixed
-    >>> windowed = Windowed(stream=None, strategy=WindowingStrategy(window=fixed("10 seconds"), key=()))
+    >>> import slackwater as sw
+    >>> windowed = Windowed(stream=None, strategy=WindowingStrategy(window=sw.fixed("10 seconds"), key=()))
     >>> windowed.allowed_lateness("1 minute").discarding().strategy.allowed_lateness
     60000000
     >>> windowed.allowed_lateness("-1 minute")
@@ -210,13 +210,12 @@ for no limit
         Raises:
             InvalidArgument: A setting, a column or the schema is invalid.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> from slackwater.windows import fixed
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30 as price")
-        >>> windowed = stream(bids, event_time="at", watermark=lag("5 seconds")).window(fixed("10 seconds"))
+        >>> windowed = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds")).window(
+        ...     sw.fixed("10 seconds")
+        ... )
         >>> def spread(key, window, rows):
         ...     return [{"spread": rows["price"].max() - rows["price"].min()}]
         >>> windowed.apply(spread, "spread int").schema.names

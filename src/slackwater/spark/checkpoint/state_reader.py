@@ -130,19 +130,18 @@ def state(spark: SparkSession, checkpoint: str | PathLike[str]) -> DataFrame:
         InvalidArgument: There is no checkpoint, it is damaged, it has no committed micro-batch, or none of
             its operators is one of Slackwater.
 
+    >>> import slackwater as sw
     >>> import tempfile
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.api.stream import stream
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.windows import count, fixed
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
-    >>> windowed = stream(rates, event_time="timestamp", watermark=lag("1 second")).window(fixed("1 hour"))
+    >>> windowed = sw.stream(rates, event_time="timestamp", watermark=sw.lag("1 second")).window(
+    ...     sw.fixed("1 hour")
+    ... )
     >>> with tempfile.TemporaryDirectory() as checkpoint:
-    ...     panes = windowed.agg(n=count()).to_df().writeStream.format("noop")
+    ...     panes = windowed.agg(n=sw.count()).to_df().writeStream.format("noop")
     ...     query = panes.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     ...     _ = query.awaitTermination()
-    ...     state(spark, checkpoint).selectExpr("sum(open_windows)", "sum(keys)").collect()
+    ...     sw.state(spark, checkpoint).selectExpr("sum(open_windows)", "sum(keys)").collect()
     [Row(sum(open_windows)=1, sum(keys)=1)]
     """
     path = _path(checkpoint)

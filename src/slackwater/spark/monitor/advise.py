@@ -41,7 +41,8 @@ def advise(
         InvalidArgument: A share is invalid, the store has no such query, or no delay was measured.
         UnknownStore: There is no store at this address.
 
-    >>> advise("orders")
+    >>> import slackwater as sw
+    >>> sw.advise("orders")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: query = 'orders': is a name, which needs a store; add store="sqlite:///…"
     """

@@ -33,7 +33,8 @@ _OUTPUTS: Final = count()
 class KeyReport(msgspec.Struct, frozen=True):
     """The progress of one of several watermark keys.
 
-    >>> KeyReport("shipped", 5, "watermark …", None, None, "slowest").key
+    >>> import slackwater as sw
+    >>> sw.KeyReport("shipped", 5, "watermark …", None, None, "slowest").key
     'shipped'
     """
 
@@ -48,7 +49,8 @@ class KeyReport(msgspec.Struct, frozen=True):
 class InputReport(msgspec.Struct, frozen=True):
     """The progress of one of several inputs of an operator.
 
-    >>> InputReport("input 'orders'", None, False, "watermark unknown", None, None, "never spoke").idle
+    >>> import slackwater as sw
+    >>> sw.InputReport("input 'orders'", None, False, "watermark unknown", None, None, "never spoke").idle
     False
     """
 
@@ -79,7 +81,8 @@ class BufferReport(msgspec.Struct, frozen=True):
 class BucketReport(msgspec.Struct, frozen=True):
     """The progress of one bucket after a batch.
 
-    >>> BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, {"on_time": 7}).open_windows
+    >>> import slackwater as sw
+    >>> sw.BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, {"on_time": 7}).open_windows
     3
     """
 
@@ -124,10 +127,11 @@ class BucketReport(msgspec.Struct, frozen=True):
 class OperatorReport(msgspec.Struct, frozen=True):
     """The progress of one operator of a query: its buckets, and values derived from them.
 
-    >>> bucket = BucketReport(
+    >>> import slackwater as sw
+    >>> bucket = sw.BucketReport(
     ...     0, 20, None, "watermark unknown: there is no input yet", None, None, "", 0, False, {}
     ... )
-    >>> OperatorReport((bucket,)).watermark is None
+    >>> sw.OperatorReport((bucket,)).watermark is None
     True
     """
 
@@ -321,7 +325,8 @@ def why(query: StreamingQuery) -> QueryReport:
     Raises:
         InvalidArgument: ``query`` is not a streaming query, or no operator has reported yet.
 
-    >>> why(None)
+    >>> import slackwater as sw
+    >>> sw.why(None)
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: query = None: is not a streaming query; pass the result of start()
     """

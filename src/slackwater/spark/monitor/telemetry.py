@@ -49,7 +49,8 @@ _log: Final = logging.getLogger(__name__)
 class BatchReport(msgspec.Struct, frozen=True):
     """One micro-batch of a query.
 
-    >>> BatchReport(7, 0, 250_000, 10, QueryReport((), 0)).number
+    >>> import slackwater as sw
+    >>> sw.BatchReport(7, 0, 250_000, 10, QueryReport((), 0)).number
     7
     """
 
@@ -66,7 +67,8 @@ class BatchReport(msgspec.Struct, frozen=True):
 class QueryHistory(msgspec.Struct, frozen=True):
     """The recent batches of a query, over all of its runs that were observed.
 
-    >>> history = QueryHistory("5f…", "bids", run="1a…", started=0, running=True, error=None, batches=())
+    >>> import slackwater as sw
+    >>> history = sw.QueryHistory("5f…", "bids", run="1a…", started=0, running=True, error=None, batches=())
     >>> history.last is None
     True
     >>> history
@@ -134,7 +136,8 @@ class _Query:
 class Telemetry(StreamingQueryListener):
     """Keeps the recent batches of each query of a session; created by `telemetry`. It is thread-safe.
 
-    >>> Telemetry(batches=10, queries=3).queries()
+    >>> import slackwater as sw
+    >>> sw.Telemetry(batches=10, queries=3).queries()
     ()
     """
 
@@ -316,9 +319,9 @@ def telemetry(
             URL. A store that cannot be reached is not an error.
         MissingExtra: There is a store, and the extra ``sql`` is not installed.
 
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> with telemetry(spark) as recorded:
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> with sw.telemetry(spark) as recorded:
     ...     recorded.queries()
     ()
     """

@@ -101,7 +101,8 @@ def count(column: Column | None = None) -> Count:
     Args:
         column: the column that must not be null; None or ``"*"`` counts all elements.
 
-    >>> count(), count("*")
+    >>> import slackwater as sw
+    >>> sw.count(), sw.count("*")
     (Count(column=None), Count(column=None))
     """
     return Count(
@@ -115,7 +116,8 @@ def sum(column: Column) -> Sum:
     Args:
         column: the column of numbers.
 
-    >>> sum("price")
+    >>> import slackwater as sw
+    >>> sw.sum("price")
     Sum(column='price')
     """
     return Sum(column_name(column))
@@ -127,7 +129,8 @@ def sum_distinct(column: Column) -> SumDistinct:
     Args:
         column: the column of numbers.
 
-    >>> sum_distinct("price")
+    >>> import slackwater as sw
+    >>> sw.sum_distinct("price")
     SumDistinct(column='price')
     """
     return SumDistinct(column_name(column))
@@ -145,9 +148,10 @@ def count_distinct(column: Column, *columns: Column) -> CountDistinct:
     Raises:
         InvalidArgument: several columns are given.
 
-    >>> count_distinct("bidder")
+    >>> import slackwater as sw
+    >>> sw.count_distinct("bidder")
     CountDistinct(column='bidder')
-    >>> count_distinct("bidder", "auction")
+    >>> sw.count_distinct("bidder", "auction")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: count_distinct = ('bidder', 'auction'): are several columns; write \
 count_distinct(F.struct('bidder', 'auction')), or add such a column with with_columns
@@ -169,7 +173,8 @@ def min(column: Column) -> Min:
     Args:
         column: the column.
 
-    >>> min("price")
+    >>> import slackwater as sw
+    >>> sw.min("price")
     Min(column='price')
     """
     return Min(column_name(column))
@@ -181,7 +186,8 @@ def max(column: Column) -> Max:
     Args:
         column: the column.
 
-    >>> max("price")
+    >>> import slackwater as sw
+    >>> sw.max("price")
     Max(column='price')
     """
     return Max(column_name(column))
@@ -193,7 +199,8 @@ def mean(column: Column) -> Mean:
     Args:
         column: the column of numbers.
 
-    >>> mean("price")
+    >>> import slackwater as sw
+    >>> sw.mean("price")
     Mean(column='price')
     """
     return Mean(column_name(column))
@@ -205,7 +212,8 @@ def avg(column: Column) -> Mean:
     Args:
         column: the column of numbers.
 
-    >>> avg("price") == mean("price")
+    >>> import slackwater as sw
+    >>> sw.avg("price") == sw.mean("price")
     True
     """
     return mean(column)
@@ -219,7 +227,8 @@ def max_by(column: Column, by: Column) -> MaxBy:
         by: the column whose maximum decides. Elements in which it is null do not count. Among equal values,
             the earliest element decides; among equal times, the one that arrived first.
 
-    >>> max_by("bidder", "price")
+    >>> import slackwater as sw
+    >>> sw.max_by("bidder", "price")
     MaxBy(column='bidder', by='price')
     """
     return MaxBy(column_name(column), column_name(by))
@@ -232,7 +241,8 @@ def min_by(column: Column, by: Column) -> MinBy:
         column: the column to return.
         by: the column whose minimum decides; see `max_by`.
 
-    >>> min_by("bidder", "price")
+    >>> import slackwater as sw
+    >>> sw.min_by("bidder", "price")
     MinBy(column='bidder', by='price')
     """
     return MinBy(column_name(column), column_name(by))
@@ -245,7 +255,8 @@ def variance(column: Column, *, ddof: Literal[0, 1] = 1) -> Variance:
         column: a numeric column.
         ddof: 1 for the variance of a sample, 0 for that of a population.
 
-    >>> variance("price")
+    >>> import slackwater as sw
+    >>> sw.variance("price")
     Variance(column='price', ddof=1)
     """
     return Variance(column_name(column), ddof)
@@ -258,7 +269,8 @@ def stddev(column: Column, *, ddof: Literal[0, 1] = 1) -> Stddev:
         column: a numeric column.
         ddof: 1 for the standard deviation of a sample, 0 for that of a population.
 
-    >>> stddev("price")
+    >>> import slackwater as sw
+    >>> sw.stddev("price")
     Stddev(column='price', ddof=1)
     """
     return Stddev(column_name(column), ddof)
@@ -270,7 +282,8 @@ def first(column: Column) -> First:
     Args:
         column: the column.
 
-    >>> first("price")
+    >>> import slackwater as sw
+    >>> sw.first("price")
     First(column='price')
     """
     return First(column_name(column))
@@ -282,7 +295,8 @@ def last(column: Column) -> Last:
     Args:
         column: the column.
 
-    >>> last("price")
+    >>> import slackwater as sw
+    >>> sw.last("price")
     Last(column='price')
     """
     return Last(column_name(column))
@@ -294,7 +308,8 @@ def any(column: Column) -> Any:
     Args:
         column: the boolean column.
 
-    >>> any("clicked")
+    >>> import slackwater as sw
+    >>> sw.any("clicked")
     Any(column='clicked')
     """
     return Any(column_name(column))
@@ -306,7 +321,8 @@ def all(column: Column) -> All:
     Args:
         column: the boolean column.
 
-    >>> all("clicked")
+    >>> import slackwater as sw
+    >>> sw.all("clicked")
     All(column='clicked')
     """
     return All(column_name(column))
@@ -320,9 +336,10 @@ def collect(column: Column, *, ordered: bool = False) -> Collect | CollectOrdere
         ordered: whether the list is in event-time order; among equal times, in order of arrival. Otherwise it
             is in no particular order.
 
-    >>> collect("price")
+    >>> import slackwater as sw
+    >>> sw.collect("price")
     Collect(column='price')
-    >>> collect("price", ordered=True)
+    >>> sw.collect("price", ordered=True)
     CollectOrdered(column='price')
     """
     name = column_name(column)
@@ -335,7 +352,8 @@ def collect_set(column: Column) -> CollectSet:
     Args:
         column: the column.
 
-    >>> collect_set("bidder")
+    >>> import slackwater as sw
+    >>> sw.collect_set("bidder")
     CollectSet(column='bidder')
     """
     return CollectSet(column_name(column))
@@ -348,7 +366,8 @@ def sort(column: Column, *, descending: bool = False) -> Sort:
         column: a column whose values can be ordered.
         descending: whether the greatest value comes first.
 
-    >>> sort("price")
+    >>> import slackwater as sw
+    >>> sw.sort("price")
     Sort(column='price', descending=False)
     """
     return Sort(column_name(column), descending)
@@ -361,7 +380,8 @@ def top_n(column: Column, n: int) -> TopN:
         column: the column.
         n: how many values.
 
-    >>> top_n("price", 3)
+    >>> import slackwater as sw
+    >>> sw.top_n("price", 3)
     TopN(column='price', n=3)
     """
     return TopN(column_name(column), n)
@@ -375,7 +395,8 @@ def top_n_by_key(column: Column, *, key: Column, n: int) -> TopNByKey:
         key: the column whose distinct values are ranked, each by its greatest value.
         n: how many to return, as a list of ``{value, key}``.
 
-    >>> top_n_by_key("price", key="bidder", n=3)
+    >>> import slackwater as sw
+    >>> sw.top_n_by_key("price", key="bidder", n=3)
     TopNByKey(column='price', key='bidder', n=3)
     """
     return TopNByKey(column_name(column), column_name(key), n)
@@ -388,7 +409,8 @@ def approx_count_distinct(column: Column, *, precision: int = 12) -> ApproxCount
         column: the column to count.
         precision: the sketch has ``2**precision`` registers; between 4 and 21.
 
-    >>> approx_count_distinct("bidder")
+    >>> import slackwater as sw
+    >>> sw.approx_count_distinct("bidder")
     ApproxCountDistinct(column='bidder', precision=12)
     """
     return ApproxCountDistinct(column_name(column), precision)
@@ -402,7 +424,8 @@ def approx_quantile(column: Column, rank: float, *, size: int = 200) -> ApproxQu
         rank: the rank of the quantile between 0 and 1; 0.5 is the median.
         size: the size of the sketch between 8 and 65535; larger is more accurate.
 
-    >>> approx_quantile("price", 0.5)
+    >>> import slackwater as sw
+    >>> sw.approx_quantile("price", 0.5)
     ApproxQuantile(column='price', rank=0.5, size=200)
     """
     return ApproxQuantile(column_name(column), rank, size)
@@ -418,7 +441,8 @@ def reduce(column: Column, function: Function, *, dtype: pl.DataType, ordered: b
         ordered: whether values are reduced in the order of their event times, then of arrival. For this all
             values are stored until the window is purged. Use False if the order does not matter.
 
-    >>> reduce("price", lambda left, right: left * right, dtype=pl.Int64()).column
+    >>> import slackwater as sw
+    >>> sw.reduce("price", lambda left, right: left * right, dtype=pl.Int64()).column
     'price'
     """
     return Reduce(column_name(column), function, dtype, ordered)
@@ -454,7 +478,8 @@ def fold(
     Raises:
         InvalidArgument: an argument is invalid, or the state cannot store the initial value.
 
-    >>> fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
+    >>> import slackwater as sw
+    >>> sw.fold("price", 0, lambda total, price: total + price, combine=int.__add__, dtype=pl.Int64()).initial
     0
     """
     return Fold(column_name(column), initial, function, combine, dtype, inverse, ordered, accumulator_type)

@@ -42,9 +42,10 @@ class AsofSpec(TwoSidedSpec):
     Raises:
         InvalidArgument: a value is invalid.
 
-    >>> AsofSpec(on=("symbol",), tolerance=5).direction
+    >>> import slackwater as sw
+    >>> sw.AsofSpec(on=("symbol",), tolerance=5).direction
     'backward'
-    >>> AsofSpec(direction="before")
+    >>> sw.AsofSpec(direction="before")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: direction = 'before': is not a valid value of direction; use one of \
 backward, forward, nearest
@@ -96,7 +97,8 @@ backward, forward, nearest
     def signature(self) -> str:
         """The settings that saved state depends on; state with another signature is rejected.
 
-        >>> AsofSpec(on=("k",), tolerance=5).signature
+        >>> import slackwater as sw
+        >>> sw.AsofSpec(on=("k",), tolerance=5).signature
         "left backward as-of join on ('k',) within 5, ts of ts"
         """
         within = "" if self.tolerance is None else f" within {self.tolerance}"
@@ -137,7 +139,8 @@ def asof_join(
         late: whether late rows are only counted or also returned.
         idle: whether an idle side holds the other one back or counts as being as far as the other side.
 
-    >>> asof_join("symbol", tolerance="10 seconds").tolerance
+    >>> import slackwater as sw
+    >>> sw.asof_join("symbol", tolerance="10 seconds").tolerance
     10000000
     """
     return AsofSpec(

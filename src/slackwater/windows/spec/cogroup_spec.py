@@ -37,9 +37,9 @@ class CogroupSpec(WindowingStrategy):
 
     The other settings are those of `WindowingStrategy`.
 
-    >>> from slackwater.windows import fixed
-    >>> spec = CogroupSpec(
-    ...     window=fixed("10 seconds"),
+    >>> import slackwater as sw
+    >>> spec = sw.CogroupSpec(
+    ...     window=sw.fixed("10 seconds"),
     ...     key="id",
     ...     left="name",
     ...     right=("name", "price"),

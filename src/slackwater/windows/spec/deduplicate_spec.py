@@ -41,9 +41,10 @@ class DeduplicateSpec(OperatorSpec):
     Raises:
         InvalidArgument: a value is invalid.
 
-    >>> DeduplicateSpec(on=("id",), within=5).within
+    >>> import slackwater as sw
+    >>> sw.DeduplicateSpec(on=("id",), within=5).within
     5
-    >>> DeduplicateSpec(on=(), within=5)
+    >>> sw.DeduplicateSpec(on=(), within=5)
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: on = (): is empty; name at least one key column
     """
@@ -97,7 +98,8 @@ class DeduplicateSpec(OperatorSpec):
     def signature(self) -> str:
         """The settings that saved state depends on; state with another signature is rejected.
 
-        >>> DeduplicateSpec(on=("id",), within=5).signature
+        >>> import slackwater as sw
+        >>> sw.DeduplicateSpec(on=("id",), within=5).signature
         "deduplication on ('id',) by ts"
         """
         keys = f", keys {self.further_keys}" if self.further_keys else ""
@@ -117,7 +119,8 @@ def deduplication(
         event_time: the event-time column.
         late: whether late rows are only counted or also returned.
 
-    >>> deduplication("id", within="10 minutes").within
+    >>> import slackwater as sw
+    >>> sw.deduplication("id", within="10 minutes").within
     600000000
     """
     return DeduplicateSpec(on=on, within=duration(within, name="within"), event_time=event_time, late=late)

@@ -43,9 +43,10 @@ class JoinSpec(TwoSidedSpec):
     Raises:
         InvalidArgument: a value is invalid, or the bounds exclude every match.
 
-    >>> JoinSpec(on=("auction",), before=0, after=10, how="left").after
+    >>> import slackwater as sw
+    >>> sw.JoinSpec(on=("auction",), before=0, after=10, how="left").after
     10
-    >>> JoinSpec(on=("auction",), before=-5, after=2)
+    >>> sw.JoinSpec(on=("auction",), before=-5, after=2)
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: after = 2: ends before the range begins at 5; before + after must \
 not be negative
@@ -83,7 +84,8 @@ not be negative
     def pads(self, side: Side) -> bool:
         """Whether rows of that side are emitted with nulls when nothing matched them.
 
-        >>> JoinSpec(on=(), before=0, after=0, how="left").pads("right")
+        >>> import slackwater as sw
+        >>> sw.JoinSpec(on=(), before=0, after=0, how="left").pads("right")
         False
         """
         return self.how in (side, "full")
@@ -91,7 +93,8 @@ not be negative
     def tracks(self, side: Side) -> bool:
         """Whether the operator has to remember which rows of that side have a match.
 
-        >>> JoinSpec(on=(), before=0, after=0, how="semi").tracks("left")
+        >>> import slackwater as sw
+        >>> sw.JoinSpec(on=(), before=0, after=0, how="semi").tracks("left")
         True
         """
         return self.pads(side) or (side == "left" and self.selects_left)
@@ -114,7 +117,8 @@ not be negative
     def signature(self) -> str:
         """The settings that saved state depends on; state with another signature is rejected.
 
-        >>> JoinSpec(on=("k",), before=0, after=5).signature
+        >>> import slackwater as sw
+        >>> sw.JoinSpec(on=("k",), before=0, after=5).signature
         "inner join on ('k',), ts - 0 <= ts <= ts + 5"
         """
         further = "".join(
@@ -165,7 +169,8 @@ def time_bounded_join(
         idle: whether an idle side holds the other one back or counts as being as far as the other side.
         condition: a further condition for a match, as a Polars expression or SQL text.
 
-    >>> time_bounded_join("auction", before="0 seconds", after="10 seconds").after
+    >>> import slackwater as sw
+    >>> sw.time_bounded_join("auction", before="0 seconds", after="10 seconds").after
     10000000
     """
     return JoinSpec(

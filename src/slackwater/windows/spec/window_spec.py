@@ -61,11 +61,13 @@ class WindowSpec(WindowingStrategy):
 
     The other settings are those of `WindowingStrategy`.
 
-    >>> from slackwater.windows import count, fixed
-    >>> spec = WindowSpec(window=fixed("10 seconds"), accumulations={"bids": count()}, event_time="ts")
+    >>> import slackwater as sw
+    >>> spec = sw.WindowSpec(
+    ...     window=sw.fixed("10 seconds"), accumulations={"bids": sw.count()}, event_time="ts"
+    ... )
     >>> spec.can_fold, spec.fires_once
     (True, True)
-    >>> WindowSpec(window=fixed("10 seconds"), accumulations={}, event_time="ts")
+    >>> sw.WindowSpec(window=sw.fixed("10 seconds"), accumulations={}, event_time="ts")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: accumulations = {}: is empty; give at least one, as in {"n": count()}
     """
@@ -102,9 +104,9 @@ class WindowSpec(WindowingStrategy):
         This is not possible where elements have to be handled one by one: session windows, keys that expire,
         lateness by element, late rows that are emitted, and output timestamps that depend on the watermark.
 
-        >>> from slackwater.windows import count, sessions
-        >>> counts = {"accumulations": {"n": count()}, "key": ("auction",), "event_time": "ts"}
-        >>> WindowSpec(window=sessions("30 minutes"), **counts).can_fold
+        >>> import slackwater as sw
+        >>> counts = {"accumulations": {"n": sw.count()}, "key": ("auction",), "event_time": "ts"}
+        >>> sw.WindowSpec(window=sw.sessions("30 minutes"), **counts).can_fold
         False
         """
         return self.prevents_folding is None
@@ -139,8 +141,10 @@ class WindowSpec(WindowingStrategy):
     def pane_columns(self) -> tuple[str, ...]:
         """All columns of a pane, in order.
 
-        >>> from slackwater.windows import count, fixed
-        >>> spec = WindowSpec(window=fixed("10 seconds"), accumulations={"n": count()}, event_time="ts")
+        >>> import slackwater as sw
+        >>> spec = sw.WindowSpec(
+        ...     window=sw.fixed("10 seconds"), accumulations={"n": sw.count()}, event_time="ts"
+        ... )
         >>> spec.pane_columns[:4]
         ('window_start', 'window_end', 'n', 'timing')
         """
