@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from slackwater.cli.app import app
 from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
-from slackwater.sql.commit_owner import Committer
+from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import merge_panes, stage_panes
 from slackwater.sql.pane_table import Column, PaneTable
@@ -30,7 +30,7 @@ from tests.tables.lakes import COLUMNS, changes, lake
 DAY = instant("2024-01-02T00:00:00Z")
 
 
-def upserted(url: str, identity: str, batch: int, stated: Completeness) -> None:
+def upserted(url: str, identity: str, batch: int, stated: Completeness, query: str | None = None) -> None:
     """Commit an empty batch to the table ``totals``."""
     target = PaneTable(
         database_url(url), "totals", (Column("key", "long"),), (Column("n", "long"),), windows=False
@@ -38,7 +38,8 @@ def upserted(url: str, identity: str, batch: int, stated: Completeness) -> None:
     target = target.prepare(create=True)
     with temporary_engine(target.url) as engine, engine.begin() as connection:
         staged = [stage_panes(connection, target, [], identity)]
-        merge_panes(connection, target, staged, identity, batch, Committer(identity), stated)
+        committer = Committer(query or identity)
+        merge_panes(connection, target, staged, identity, batch, committer, stated)
 
 
 @pytest.fixture
@@ -63,6 +64,13 @@ def test_a_database_table_states_the_earliest_time_of_its_queries(database: str)
     assert complete_until(f"{database}#others") is None
     upserted(database, "two", 1, Completeness())  # a query that does not know its watermark
     assert complete_until(f"{database}#totals") is None
+
+
+def test_a_batch_job_holds_nothing_back(database: str) -> None:
+    upserted(database, "backfill", 0, Completeness(), query=BATCH_JOB)
+    assert complete_until(f"{database}#totals") is None
+    upserted(database, "one", 0, Completeness(50, 40))
+    assert complete_until(f"{database}#totals") == 50
 
 
 def test_a_ledger_of_an_earlier_release_states_nothing(

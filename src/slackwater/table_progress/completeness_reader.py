@@ -10,6 +10,7 @@ import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
+from slackwater.sql.commit_owner import BATCH_JOB
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.identifiers import split_table_name
 from slackwater.sql.pane_table import LEDGER
@@ -105,8 +106,12 @@ def _in_database(address: str, name: str) -> dict[str, Completeness]:
             return {}
         ledger = sql.Table(LEDGER, sql.MetaData(schema=schema), autoload_with=connection)
         rows = connection.execute(sql.select(ledger).where(ledger.c.target == name)).mappings().all()
-    # an earlier release did not record the times
-    return {row["identity"]: Completeness(row.get("complete_until"), row.get("final_until")) for row in rows}
+    # a batch job, which comes once, holds nothing back; an earlier release did not record the times
+    return {
+        row["identity"]: Completeness(row.get("complete_until"), row.get("final_until"))
+        for row in rows
+        if row.get("query") != BATCH_JOB
+    }
 
 
 def _of_stream(name: str, store: str | None) -> Completeness:

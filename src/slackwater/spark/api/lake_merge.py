@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.upsert import Folding, Mode, PaneColumns, pane_columns, result_rows
+from slackwater.spark.api.upsert import Folding, Mode, PaneColumns, check_takeover, pane_columns, result_rows
 from slackwater.spark.internals import register_source
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.runtime.sink_progress import (
@@ -77,11 +77,7 @@ def merge_into(
             "frame", "a batch DataFrame", "is not streaming",
             fix="write to_df() with the table's own writer",
         )  # fmt: skip
-    if takeover_from is not None and identity is None:
-        raise InvalidArgument(
-            "takeover_from", takeover_from, "has no effect without identity=",
-            fix="pass the identity that this query takes over",
-        )  # fmt: skip
+    check_takeover(identity, takeover_from)
     target = lake_table(table)
     columns = pane_columns(frame, key, windows=windows, mode=mode, fold=fold)
     check_columns(columns.identity, columns.values, columns.fold)

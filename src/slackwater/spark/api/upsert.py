@@ -156,15 +156,26 @@ def upsert_to(
     """
     if not frame.isStreaming:
         raise InvalidArgument("frame", "a batch DataFrame", "is not streaming", fix="call upsert_once")
+    check_takeover(identity, takeover_from)
+    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
+    prepared = target.prepare(create=create)
+    name = _register(frame.sparkSession, prepared, identity, takeover_from, claim)
+    return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
+
+
+def check_takeover(identity: str | None, takeover_from: str | None) -> None:
+    """Raise if a query is to take over an identity that is not named.
+
+    >>> check_takeover(None, "5f1c")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: takeover_from = '5f1c': has no effect without identity=; pass the \
+identity that this query takes over
+    """
     if takeover_from is not None and identity is None:
         raise InvalidArgument(
             "takeover_from", takeover_from, "has no effect without identity=",
             fix="pass the identity that this query takes over",
         )  # fmt: skip
-    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
-    prepared = target.prepare(create=create)
-    name = _register(frame.sparkSession, prepared, identity, takeover_from, claim)
-    return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
 
 
 def upsert_once(
