@@ -181,10 +181,10 @@ class StreamOptions:
                 "is missing, so windows would never fire",
                 fix='write watermark=lag("5 seconds"), or headers=headers(…)',
             )
-        column = self._timestamp("event_time", self.event_time)
         if isinstance(self.watermark, TableWatermark):
-            return self._from_table(self.watermark, column, clock)
+            return self._from_table(self.watermark, self._timestamp("event_time", self.event_time), clock)
         rules = self._rules(self.watermark, DEFAULT_KEY)
+        column = self._timestamp("event_time", self.event_time)
         return self._rows({DEFAULT_KEY: column}, rules, clock, origin=self._origin())
 
     def _from_table(self, table: TableWatermark, event_time: Column, clock: ClockSpec) -> RowSource:
