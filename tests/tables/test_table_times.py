@@ -7,8 +7,11 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from slackwater.progress.watermark_policies import TableWatermark
+from slackwater.progress.watermark_policies import Lag, TableWatermark
+from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.clock_source import IntervalReader, TableTimes, is_tick
+from slackwater.time import END_OF_TIME
 
 
 class Reading:
@@ -68,3 +71,18 @@ def test_a_run_with_available_now_uses_no_later_time() -> None:
     start = clock.initialOffset()
     end = clock.latestOffset(start, ReadAllAvailable())
     assert (used(clock, start, end), end["tables"]["seen"]) == ({"t": 10}, {})
+
+
+def test_the_watermark_follows_the_table_and_not_the_rows() -> None:
+    progress = SourceProgress(SourceRules(Lag(5), table="t"), now=0)
+    rows = [Observation("input", [Peak(99, 1)])]
+    progress.advance(rows, now=1)
+    assert progress.watermark is None
+    progress.advance(rows, now=2, tables={"t": 20, "other": 50})
+    assert progress.watermark == 15
+    again = SourceProgress.load(SourceRules(Lag(5), table="t"), progress.save(), now=2)
+    again.advance([], now=3, tables={"t": 20})
+    assert again.watermark == 15
+    again.advance([], now=4, tables={"t": END_OF_TIME})
+    assert again.watermark == END_OF_TIME - 5
+    assert again.why().held_by == "partition 't'"
