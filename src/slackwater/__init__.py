@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from slackwater.progress.watermark_policies import fixed_delay as fixed_delay
     from slackwater.progress.watermark_policies import lag as lag
     from slackwater.progress.watermark_policies import learned as learned
+    from slackwater.spark.api.kafka import from_kafka as from_kafka
     from slackwater.spark.api.stream import stream as stream
     from slackwater.spark.api.stream_options import headers as headers
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time
@@ -112,7 +113,12 @@ if TYPE_CHECKING:
     from slackwater.streams.settings import StreamSettings as StreamSettings
     from slackwater.streams.spark.stream_event_time import read_stream as read_stream
     from slackwater.streams.spark.stream_event_time import stream_headers as stream_headers
+    from slackwater.streams.spark.stream_output import write_stream as write_stream
     from slackwater.streams.time.marks import NoteResult as NoteResult
+    from slackwater.table_progress.completeness_reader import complete_until as complete_until
+    from slackwater.table_progress.table_watermark import completeness as completeness
+    from slackwater.table_progress.waiting import WaitResult as WaitResult
+    from slackwater.table_progress.waiting import wait_until as wait_until
     from slackwater.time import BEGINNING_OF_TIME as BEGINNING_OF_TIME
     from slackwater.time import END_OF_TIME as END_OF_TIME
     from slackwater.time import Range as Range

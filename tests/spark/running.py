@@ -185,6 +185,16 @@ def as_running_query(
     return [collected[number] for number in sorted(collected)]
 
 
+def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> Panes:
+    """The panes of a streaming query with a micro-batch for each batch, and one for the end."""
+    for number, batch in enumerate(scenario.batches):
+        write(folder / "in", number, batch)
+    times = [batch.now * SECOND for batch in scenario.batches]
+    schema = spark.read.parquet(str(folder / "in")).schema
+    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    return scenario.build(rows, [*times, times[-1] + SECOND])
+
+
 def collector(batches: dict[int, list[SparkRow]]) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` that puts the rows of each batch into ``batches``."""
 

@@ -16,9 +16,8 @@ from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.sql.database import database_url, temporary_engine
-from slackwater.time import SECOND
 from tests.spark.oracle import table_of, truth_of
-from tests.spark.running import Scenario, ended, expected, write
+from tests.spark.running import ended, expected, streamed
 from tests.spark.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.spark
@@ -26,15 +25,6 @@ pytestmark = pytest.mark.spark
 RETRACTING = SCENARIOS["early, on time, late, retracting"]
 DISCARDING = SCENARIOS["discarding by the clock"]
 SUMS = replace(DISCARDING, options=replace(DISCARDING.options, accumulations=("count", "sum")))
-
-
-def streamed(spark: SparkSession, scenario: Scenario, folder: Path) -> Panes:
-    for number, batch in enumerate(scenario.batches):
-        write(folder / "in", number, batch)
-    times = [batch.now * SECOND for batch in scenario.batches]
-    schema = spark.read.parquet(str(folder / "in")).schema
-    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    return scenario.build(rows, [*times, times[-1] + SECOND])
 
 
 def run(panes: Panes, url: str, folder: Path, **options: Any) -> None:

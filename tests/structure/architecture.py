@@ -20,7 +20,7 @@ FACE: Final = "(the package itself)"
 
 _BASE: Final = {"_extras", "_notebook_html", "_suggestions", "_time_text", "errors", "time"}
 _CORE: Final = _BASE | {"_strict_rows", "_utf8", "progress", "windows"}
-_ALL_PACKAGES: Final = _CORE | {"spark", "sql", "metadata", "monitoring", "streams", "ingest"}
+_ALL_PACKAGES: Final = _CORE | {"spark", "sql", "tables", "metadata", "monitoring", "streams", "ingest"}
 
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     "_suggestions": set(),
@@ -35,20 +35,22 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "time": {"_time_text", "errors"},
     "progress": _BASE,
     "windows": _BASE | {"_lazy_exports", "_strict_rows", "progress"},
-    "sql": _BASE | {"_utf8"},
+    "sql": _BASE | {"_utf8", "progress"},
+    "tables": _BASE | {"_durable_files", "progress", "sql"},
     "metadata": _BASE | {"sql"},
     "monitoring": _BASE | {"progress", "sql", "metadata"},
-    "spark": _CORE | {"sql", "monitoring"},
+    "spark": _CORE | {"sql", "tables", "monitoring"},
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
     "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "spark", "metadata", "streams"},
+    "table_progress": _BASE | {"progress", "sql", "tables", "spark", "metadata", "streams"},
     "testing": _CORE | {"spark"},
     "plot": _CORE | {"testing"},
     "ui": _ALL_PACKAGES,
-    "demo": _ALL_PACKAGES | {FACE, "plot", "ui"},
+    "demo": _ALL_PACKAGES | {FACE, "plot", "table_progress", "ui"},
     "doctor": _ALL_PACKAGES,
     "simulation": _ALL_PACKAGES | {"_durable_files"},
-    "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation"},
-    FACE: _ALL_PACKAGES | {"_lazy_exports", "testing", "ui"},
+    "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation", "table_progress"},
+    FACE: _ALL_PACKAGES | {"_lazy_exports", "table_progress", "testing", "ui"},
 }
 """The packages that each package may import. A package that is not listed is a violation."""
 

@@ -67,6 +67,10 @@ COMMANDS: Final = {
         "queries:late",
         "Show how late the rows of QUERY are, by origin, and a sample of those that were dropped.",
     ),
+    "wait": LazyCommand(
+        "wait:wait",
+        "Wait until TABLE is complete: all windows that end at or before --until are there.",
+    ),
     "metrics": LazyCommand(
         "metrics:metrics",
         "Print the metrics of queries, ingestion and streams in the text format of Prometheus.",

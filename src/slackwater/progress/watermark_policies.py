@@ -5,6 +5,7 @@ A policy is a value; the `slackwater.progress.generator.WatermarkGenerator` that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -320,3 +321,21 @@ def not_negative(value: int, name: str) -> int:
     if number < 0:
         raise InvalidDuration(name, value, "is negative", fix="pass zero or more")
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class TableWatermark:
+    """The completeness of a table as the watermark of a stream that reads it; made by `completeness`.
+
+    Args:
+        table: The address of the table.
+        read: Reads up to which time the table is complete; None while that is unknown.
+        lag: Microseconds by which the watermark is behind that time, not negative.
+
+    >>> TableWatermark("delta:/data/totals", read=lambda: 5).lag
+    0
+    """
+
+    table: str
+    read: Callable[[], int | None]
+    lag: int = 0

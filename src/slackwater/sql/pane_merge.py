@@ -30,6 +30,7 @@ from sqlalchemy.schema import CreateTable
 from slackwater._suggestions import available
 from slackwater._utf8 import split_unreadable
 from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
     REJECTIONS,
@@ -51,6 +52,7 @@ from slackwater.sql.staging_table import (
 
 PANE_INDEX: Final = "pane_index"
 RETRACTION: Final = "retraction"
+UNKNOWN: Final = Completeness()
 FAILURE_COLUMNS: Final = ("event:failure", "event:failed_row")
 """The reason and the content of rows that failed before they became panes."""
 
@@ -148,6 +150,7 @@ def merge_panes(
     identity: str,
     batch: int | None,
     committer: Committer | None = None,
+    completeness: Completeness = UNKNOWN,
 ) -> Merged:
     """Merge staged rows into the target, unless the ledger shows that the batch was applied before.
 
@@ -158,6 +161,7 @@ def merge_panes(
         identity: the query that the batch belongs to.
         batch: the number of the batch; without one the ledger is neither read nor written.
         committer: the query and the run that commit, which must own the identity. None: not checked.
+        completeness: what the ledger states about the table once the batch is merged.
 
     Returns:
         Whether the batch was merged now, and not before, and the number of dead letters.
@@ -196,7 +200,8 @@ def merge_panes(
     fresh = applied is None or batch != applied
     rejected = _merge_staged(connection, target, staged, identity, batch) if fresh else 0
     if batch is not None:
-        _record_batch(connection, target, identity, batch, entry, admitted, rejected)
+        recorded = _Recorded(identity, batch, completeness, rejected)
+        _record_batch(connection, target, recorded, entry, admitted)
     # also removes the rows of failed or killed tasks: a query has one run at a time, and this is it
     discard_staged(connection, target, identity)
     return Merged(fresh, rejected, entry.rejected if entry else 0)
@@ -383,18 +388,32 @@ def _claim(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What is recorded with a batch."""
+
+    identity: str
+    batch: int
+    completeness: Completeness
+    rejected: int
+
+
 def _record_batch(
     connection: Connection,
     target: PaneTable,
-    identity: str,
-    batch: int,
+    recorded: _Recorded,
     entry: _LedgerEntry | None,
     admitted: Claim | None,
-    rejected: int,
 ) -> None:
-    values: dict[str, Any] = {"batch": batch, "rejected": rejected + (entry.rejected if entry else 0)}
+    values: dict[str, Any] = {
+        "batch": recorded.batch,
+        "rejected": recorded.rejected + (entry.rejected if entry else 0),
+        "complete_until": recorded.completeness.complete_until,
+        "final_until": recorded.completeness.final_until,
+    }
     if admitted is not None:
         values |= {"query": admitted.owner.query, "runs": admitted.owner.runs_text}
+    identity = recorded.identity
     if entry is not None:
         connection.execute(sql.update(target.ledger).where(_is_entry(target, identity)).values(values))
     else:

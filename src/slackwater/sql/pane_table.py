@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -35,7 +35,8 @@ Fold = Literal["sum", "min", "max"]
 """How a delta is combined with the current value."""
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
-_LEDGER: Final = "slackwater_upserts"
+LEDGER: Final = "slackwater_upserts"
+"""The name of the ledger, in the schema of the target."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _KINDS: Final[dict[str, types.TypeEngine[Any]]] = {
     "boolean": types.Boolean(),
@@ -130,6 +131,57 @@ class Column:
                 )
 
 
+def check_columns(
+    identity: Sequence[Column], values: Sequence[Column], fold: Mapping[str, Fold], *, embedded: bool = False
+) -> None:
+    """Raise if a table cannot have these columns, or values cannot be folded.
+
+    Args:
+        identity: the columns that identify a row.
+        values: the other columns.
+        fold: how deltas are folded, by value column; empty if a pane is a full result.
+        embedded: whether the table is in SQLite, which would round decimals.
+
+    Raises:
+        InvalidArgument: a column occurs twice or does not fit, or a fold is invalid.
+
+    >>> check_columns([Column("tags", "json")], [], {})
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: key = 'tags': is a nested column; key by scalar columns
+    """
+    names = [column.name for column in (*identity, *values)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidArgument("column", twice[0], "occurs twice", fix="rename the key or the value")
+    if not identity:
+        raise InvalidArgument(
+            "key", (), "is empty and windows=False, so rows cannot be distinguished",
+            fix="name the key columns",
+        )  # fmt: skip
+    for column in identity:
+        if column.family == "json":
+            raise InvalidArgument("key", column.name, "is a nested column", fix="key by scalar columns")
+    for column in values if fold else ():
+        how = fold.get(column.name)
+        if how is None:
+            raise InvalidArgument(
+                "fold", dict(fold), f"has no entry for column {column.name}",
+                fix=f'add "{column.name}": "sum", "min" or "max"; a value that none of them fits '
+                f"(a mean, a list) needs accumulating panes without fold",
+            )  # fmt: skip
+        if how not in _FOLDABLE:
+            raise InvalidArgument("fold", how, "is not a valid fold", fix='write "sum", "min" or "max"')
+        rounded = column.family == "decimal" and embedded
+        if column.family not in _FOLDABLE[how] or rounded:
+            where = " in SQLite, which would round it" if rounded else ""
+            raise InvalidArgument(
+                "fold", {column.name: how}, f"cannot be applied to {column.kind}{where}",
+                fix="use accumulating panes without fold",
+            )  # fmt: skip
+    if unknown := sorted(fold.keys() - {column.name for column in values}):
+        fix = available(unknown[0], (column.name for column in values))
+        raise InvalidArgument("fold", unknown[0], "is not a value column", fix=fix)
+
+
 @dataclass(frozen=True)
 class PaneTable:
     """A target table: its address, the columns that identify a row, and how a pane changes a row.
@@ -164,44 +216,9 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
         split_table_name("table", self.name)
         for part in self.name.split("."):
             check_identifier("table", part)
-        names = [column.name for column in self.columns]
-        for name in names:
-            check_identifier("column", name)
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InvalidArgument("column", twice[0], "occurs twice", fix="rename the key or the value")
-        if not self.identity:
-            raise InvalidArgument(
-                "key", (), "is empty and windows=False, so rows cannot be distinguished",
-                fix="name the key columns",
-            )  # fmt: skip
-        for column in self.key:
-            if column.family == "json":
-                raise InvalidArgument("key", column.name, "is a nested column", fix="key by scalar columns")
-        self._check_fold()
-
-    def _check_fold(self) -> None:
-        if not self.fold:
-            return
-        for column in self.values:
-            how = self.fold.get(column.name)
-            if how is None:
-                raise InvalidArgument(
-                    "fold", dict(self.fold), f"has no entry for column {column.name}",
-                    fix=f'add "{column.name}": "sum", "min" or "max"; a value that none of them fits '
-                    f"(a mean, a list) needs accumulating panes without fold",
-                )  # fmt: skip
-            if how not in _FOLDABLE:
-                raise InvalidArgument("fold", how, "is not a valid fold", fix='write "sum", "min" or "max"')
-            rounded = column.family == "decimal" and is_embedded(self.url)
-            if column.family not in _FOLDABLE[how] or rounded:
-                where = " in SQLite, which would round it" if rounded else ""
-                raise InvalidArgument(
-                    "fold", {column.name: how}, f"cannot be applied to {column.kind}{where}",
-                    fix="use accumulating panes without fold",
-                )  # fmt: skip
-        if unknown := sorted(self.fold.keys() - {column.name for column in self.values}):
-            fix = available(unknown[0], (column.name for column in self.values))
-            raise InvalidArgument("fold", unknown[0], "is not a value column", fix=fix)
+        for column in self.columns:
+            check_identifier("column", column.name)
+        check_columns(self.identity, self.values, self.fold, embedded=is_embedded(self.url))
 
     @property
     def identity(self) -> tuple[Column, ...]:
@@ -244,7 +261,7 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
     def ledger(self) -> sql.Table:
         """The table with the last applied batch of every identity and target, and the query it belongs to."""
         return sql.Table(
-            _LEDGER, sql.MetaData(schema=self.schema),
+            LEDGER, sql.MetaData(schema=self.schema),
             sql.Column("target", types.Text, primary_key=True),
             sql.Column("identity", types.Text, primary_key=True),
             sql.Column("batch", types.BigInteger, nullable=False),
@@ -252,6 +269,9 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
             sql.Column("query", types.Text),
             sql.Column("runs", types.Text),
             sql.Column("rejected", types.BigInteger),
+            # microseconds since 1970; null while the completeness is unknown
+            sql.Column("complete_until", types.BigInteger),
+            sql.Column("final_until", types.BigInteger),
         )  # fmt: skip
 
     @cached_property

@@ -15,7 +15,7 @@ from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import check_sides, side_indices
 from slackwater.spark.api.key_columns import check_free, parse_schema
 from slackwater.spark.api.pane_output import PaneDataflow
-from slackwater.spark.api.row_output import check_marks, failure_marks
+from slackwater.spark.api.row_output import check_marks, failure_marks, record_marks
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import APPLIED, ApplyHost, CogroupHost, WindowHost
 from slackwater.spark.wire.columns import RETRACTION, TIME
@@ -52,8 +52,8 @@ def aggregated(
         key=inputs.key,
         host=WindowHost(spec),
         columns=(columns,) * len(inputs.sources),
-        schema=_with_failures(
-            pane_schema(inputs.key_fields, value_types(fields, spec.accumulations)), inputs
+        schema=_with_marks(
+            pane_schema(inputs.key_fields, value_types(fields, spec.accumulations)), inputs, invalid=invalid
         ),
         invalid=invalid,
     )
@@ -114,8 +114,10 @@ def applied(
         key=inputs.key,
         host=ApplyHost(_window_spec(inputs, strategy, {APPLIED: rows}, late="count")),
         columns=(_distinct(*inputs.key, *names),) * len(inputs.sources),
-        schema=_with_failures(
-            pane_schema(inputs.key_fields, {one.name: one.dataType for one in output}), inputs
+        schema=_with_marks(
+            pane_schema(inputs.key_fields, {one.name: one.dataType for one in output}),
+            inputs,
+            invalid="count",
         ),
         invalid="count",
     )
@@ -165,17 +167,19 @@ def cogrouped(
             *[_distinct(*inputs.key, *left)] * len(inputs.sources),
             *[_distinct(*other.key, *right)] * len(other.sources),
         ),
-        schema=_with_failures(pane_schema(inputs.key_fields, values), inputs, other),
+        schema=_with_marks(pane_schema(inputs.key_fields, values), inputs, other, invalid=invalid),
         invalid=invalid,
         sides=side_indices(inputs, other),
     )
 
 
-def _with_failures(panes: StructType, *inputs: StreamInputs) -> StructType:
-    """The columns of panes, and those that describe failed rows, if there can be any."""
-    marks = failure_marks(*inputs)
-    check_marks("map_async", marks, panes.fields)
-    return StructType([*panes.fields, *marks])
+def _with_marks(panes: StructType, *inputs: StreamInputs, invalid: Keep) -> StructType:
+    """The columns of panes, and those that describe invalid records and failed rows, if there can be any."""
+    records = record_marks(*inputs, invalid=invalid)
+    check_marks("from_kafka", records, panes.fields)
+    failures = failure_marks(*inputs)
+    check_marks("map_async", failures, panes.fields)
+    return StructType([*panes.fields, *records, *failures])
 
 
 def _window_spec(

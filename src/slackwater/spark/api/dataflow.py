@@ -83,8 +83,13 @@ class Dataflow:
         """Whether the input is streaming."""
         return self.sources[0].is_streaming
 
-    def output(self, reader: PayloadReader, codec: RowCodec | None, *, flush: bool) -> DataFrame:
-        """The output rows of the last operator: through the codec, or read from payloads if it is None."""
+    def output(
+        self, reader: PayloadReader, codec: RowCodec | None, *, flush: bool, reports: bool = False
+    ) -> DataFrame:
+        """The output rows of the last operator: through the codec, or read from payloads if it is None.
+
+        With ``reports`` there is also a row for each bucket, with its report in the column `REPORT`.
+        """
         if flush and not self.is_streaming:
             raise InvalidArgument(
                 "flush",
@@ -97,7 +102,9 @@ class Dataflow:
             start_recording(self.spark)
             warn_of_drops(self.spark)
         emitted = self.emitted(flush=flush, path=metric_name(), codec=codec)
-        return emitted.mapInArrow(reader, self.schema) if codec is None else codec.decode(emitted)
+        if codec is None:
+            return emitted.mapInArrow(reader, reader.schema)
+        return codec.decode(emitted, reports=reports)
 
     def emitted(self, *, flush: bool, path: str, codec: RowCodec | None = None) -> DataFrame:
         """The rows that the operator emits, as buffers or encoded; ``path`` names it in reports."""
@@ -113,7 +120,8 @@ class Dataflow:
         elif clocks:
             clock = common_clock(clocks)
             end = self._end(clock, buffers) if flush else None
-            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=end))
+            tables = [source.table for source in self.sources if source.table is not None]
+            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=end, tables=tables))
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
             BucketProcessor(BucketTask(plan, codec)),
@@ -144,12 +152,15 @@ class Dataflow:
             keys = self.further_keys[number] if self.further_keys else ()
             read = dict.fromkeys((*self.key, *columns))
             asked = tuple(name for name in read if name not in source.window_columns)
-            request = RowRequest(asked, spec.takes_retractions, flush, f"{path}_{number}", tuple(keys))
+            emits = self.invalid == "emit"
+            request = RowRequest(
+                asked, spec.takes_retractions, flush, f"{path}_{number}", tuple(keys), records=emits
+            )
             shipper = source.shipper(
                 number,
                 columns,
                 self.buckets,
-                emit_invalid=self.invalid == "emit",
+                emit_invalid=emits,
                 fold=self.host.fold if spec.can_fold else None,
                 keys=keys,
                 gap=spec.gap_column,

@@ -21,7 +21,7 @@ from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
 from slackwater.spark.api.text_expressions import TextExpression
 from slackwater.spark.versions import from_arrow_type
-from slackwater.spark.wire.columns import TIME, WINDOW_BOUNDS, WITNESS
+from slackwater.spark.wire.columns import INVALID_REASON, TIME, WINDOW_BOUNDS, WITNESS
 from slackwater.spark.wire.pane_schema import empty_frame
 
 Expression = str | Column
@@ -65,6 +65,8 @@ class FilteredSource(DerivedSource):
         needed = tuple(dict.fromkeys((*request.columns, *self.inputs)))
         rows, driving = chosen_rows(self.inner, replace(request, columns=needed))
         dropped = ~sql.coalesce(_on_spark(self.condition), sql.lit(0).cast("boolean"))
+        if INVALID_REASON in driving:  # an invalid record is reported, whatever a filter finds in it
+            dropped = dropped & quoted(INVALID_REASON).isNull()
         if WITNESS in driving:
             dropped = sql.col(WITNESS) | dropped
         return rows, [*(quoted(name) for name in driving if name != WITNESS), dropped.alias(WITNESS)]

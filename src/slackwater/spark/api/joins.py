@@ -16,7 +16,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Keep
-from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks, failure_marks
+from slackwater.spark.api.row_output import (
+    RETRACTION_FIELD,
+    RowDataflow,
+    check_marks,
+    failure_marks,
+    record_marks,
+)
 from slackwater.spark.api.stream_inputs import StreamInputs, check_compatible
 from slackwater.spark.runtime.hosts import ForwardedKeys, JoinHost
 from slackwater.spark.runtime.operator_inputs import EITHER
@@ -114,13 +120,14 @@ def join_dataflow(
         fields += [
             StructField(names[field.name], field.dataType) for field in columns[side] if field.name in names
         ]
+    described = [*record_marks(left, right, invalid=invalid), *failure_marks(left, right)]
     return JoinDataflow(
         sources=left.sources + right.sources,
         buckets=left.buckets,
         key=left.key,
         host=host,
         columns=_by_source(left, right, tuple(columns["left"].names), tuple(columns["right"].names)),
-        schema=StructType([*fields, *_marks(spec, fields, failure_marks(left, right), invalid=invalid)]),
+        schema=StructType([*fields, *_marks(spec, fields, described, invalid=invalid)]),
         invalid=invalid,
         sides=side_indices(left, right),
         further_keys=_by_source(left, right, further["left"], further["right"]),
@@ -222,14 +229,14 @@ def _forwarded_keys(
 def _marks(
     join: JoinSpec | AsofSpec,
     fields: Sequence[StructField],
-    failures: Sequence[StructField],
+    described: Sequence[StructField],
     *,
     invalid: Keep,
 ) -> list[StructField]:
-    """The columns that describe output rows: retractions of earlier rows, and dropped rows."""
+    """The columns that describe output rows: retractions, dropped rows, then ``described``."""
     marks = [RETRACTION_FIELD] if join.retracts else []
     if "emit" in (join.late, invalid):
         marks += LATE_FIELDS
-    marks += failures
+    marks += described
     check_marks("join", marks, fields)
     return marks

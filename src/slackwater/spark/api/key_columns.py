@@ -147,22 +147,22 @@ def column_names(argument: str, names: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def parse_schema(schema: object) -> StructType:
-    """Convert the schema of a user's function: a StructType, or a DDL string.
+def parse_schema(schema: object, argument: str = "schema") -> StructType:
+    """Convert a schema that a user gives: a StructType, or a DDL string; errors name ``argument``.
 
     >>> parse_schema(5)
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: schema = 5: is neither a StructType nor a DDL string; write \
 schema="rate double, currency string"
     """
-    fix = 'write schema="rate double, currency string"'
+    fix = f'write {argument}="rate double, currency string"'
     try:
         parsed = _from_ddl(schema) if isinstance(schema, str) else schema
     except ParseException as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidArgument("schema", schema, f"cannot be parsed: {reason}", fix=fix) from error
+        raise InvalidArgument(argument, schema, f"cannot be parsed: {reason}", fix=fix) from error
     if not isinstance(parsed, StructType):
-        raise InvalidArgument("schema", schema, "is neither a StructType nor a DDL string", fix=fix)
+        raise InvalidArgument(argument, schema, "is neither a StructType nor a DDL string", fix=fix)
     return parsed
 
 

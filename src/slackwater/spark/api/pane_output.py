@@ -13,10 +13,11 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StructField, St
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.dataflow import Dataflow
-from slackwater.spark.api.row_output import FAILED_ELEMENT, failures_as_witnesses
+from slackwater.spark.api.row_output import FAILED_ELEMENT, check_marks, failures_as_witnesses
 from slackwater.spark.api.stream_inputs import RowRequest, Source, quoted
 from slackwater.spark.runtime.hosts import ApplyHost, Host
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
+from slackwater.spark.runtime.sink_progress import CompletenessClaim
 from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import (
@@ -24,6 +25,7 @@ from slackwater.spark.wire.pane_schema import (
     FAILURE_FIELDS,
     PANE,
     PANE_KIND,
+    RECORD_FIELDS,
     STRUCTURES,
     UNBOUNDED,
     WINDOW,
@@ -63,9 +65,15 @@ class PaneDataflow(Dataflow):
         spec = replace(self.spec, mode="accumulating_and_retracting")
         return replace(self, host=replace(self.host, spec=spec))
 
-    def to_df(self, *, flush: bool) -> DataFrame:
-        """The panes as a DataFrame."""
-        return self.output(pane_reader(self.schema), self.codec, flush=flush)
+    def to_df(self, *, flush: bool, reports: bool = False) -> DataFrame:
+        """The panes as a DataFrame; with ``reports`` also the reports of the buckets, for a sink."""
+        reader = pane_reader(self.schema, reports=reports)
+        return self.output(reader, self.codec, flush=flush, reports=reports)
+
+    @property
+    def claim(self) -> CompletenessClaim:
+        """How the completeness of the output follows from the reports of the buckets."""
+        return CompletenessClaim(self.buckets, self.spec.watermark_key, self.spec.allowed_lateness)
 
     @property
     def flat_columns(self) -> list[Column]:
@@ -113,6 +121,19 @@ class PaneDataflow(Dataflow):
             "windows": not all(isinstance(window, Global) for window in self.windows),
             "mode": self.spec.mode,
         }
+
+    def emitting_dropped(self) -> PaneDataflow:
+        """The same operator, which also emits rows that are late or invalid."""
+        if isinstance(self.host, ApplyHost):
+            raise InvalidArgument(
+                "split", "apply", "does not emit late and invalid rows", fix="use agg, or write to_df()"
+            )
+        host = replace(self.host, spec=replace(self.spec, late="emit"))
+        fields = [field for field in self.schema.fields if field not in (*RECORD_FIELDS, *FAILURE_FIELDS)]
+        records = RECORD_FIELDS if any(source.has_records for source in self.sources) else ()
+        check_marks("from_kafka", records, fields)
+        failures = FAILURE_FIELDS if self.emits_failures else ()
+        return replace(self, host=host, invalid="emit", schema=StructType([*fields, *records, *failures]))
 
     @property
     def _leaves_merged_sessions(self) -> bool:

@@ -15,11 +15,14 @@ from slackwater.spark.api.dataflow import check_counted
 from slackwater.spark.api.explain import explain_dataflow
 from slackwater.spark.api.pane_html import panes_html
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
+from slackwater.spark.api.pane_split import PaneSplit
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_operations import StreamOperations
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from slackwater.spark.api.upsert import Folding
@@ -133,9 +136,8 @@ class Panes(StreamOperations):
             from slackwater.spark.api.upsert import upsert_to  # imports the database drivers
 
         options = self.dataflow.upsert_options()
-        frame = self.to_df(flush=flush)
         return upsert_to(
-            frame,
+            self.dataflow.to_df(flush=flush, reports=self.dataflow.is_streaming),
             url,
             table,
             fold=fold,
@@ -143,6 +145,7 @@ class Panes(StreamOperations):
             identity=identity,
             takeover_from=takeover_from,
             on_error=on_error,
+            claim=self.dataflow.claim,
             **options,
         )
 
@@ -171,6 +174,122 @@ class Panes(StreamOperations):
             on_error=on_error,
             **options,
         )
+
+    def merge_into(
+        self,
+        table: str,
+        *,
+        fold: Folding | None = None,
+        create: bool = False,
+        identity: str | None = None,
+        takeover_from: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that keeps a Delta Lake or Iceberg table up to date with the panes, exactly once.
+
+        The table has one row for each key and window, or for each key if the window is global: the last
+        result that was not retracted. Each batch is one commit of the table, which also records the batch,
+        so that it is applied once, and up to which time the table is complete; see `complete_until`.
+
+        Args:
+            table: ``delta:LOCATION``, a path or a URL, written by the package deltalake; or
+                ``iceberg:CATALOG/NAMESPACE.TABLE``, written by pyiceberg, with a catalog of its
+                configuration.
+            fold: How discarding panes are folded into the table; see `slackwater.upsert_to`.
+            create: Create the table if it does not exist.
+            identity: The identity under which batches are recorded; the id of the query if omitted. It
+                belongs to one query.
+            takeover_from: The id of the query whose identity this one takes over.
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The writer: set ``checkpointLocation`` and call ``start()``.
+
+        Raises:
+            InvalidArgument: The panes have several rows per key and window, or an argument is invalid.
+            TableDoesNotFit: The table does not exist, or has missing or wrong columns, which are all named.
+            MissingExtra: deltalake or pyiceberg is not installed.
+        """
+        from slackwater.spark.api.lake_merge import merge_into  # imports SQL libraries
+
+        options = self.dataflow.upsert_options()
+        return merge_into(
+            self.dataflow.to_df(flush=flush, reports=self.dataflow.is_streaming),
+            table,
+            fold=fold,
+            create=create,
+            identity=identity,
+            takeover_from=takeover_from,
+            claim=self.dataflow.claim,
+            **options,
+        )
+
+    def foreach_batch(
+        self,
+        function: Callable[[DataFrame, int], None],
+        *,
+        fold: Folding | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that calls a function with the changes of each batch, for any other table.
+
+        The changes are what `upsert_to` and `merge_into` apply: one row for each key and window that a batch
+        changed, with the columns of the key, ``window_start`` and ``window_end`` (unless the window is
+        global), the values, and ``deleted``. If ``deleted`` is true, the row of the key and window is to be
+        deleted, otherwise it is to be inserted or replaced. With ``fold`` the values are deltas.
+
+        Spark may call the function again with the same number and the same changes, after a failure: record
+        the number in the transaction that applies the changes.
+
+        Args:
+            function: Called with the changes, a DataFrame that is kept in memory during the call, and the
+                number of the batch.
+            fold: How the deltas of discarding panes are combined within a batch; see `slackwater.upsert_to`.
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The writer: set ``checkpointLocation`` and call ``start()``.
+
+        Raises:
+            InvalidArgument: The panes have several rows per key and window, or ``fold`` is invalid.
+        """
+        from slackwater.spark.api.foreach_changes import foreach_changes  # imports SQL libraries
+
+        options = self.dataflow.upsert_options()
+        return foreach_changes(self.to_df(flush=flush), function, fold=fold, **options)
+
+    def split(self, *, flush: bool = False) -> PaneSplit:
+        """The panes, the late rows and the invalid rows as three DataFrames.
+
+        The operator then emits late and invalid rows, whatever ``agg`` was called with. Each DataFrame that
+        is started as a query of its own runs the whole pipeline. To write all three from one query, start
+        one and divide it with ``foreachBatch``: ``split().all_rows`` has all of them.
+
+        Args:
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The DataFrames. Late rows have the key, the window and their own values; invalid rows have the
+            key and their values and, if they are records of Kafka, their topic, partition and offset.
+
+        Raises:
+            InvalidArgument: The panes are the result of `Windowed.apply`.
+
+        >>> from slackwater.progress.watermark_policies import lag
+        >>> from slackwater.spark.api.stream import stream
+        >>> from slackwater.spark.session import session
+        >>> from slackwater.windows import fixed, sum
+        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> bids = spark.sql(
+        ...     "select timestamp_seconds(at) as at, price from values (5, 30), (null, 7) t(at, price)"
+        ... )
+        >>> windowed = stream(bids, event_time="at", watermark=lag("5 seconds")).window(fixed("10 seconds"))
+        >>> panes, late, invalid = windowed.agg(total=sum("price")).split()[:3]
+        >>> panes.count(), late.count(), [row.total for row in invalid.collect()]
+        (1, 0, [7])
+        """
+        dataflow = self.dataflow.emitting_dropped()
+        return PaneSplit.of(dataflow.to_df(flush=flush), dataflow.key)
 
     def elements(self) -> Stream:
         """The panes as a stream, each an element at its timestamp.

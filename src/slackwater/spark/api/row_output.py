@@ -26,7 +26,7 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     time_column,
 )
-from slackwater.spark.wire.pane_schema import FAILURE_FIELDS
+from slackwater.spark.wire.pane_schema import FAILURE_FIELDS, RECORD_FIELDS
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec
 
@@ -183,6 +183,12 @@ def check_skipped_are_counted(inputs: StreamInputs) -> None:
             "leaves out rows that no operator counts, because none follows map_async",
             fix='write on_error="emit", and keep the rows in which failure is null',
         )
+
+
+def record_marks(*inputs: StreamInputs, invalid: Keep) -> list[StructField]:
+    """The output columns that locate invalid records, if they are emitted."""
+    emitted = invalid == "emit" and any(one.has_records for one in inputs)
+    return list(RECORD_FIELDS) if emitted else []
 
 
 def check_marks(operator: str, marks: Sequence[StructField], fields: Sequence[StructField]) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import is_text
-from slackwater.progress.watermark_policies import WatermarkPolicy
+from slackwater.progress.watermark_policies import TableWatermark, WatermarkPolicy
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
@@ -33,7 +33,7 @@ def stream(
     df: DataFrame,
     *,
     event_time: ColumnLike | IngestionTime | None = None,
-    watermark: WatermarkPolicy | None = None,
+    watermark: WatermarkPolicy | TableWatermark | None = None,
     event_times: Mapping[str, WatermarkPolicy] | None = None,
     headers: Headers | None = None,
     origin: ColumnLike | None = None,
@@ -53,7 +53,8 @@ def stream(
     Args:
         df: The rows.
         event_time: A timestamp column, an expression of that type, or `ingestion_time` for rows without one.
-        watermark: The watermark policy of ``event_time``, such as ``lag("5 seconds")``.
+        watermark: The watermark policy of ``event_time``, such as ``lag("5 seconds")``; or `completeness` of
+            the table that the rows come from.
         event_times: Several event-time columns, each with its own watermark policy. The first one drives the
             windows, unless `Stream.window` is called with ``by=``.
         headers: The columns in which producers number their buffers and send watermarks; see `headers`.

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
-from slackwater.progress.watermark_policies import Learned
+from slackwater.progress.watermark_policies import Learned, TableWatermark
 from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.map_side import Fold, Shipper
@@ -29,7 +29,9 @@ from slackwater.spark.wire.buffers import BUFFER
 from slackwater.spark.wire.clock_source import ClockSpec, common_clock
 from slackwater.spark.wire.columns import (
     BUCKET_INDEX,
+    INVALID_REASON,
     ORIGIN,
+    RECORD_POSITION,
     RETRACTION,
     TIME,
     WINDOW_BOUNDS,
@@ -54,6 +56,8 @@ class RowRequest:
     """The prefix of the names of upstream operators in reports."""
     keys: tuple[str, ...] = ()
     """The watermark keys, in addition to the driving one, whose event times stay in the rows."""
+    records: bool = False
+    """Whether the driving columns include the positions of records, for those that are invalid."""
 
 
 class Source(ABC):
@@ -144,6 +148,16 @@ class Source(ABC):
     @property
     def skips_failures(self) -> bool:
         """Whether rows for which an async function failed end at the next operator."""
+        return False
+
+    @property
+    def table(self) -> TableWatermark | None:
+        """The table whose completeness is the watermark; None if it follows from the rows."""
+        return None
+
+    @property
+    def has_records(self) -> bool:
+        """Whether rows are records with a topic, a partition and an offset; see `from_kafka`."""
         return False
 
     @property
@@ -242,6 +256,19 @@ class RowSource(Source):
     header: Mapping[str, Column] = field(default_factory=dict)
     """The columns with the header of a row's buffer, if producers number their buffers."""
     given_name: str | None = None
+    record: Mapping[str, Column] = field(default_factory=dict)
+    """Why a record is invalid, and its position, if rows are records."""
+    given_table: TableWatermark | None = None
+
+    @property
+    def table(self) -> TableWatermark | None:
+        """The table whose completeness is the watermark."""
+        return self.given_table
+
+    @property
+    def has_records(self) -> bool:
+        """Whether rows are records with a topic, a partition and an offset."""
+        return bool(self.record)
 
     @property
     def name(self) -> str | None:
@@ -313,6 +340,9 @@ class RowSource(Source):
             named = sql.coalesce(self.origin.cast("string"), sql.lit("null"))
             driving.append(named.alias(ORIGIN))
         driving += [column.alias(name) for name, column in self.header.items()]
+        if self.record:
+            names = (INVALID_REASON, *(RECORD_POSITION if request.records else ()))
+            driving += [self.record[name].alias(name) for name in names]
         return self.df, driving
 
     def only_origin(self) -> Origin | None:
@@ -393,6 +423,16 @@ class DerivedSource(Source):
         return self.inner.skips_failures
 
     @property
+    def table(self) -> TableWatermark | None:
+        """The table whose completeness is the watermark of the input rows."""
+        return self.inner.table
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the input rows are records."""
+        return self.inner.has_records
+
+    @property
     def windows(self) -> tuple[Window, ...]:
         """The windows of the input rows."""
         return self.inner.windows
@@ -454,6 +494,11 @@ class StreamInputs:
     def emits_failures(self) -> bool:
         """Whether rows for which an async function failed go to the output."""
         return any(source.emits_failures for source in self.sources)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether some rows are records with a topic, a partition and an offset."""
+        return any(source.has_records for source in self.sources)
 
     @property
     def key_fields(self) -> list[StructField]:

@@ -20,9 +20,11 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, TimestampNTZT
 from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import DEFAULT_KEY, Origin
-from slackwater.progress.watermark_policies import Clock, LagLikeSpark, WatermarkPolicy
+from slackwater.progress.watermark_policies import Clock, Lag, LagLikeSpark, TableWatermark, WatermarkPolicy
 from slackwater.spark.api.key_columns import check_free, check_named
+from slackwater.spark.api.source_limits import source_limit
 from slackwater.spark.api.stream_inputs import RowSource, quoted
+from slackwater.spark.internals import is_remote
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
@@ -142,7 +144,7 @@ class StreamOptions:
     df: DataFrame
     event_time: ColumnLike | IngestionTime | None
     event_times: Mapping[str, WatermarkPolicy] | None
-    watermark: WatermarkPolicy | None
+    watermark: WatermarkPolicy | TableWatermark | None
     headers: Headers | None
     origin: ColumnLike | None
     origins: Sequence[str] | Discover | None
@@ -179,9 +181,31 @@ class StreamOptions:
                 "is missing, so windows would never fire",
                 fix='write watermark=lag("5 seconds"), or headers=headers(…)',
             )
+        if isinstance(self.watermark, TableWatermark):
+            return self._from_table(self.watermark, self._timestamp("event_time", self.event_time), clock)
         rules = self._rules(self.watermark, DEFAULT_KEY)
         column = self._timestamp("event_time", self.event_time)
         return self._rows({DEFAULT_KEY: column}, rules, clock, origin=self._origin())
+
+    def _from_table(self, table: TableWatermark, event_time: Column, clock: ClockSpec) -> RowSource:
+        by = "the completeness of a table as watermark"
+        for name, value in (
+            ("origin", self.origin),
+            ("origins", self.origins),
+            ("idle_after", self.idle_after),
+            ("max_ahead", self.max_ahead),
+            ("forget_after", self.forget_after),
+        ):
+            self._excluded(by, name, value, "omit it: the table states one time for all of its rows")
+        if self.df.isStreaming and not is_remote(self.df.sparkSession) and (limit := source_limit(self.df)):
+            raise InvalidArgument(
+                "watermark",
+                table.table,
+                f"states more than a batch has read: a source is limited by {limit}",
+                fix="remove the limit, so that every batch reads all rows that are there",
+            )
+        rules = SourceRules(Lag(table.lag), table=table.table)
+        return RowSource(self.df, {DEFAULT_KEY: event_time}, None, rules, clock, given_table=table)
 
     def _several_times(self, event_times: Mapping[str, WatermarkPolicy], clock: ClockSpec) -> RowSource:
         self._excluded("event_times", "event_time", self.event_time, "give only one of the two")
@@ -266,9 +290,11 @@ class StreamOptions:
                 columns[chunks.INPUT_ROW] = columns[chunks.ROW]
         return columns
 
-    def _rules(self, policy: WatermarkPolicy, key: str, *, arrival: bool = False) -> SourceRules:
+    def _rules(
+        self, policy: WatermarkPolicy | TableWatermark, key: str, *, arrival: bool = False
+    ) -> SourceRules:
         given: object = policy
-        if not isinstance(given, WatermarkPolicy):
+        if not isinstance(policy, WatermarkPolicy):
             written = f"lag({given!r})" if isinstance(given, str | timedelta) else 'lag("5 seconds")'
             several = self.event_times is not None
             raise InvalidArgument(

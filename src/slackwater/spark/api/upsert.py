@@ -24,11 +24,19 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.stream_inputs import quoted
 from slackwater.spark.internals import register_source
 from slackwater.spark.monitor.dead_letter_counts import DeadLetterCounts, dead_letter_counts
 from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.runtime.sink_progress import (
+    BucketProgress,
+    CompletenessClaim,
+    stated_completeness,
+    without_reports,
+)
 from slackwater.spark.versions import DataSourceStreamArrowWriter
-from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND
+from slackwater.spark.wire.columns import REPORT
+from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND, RECORD_FIELDS
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.dead_letters import DEAD_LETTERS, OnError
@@ -83,6 +91,7 @@ def upsert_to(
     identity: str | None = None,
     takeover_from: str | None = None,
     on_error: OnError = "fail",
+    claim: CompletenessClaim | None = None,
 ) -> DataStreamWriter:
     """Build a stream writer that merges panes into a table; set a checkpoint location and start it.
 
@@ -121,6 +130,9 @@ def upsert_to(
             table ``slackwater_dead_letters`` with the reason, and go on. The table then keeps the last result
             that it could store. Read them with `dead_letters`. It is required if ``map_async`` emits failed
             rows, which are stored there as well.
+        claim: How the completeness of the table follows from the reports of buckets, which are rows of
+            ``frame``. `Panes.upsert_to` passes it; other DataFrames have no reports, and then nothing is
+            stated about the table.
 
     Returns:
         A writer with the sink and the output mode set.
@@ -144,15 +156,26 @@ def upsert_to(
     """
     if not frame.isStreaming:
         raise InvalidArgument("frame", "a batch DataFrame", "is not streaming", fix="call upsert_once")
+    check_takeover(identity, takeover_from)
+    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
+    prepared = target.prepare(create=create)
+    name = _register(frame.sparkSession, prepared, identity, takeover_from, claim)
+    return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
+
+
+def check_takeover(identity: str | None, takeover_from: str | None) -> None:
+    """Raise if a query is to take over an identity that is not named.
+
+    >>> check_takeover(None, "5f1c")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: takeover_from = '5f1c': has no effect without identity=; pass the \
+identity that this query takes over
+    """
     if takeover_from is not None and identity is None:
         raise InvalidArgument(
             "takeover_from", takeover_from, "has no effect without identity=",
             fix="pass the identity that this query takes over",
         )  # fmt: skip
-    target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
-    prepared = target.prepare(create=create)
-    name = _register(frame.sparkSession, prepared, identity, takeover_from)
-    return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
 
 
 def upsert_once(
@@ -230,6 +253,43 @@ def _target(
     fold: Folding | None,
     on_error: OnError,
 ) -> PaneTable:
+    columns = pane_columns(frame, key, windows=windows, mode=mode, fold=fold)
+    if _failure_fields(frame) and on_error == "fail":
+        raise InvalidArgument(
+            "on_error", on_error, "would lose the rows for which map_async failed, which are not panes",
+            fix='write on_error="emit", and they become dead letters as well',
+        )  # fmt: skip
+    return PaneTable(
+        database_url(url),
+        table,
+        columns.key,
+        columns.values,
+        windows=windows,
+        fold=columns.fold,
+        on_error=on_error,
+    )
+
+
+@dataclass(frozen=True)
+class PaneColumns:
+    """The columns of panes by their role in a table, and how values are folded."""
+
+    key: tuple[Column, ...]
+    values: tuple[Column, ...]
+    windows: bool
+    fold: Mapping[str, Fold]
+
+    @property
+    def identity(self) -> tuple[Column, ...]:
+        """The columns that identify a row of the table."""
+        bounds = tuple(Column(name, "timestamp") for name in WINDOW_COLUMNS) if self.windows else ()
+        return self.key + bounds
+
+
+def pane_columns(
+    frame: DataFrame, key: Sequence[str], *, windows: bool, mode: Mode | None, fold: Folding | None
+) -> PaneColumns:
+    """The columns of a table for panes; raises if the DataFrame does not have the schema of panes."""
     fields = {field.name: field.dataType for field in frame.schema.fields}
     for name in ("window", "pane") if windows else ("pane",):
         if not isinstance(fields.get(name), types.StructType):
@@ -242,20 +302,14 @@ def _target(
             fix = available(name, (other for other in fields if other not in ("window", "pane")))
             raise InvalidArgument("key", name, "column not found in the panes", fix=fix)
     failures = [field.name for field in _failure_fields(frame)]
-    if failures and on_error == "fail":
-        raise InvalidArgument(
-            "on_error", on_error, "would lose the rows for which map_async failed, which are not panes",
-            fix='write on_error="emit", and they become dead letters as well',
-        )  # fmt: skip
-    values = [name for name in fields if name not in (*key, "window", "pane", *failures)]
-    return PaneTable(
-        database_url(url),
-        table,
+    records = [field.name for field in RECORD_FIELDS if field in frame.schema.fields]
+    others = ("window", "pane", REPORT, *records, *failures)
+    values = [name for name in fields if name not in (*key, *others)]
+    return PaneColumns(
         tuple(_column(name, fields[name]) for name in key),
         tuple(_column(name, fields[name]) for name in values),
-        windows=windows,
-        fold=_folds(values, mode, fold),
-        on_error=on_error,
+        windows,
+        _folds(values, mode, fold),
     )
 
 
@@ -291,32 +345,53 @@ def _column(name: str, type_: types.DataType) -> Column:
 
 
 def _staging_rows(frame: DataFrame, target: PaneTable) -> DataFrame:
-    """Select the results, shaped as the rows that are staged."""
+    """Select the results and the failed rows, shaped as the rows that are staged."""
+    columns = PaneColumns(target.key, target.values, target.windows, target.fold)
+    failures = _failure_fields(frame)
+    kinds = [PANE_KIND, FAILED_KIND] if failures else [PANE_KIND]
+    named = [sql.col(field.name).alias(name) for field, name in zip(failures, FAILURE_COLUMNS, strict=False)]
+    return result_rows(frame, columns, kinds=kinds, further=named, nested_as_json=True)
+
+
+def result_rows(
+    frame: DataFrame,
+    columns: PaneColumns,
+    *,
+    kinds: Sequence[str] = (PANE_KIND,),
+    further: Sequence[Expression] = (),
+    nested_as_json: bool = False,
+) -> DataFrame:
+    """Select the results as flat rows, with the index of the pane, whether it retracts, and the reports."""
 
     def scalar(column: Column) -> Expression:
         name = f"`{column.name}`"
-        return (sql.to_json(name) if column.family == "json" else sql.col(name)).alias(column.name)
+        as_json = nested_as_json and column.family == "json"
+        return (sql.to_json(name) if as_json else sql.col(name)).alias(column.name)
 
     windows = [
         sql.col(f"window.{bound}").alias(name)
         for bound, name in zip(("start", "end"), WINDOW_COLUMNS, strict=True)
-        if target.windows
+        if columns.windows
     ]
-    failures = _failure_fields(frame)
-    kinds = [PANE_KIND, FAILED_KIND] if failures else [PANE_KIND]
-    return frame.where(sql.col("pane.kind").isin(kinds)).select(
-        *(scalar(column) for column in target.key),
+    reports = [quoted(REPORT)] if REPORT in frame.columns else []
+    chosen = sql.col("pane.kind").isin(list(kinds))
+    for report in reports:
+        chosen = chosen | report.isNotNull()
+    return frame.where(chosen).select(
+        *(scalar(column) for column in columns.key),
         *windows,
-        *(scalar(column) for column in target.values),
+        *(scalar(column) for column in columns.values),
         sql.col("pane.index").cast("long").alias(PANE_INDEX),
         sql.col("pane.retraction").alias(RETRACTION),
-        *(sql.col(field.name).alias(name) for field, name in zip(failures, FAILURE_COLUMNS, strict=False)),
+        *further,
+        *reports,
     )
 
 
 def _failure_fields(frame: DataFrame) -> tuple[types.StructField, ...]:
     """The columns that describe failed rows; empty if there are none."""
-    last = tuple(frame.schema.fields[-len(FAILURE_FIELDS) :])
+    fields = [field for field in frame.schema.fields if field.name != REPORT]
+    last = tuple(fields[-len(FAILURE_FIELDS) :])
     return last if last == FAILURE_FIELDS else ()
 
 
@@ -331,16 +406,20 @@ class _TaskMessage(WriterCommitMessage):
     committer: Committer
     staged: StagedPanes | None
     payload: bytes | None
+    progress: list[BucketProgress]
+    """The progress of the buckets whose rows the task wrote."""
 
 
 def _write(
     target: PaneTable, batches: Iterator[pa.RecordBatch], identity: str, committer: Committer
 ) -> _TaskMessage:
+    progress: list[BucketProgress] = []
+    rows = without_reports(batches, progress)
     if is_embedded(target.url):
-        return _TaskMessage(identity, committer, None, serialize_batches(batches))
+        return _TaskMessage(identity, committer, None, serialize_batches(rows), progress)
     with temporary_engine(target.url) as engine, engine.begin() as connection:
-        staged = stage_panes(connection, target, batches, identity)
-        return _TaskMessage(identity, committer, staged, None)
+        staged = stage_panes(connection, target, rows, identity)
+        return _TaskMessage(identity, committer, staged, None, progress)
 
 
 def _commit(
@@ -348,6 +427,7 @@ def _commit(
     messages: Sequence[WriterCommitMessage | None],
     batch: int | None,
     counts: DeadLetterCounts | None = None,
+    claim: CompletenessClaim | None = None,
 ) -> None:
     written = [message for message in messages if isinstance(message, _TaskMessage)]
     if not written:
@@ -358,7 +438,8 @@ def _commit(
         if is_embedded(target.url):
             rows = (batch for message in written for batch in deserialize_batches(message.payload))
             staged = [stage_panes(connection, target, rows, identity)]
-        merged = merge_panes(connection, target, staged, identity, batch, committer)
+        stated = stated_completeness(claim, written)
+        merged = merge_panes(connection, target, staged, identity, batch, committer, stated)
     if not merged.fresh:
         _log.warning("batch %s of %s was already merged into %s; skipped", batch, identity, target.name)
     if merged.total_rejected and counts is not None:
@@ -372,19 +453,25 @@ def _commit(
 
 class _StreamWriter(DataSourceStreamArrowWriter):
     def __init__(
-        self, target: PaneTable, identity: str | None, takeover_from: str | None, counts: DeadLetterCounts
+        self,
+        target: PaneTable,
+        identity: str | None,
+        takeover_from: str | None,
+        counts: DeadLetterCounts,
+        claim: CompletenessClaim | None,
     ) -> None:
         self._target = target
         self._identity = identity
         self._takeover_from = takeover_from
         self._counts = counts
+        self._claim = claim
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         committer = replace(running_query(), takeover_from=self._takeover_from)
         return _write(self._target, iterator, self._identity or f"query {committer.query}", committer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _commit(self._target, messages, batchId, self._counts)
+        _commit(self._target, messages, batchId, self._counts, self._claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: the next merge of this query deletes the staged rows."""
@@ -409,9 +496,15 @@ class _BatchWriter(DataSourceArrowWriter):
                 discard_staged(connection, self._target, self._identity)
 
 
-def _register(spark: SparkSession, target: PaneTable, identity: str | None, takeover_from: str | None) -> str:
+def _register(
+    spark: SparkSession,
+    target: PaneTable,
+    identity: str | None,
+    takeover_from: str | None,
+    claim: CompletenessClaim | None = None,
+) -> str:
     """Register the sink; its address travels inside the class, so that no query plan shows the password."""
-    described = repr((redacted_url(target.url), target, identity, takeover_from)).encode()
+    described = repr((redacted_url(target.url), target, identity, takeover_from, claim)).encode()
     counts = dead_letter_counts()
     registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
 
@@ -421,7 +514,7 @@ def _register(spark: SparkSession, target: PaneTable, identity: str | None, take
             return registered
 
         def streamWriter(self, schema: types.StructType, overwrite: bool) -> _StreamWriter:  # noqa: N802 - Spark's name
-            return _StreamWriter(target, identity, takeover_from, counts)
+            return _StreamWriter(target, identity, takeover_from, counts, claim)
 
         def writer(self, schema: types.StructType, overwrite: bool) -> _BatchWriter:
             return _BatchWriter(target, identity)

@@ -118,6 +118,8 @@ class BucketReport(msgspec.Struct, frozen=True):
     """The panes of this batch by the end of their window, for at most 50 ends."""
     late_rows: tuple[LateRow, ...] = ()
     """At most 10 of the rows that were dropped in this batch."""
+    forwarded: dict[str, int] = {}
+    """The watermarks of the rows that the bucket has emitted, after all holds, by watermark key."""
     delays: dict[str, DelayHistogram] = {}
     """By how much the rows of this batch were behind, by origin; only in the report of one bucket."""
     policy_lags: tuple[PolicyLag, ...] = ()

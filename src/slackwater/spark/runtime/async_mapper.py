@@ -29,6 +29,7 @@ from slackwater.spark.wire.columns import (
     FAILED_ROW,
     FAILURE,
     FALLBACKS,
+    INVALID_REASON,
     ORIGIN,
     TIME,
     WITNESS,
@@ -279,7 +280,10 @@ class AsyncMapper:
         values = [row for _, row in pairs]
         passed = list(target)[: target.get_field_index(WITNESS)]
         columns = [kept.column(field.name).cast(field.type) for field in passed]
-        columns.append(pa.array([row is None for row in values], pa.bool_()))
+        invalid = _invalid(kept)
+        columns.append(
+            pa.array([row is None and not bad for row, bad in zip(values, invalid, strict=True)], pa.bool_())
+        )
         if FALLBACKS in target.names:
             counts = _fallbacks(batch, fallen)
             first = [
@@ -345,11 +349,23 @@ def _short(value: object) -> str:
 
 
 def _bypassing(batch: pa.RecordBatch) -> list[bool]:
-    """Which rows only carry progress: control rows, headers without data, and witness rows."""
+    """Which rows the function is not called for: those that only carry progress, and invalid records.
+
+    Control rows, headers without data and witness rows only carry progress.
+    """
     flags = [batch.column(name).to_pylist() for name in (WITNESS, EMPTY) if name in batch.schema.names]
+    flags.append(_invalid(batch))
     if CONTROL in batch.schema.names:
         flags.append(batch.column(CONTROL).is_valid().to_pylist())
     return [any(each) for each in zip(*flags, strict=True)] if flags else [False] * batch.num_rows
+
+
+def _invalid(batch: pa.RecordBatch) -> list[bool]:
+    """Which rows are invalid records that were not filtered out."""
+    if INVALID_REASON not in batch.schema.names:
+        return [False] * batch.num_rows
+    invalid: list[bool] = batch.column(INVALID_REASON).is_valid().to_pylist()
+    return invalid
 
 
 def _fallbacks(batch: pa.RecordBatch, fallen: Iterable[int]) -> list[int]:

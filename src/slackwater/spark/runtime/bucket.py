@@ -189,7 +189,9 @@ class OperatorPlan:
         restarted = before is not None and run != before.run
         duplicates = inputs.duplicates
         set_back = 0 if before is None else clock.back - before.back
-        found = inputs.advance(batch.headers, now, restarted=restarted, set_back=set_back)
+        found = inputs.advance(
+            batch.headers, now, restarted=restarted, set_back=set_back, tables=batch.tables
+        )
         data = batch.data(self.inputs, found, inputs.arrival_times(now))
         if before is not None and before.ended and data.has_source_rows(self.inputs):
             raise AfterEnd
@@ -252,6 +254,7 @@ class OperatorPlan:
             windows=output.windows,
             windows_left_out=output.windows_left_out,
             panes=output.panes,
+            forwarded=dict(output.forwarded),
             delays=batch.delays(fronts),
             policy_lags=inputs.policy_lags if self.reporter in (None, bucket) else (),
             late_rows=(
@@ -379,6 +382,12 @@ class _Batch:
     @property
     def ends(self) -> bool:
         return any(tick.end for tick in self.ticks)
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """The times up to which tables are complete, from the clock."""
+        ticks = [tick for tick in self.ticks if isinstance(tick, Tick)]
+        return {table: at for tick in ticks for table, at in tick.tables.items()}
 
     @property
     def fallbacks(self) -> int:

@@ -18,16 +18,28 @@ from slackwater.monitoring.query_state import OpenWindows, Panes
 from slackwater.progress.saved_form import Saved
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.window_reports import PaneCounts, open_by_end
-from slackwater.spark.wire.columns import FAILED_ROW, FAILURE, KIND, RETRACTION, SIDE, TIME, WINDOW_BOUNDS
+from slackwater.spark.wire.columns import (
+    FAILED_ROW,
+    FAILURE,
+    INVALID_REASON,
+    KIND,
+    RECORD_POSITION,
+    RETRACTION,
+    SIDE,
+    TIME,
+    WINDOW_BOUNDS,
+)
 from slackwater.spark.wire.pane_schema import (
     FAILED_KIND,
     FAILURE_FIELDS,
     INVALID_KIND,
     LATE_KIND,
     PANE_KIND,
+    RECORD_FIELDS,
     ROW_KIND,
     row_values,
 )
+from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows import (
     AsofOperator,
     AsofOutput,
@@ -143,6 +155,8 @@ class HostOutput:
     """A few of the dropped rows."""
     expired_keys: int = 0
     """The number of keys whose state was purged because of the ttl of a global window."""
+    forwarded: Mapping[str, int] = field(default_factory=dict)
+    """The watermarks that were forwarded so far, in this step or an earlier one, by key."""
 
 
 Emitting = Generator[pl.DataFrame, None, tuple[Any, HostOutput]]
@@ -255,11 +269,11 @@ class WindowHost(Host[WindowSpec]):
             yield _as_panes(output.panes)
         if output.late is not None and output.late.height:
             yield self._dropped(output.late, LATE_KIND)
-        return state, _host_output(counts, panes, output, state, self.spec.allowed_lateness)
+        return state, _host_output(counts, panes, output, state, self.spec)
 
     def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Convert rows without a usable event time to output rows of kind ``invalid``."""
-        return self._dropped(rows, INVALID_KIND)
+        return _with_records(self._dropped(rows, INVALID_KIND), rows)
 
     def _dropped(self, rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         """Convert dropped rows to output rows: key, window, and the values of each row by itself."""
@@ -311,7 +325,7 @@ class CogroupHost(Host[CogroupSpec]):
         state, output = emitted.result
         if output.late is not None and output.late.height:
             yield self._with_known_lists(self._late(output.late))
-        return state, _host_output(counts, pane_counts, output, state.windows, self.spec.allowed_lateness)
+        return state, _host_output(counts, pane_counts, output, state.windows, self.spec)
 
     def _late(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Convert late rows to output rows, in which the other side is empty or null."""
@@ -334,7 +348,7 @@ class CogroupHost(Host[CogroupSpec]):
             values += [pl.lit(None).alias(names[other, name]) for name in self.spec.carried[other]]
         bounds = [pl.lit(None, pl.Int64).alias(name) for name in WINDOW_BOUNDS]
         kept = rows.select(*self.spec.key, *bounds, *values, pl.col(TIME).alias("timestamp"))
-        return _of_kind(kept, INVALID_KIND)
+        return _with_records(_of_kind(kept, INVALID_KIND), rows)
 
     def _with_known_lists(self, panes: pl.DataFrame) -> pl.DataFrame:
         """Replace the lists of a side that has never sent a row, because their type is not known yet."""
@@ -430,7 +444,7 @@ class JoinHost(Host[JoinSpec | AsofSpec]):
 
     def invalid(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
         """Convert rows of a side without a usable event time to output rows of kind ``invalid``."""
-        return self._dropped(rows, SIDES[side], INVALID_KIND)
+        return _with_records(self._dropped(rows, SIDES[side], INVALID_KIND), rows)
 
     def _dropped(self, rows: pl.DataFrame, side: Side, kind: str) -> pl.DataFrame:
         """Dropped rows of a side as output rows of a kind; the columns of the other side are null."""
@@ -508,11 +522,11 @@ def _host_output(
     panes: PaneCounts,
     output: WindowOutput,
     state: WindowState,
-    allowed_lateness: int | None,
+    spec: WindowSpec | CogroupSpec,
 ) -> HostOutput:
     counts.dropped_late, counts.dropped_closed = output.dropped_late, output.dropped_closed
     sizes = state.blobs.cached if isinstance(state.blobs, BlobCache) else {}
-    windows, left_out = open_by_end(state, allowed_lateness, sizes)
+    windows, left_out = open_by_end(state, spec.allowed_lateness, sizes)
     return HostOutput(
         counts,
         output.watermarks,
@@ -524,6 +538,7 @@ def _host_output(
         panes=panes.panes,
         dropped_sample=output.dropped_sample,
         expired_keys=output.expired_keys,
+        forwarded={} if state.forwarded == BEGINNING_OF_TIME else {spec.watermark_key: state.forwarded},
     )
 
 
@@ -534,6 +549,16 @@ def _of_kind(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         *(pl.lit(None, pl.Boolean).alias(name) for name in ("is_first", "is_last", "retraction")),
         pl.lit(None, pl.String).alias("timing"),
         pl.lit(kind).alias("kind"),
+    )
+
+
+def _with_records(dropped: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Output rows of kind ``invalid`` with the positions of ``rows``, if these are records."""
+    if INVALID_REASON not in rows.columns:
+        return dropped
+    names = (*RECORD_POSITION, INVALID_REASON)
+    return dropped.hstack(
+        [rows[name].alias(field.name) for name, field in zip(names, RECORD_FIELDS, strict=True)]
     )
 
 

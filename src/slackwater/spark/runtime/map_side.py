@@ -43,7 +43,9 @@ from slackwater.spark.wire.columns import (
     FAILED_ROW,
     FAILURE,
     FALLBACKS,
+    INVALID_REASON,
     ORIGIN,
+    RECORD_POSITION,
     TIME,
     UNREADABLE,
     WITNESS,
@@ -61,6 +63,8 @@ FURTHEST: Final = 2**62
 _ROWS_AT_ONCE: Final = 1_000_000
 _BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
+_INVALID_GAP: Final = "the session gap is null, not positive or too long"
+_INVALID_TEXT: Final = "a text is not UTF-8"
 
 _COUNT: Final = "invalid:count"
 
@@ -147,6 +151,9 @@ class Shipper:
             frame, rejects = frame.filter(usable), _without_witnesses(rejects)
             invalid_rows = self._invalid_rows(rejects)
         frame = _without_witnesses(frame)
+        if INVALID_REASON in frame.columns:
+            frame = frame.drop(INVALID_REASON, *RECORD_POSITION, strict=False)
+            rejects = rejects.with_columns(pl.col(INVALID_REASON).fill_null(_unstated_reason(rejects)))
         if UNREADABLE in frame.columns:
             frame, rejects = frame.drop(UNREADABLE), rejects.drop(UNREADABLE)
         # Invalid rows of a numbered chunk are counted in the chunk, because it may be a repeated one.
@@ -265,6 +272,16 @@ def _marked(batch: pa.RecordBatch, unreadable: list[int]) -> pa.RecordBatch:
     for row in unreadable:
         marks[row] = True
     return readable(batch).append_column(UNREADABLE, pa.array(marks, pa.bool_()))
+
+
+def _unstated_reason(rejects: pl.DataFrame) -> pl.Expr:
+    """Why records are invalid if their source did not find a reason."""
+    gap = pl.lit(_INVALID_GAP)
+    return (
+        pl.when(UNREADABLE).then(pl.lit(_INVALID_TEXT)).otherwise(gap)
+        if UNREADABLE in rejects.columns
+        else gap
+    )
 
 
 def _is_witness(frame: pl.DataFrame) -> pl.Expr:

@@ -8,7 +8,7 @@ belong to two sides, each of which has a watermark of its own: that of its input
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import DEFAULT_KEY, Watermark
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
-from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceProgress, SourceRules
+from slackwater.spark.runtime.source_progress import NO_TABLES, ONLY_ORIGIN, SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Result
 from slackwater.spark.wire.numbered_chunks import Repeats
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
@@ -295,11 +295,18 @@ class Inputs:
         return sum(part.duplicates for part in self._parts if isinstance(part, NumberedProgress))
 
     def advance(
-        self, headers: Sequence[ProgressHeaders], now: int, *, restarted: bool = False, set_back: int = 0
+        self,
+        headers: Sequence[ProgressHeaders],
+        now: int,
+        *,
+        restarted: bool = False,
+        set_back: int = 0,
+        tables: Mapping[str, int] = NO_TABLES,
     ) -> AdvanceResult:
         """Apply the headers of a batch, one value for each input.
 
-        ``set_back`` is by how much the clock was set back since the last batch.
+        ``set_back`` is by how much the clock was set back since the last batch, and ``tables`` the times up
+        to which tables are complete.
         """
         ahead = 0
         repeats: list[Repeats] = []
@@ -313,7 +320,9 @@ class Inputs:
                     part.advance(received.results, now)
                 case NumberedProgress():
                     again = part.advance(received.chunks, now, restarted=restarted)
-                case SourceProgress() | TimesProgress():
+                case SourceProgress():
+                    ahead += part.advance(received.observations, now, restarted=restarted, tables=tables)
+                case TimesProgress():
                     ahead += part.advance(received.observations, now, restarted=restarted)
             repeats.append(again)
         if self._coalescer is not None:

@@ -8,8 +8,9 @@ batch never makes an origin idle, and the time of a restart does not count at al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from slackwater.errors import UnknownSource
@@ -21,9 +22,10 @@ from slackwater.progress.generator import WatermarkGenerator
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.progress.watermark_policies import Constant, Learned, WatermarkPolicy
 from slackwater.spark.runtime.delay_reports import learned_delays
-from slackwater.spark.wire.buffers import Observation
+from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.time import END_OF_TIME, SECOND
 
+NO_TABLES: Final[Mapping[str, int]] = MappingProxyType({})
 ONLY_ORIGIN: Final = "input"
 """The name of the single origin of a source without an origin column."""
 SILENT_AFTER: Final = 5 * SECOND
@@ -86,6 +88,8 @@ class SourceRules:
     key: str = DEFAULT_KEY
     arrival: bool = False
     forget_after: int | None = None
+    table: str | None = None
+    """The table whose completeness is the event time that the source has reached, instead of its rows."""
 
     @property
     def declared(self) -> tuple[Origin, ...] | None:
@@ -142,8 +146,21 @@ class SourceProgress:
         why = self._generator.why()
         return why.held_by is None and why.reason is Reason.IDLE
 
-    def advance(self, observations: Sequence[Observation], now: int, *, restarted: bool = False) -> int:
-        """Apply a batch; return the number of its rows that were too far in the future to count."""
+    def advance(
+        self,
+        observations: Sequence[Observation],
+        now: int,
+        *,
+        restarted: bool = False,
+        tables: Mapping[str, int] = NO_TABLES,
+    ) -> int:
+        """Apply a batch; return the number of its rows that were too far in the future to count.
+
+        ``tables`` are the times up to which tables are complete.
+        """
+        if self._rules.table is not None:
+            complete = tables.get(self._rules.table)
+            observations = [] if complete is None else [Observation(self._rules.table, [Peak(complete, 0)])]
         ahead = 0
         peaks: dict[Origin, int] = {}
         for observation in observations:

@@ -127,6 +127,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     """Whether the stream ends with this batch."""
     back: int = 0
     """By how much the clock was set back so far, in all."""
+    tables: dict[str, int] = {}
+    """The times up to which tables are complete, if they drive the watermark."""
 
 
 class Result(msgspec.Struct, array_like=True, tag="result"):
@@ -196,7 +198,7 @@ def read_header(data: bytes) -> Header:
     """Decode the header of a buffer.
 
     >>> read_header(write_header(Tick(5, 1, False)))
-    Tick(now=5, run=1, end=False, back=0)
+    Tick(now=5, run=1, end=False, back=0, tables={})
     """
     return _header.decode(data)
 

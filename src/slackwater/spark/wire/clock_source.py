@@ -9,15 +9,22 @@ The offset also contains the time at which the query was started, which distingu
 of the inputs; by how much the system clock was set back so far, so that durations go on while the time is
 corrected; the end of the stream, if it has one; and the bucket ids, because state that was stored with one
 number of buckets cannot be found with another.
+
+If the completeness of a table is the watermark of a stream, it is part of the offset as well. A batch uses a
+time that was read *before* Spark asked the sources for the rows of the batch, so that the rows up to that
+time are among them: the time that was read with the batch before, or, in the first batch of a run and in runs
+with ``availableNow``, when the stream was built.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import uuid
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from slackwater import time
 from slackwater.errors import InvalidArgument
+from slackwater.progress.watermark_policies import TableWatermark
 from slackwater.spark.internals import register_source
 from slackwater.spark.session import session_token
 from slackwater.spark.versions import (
@@ -39,6 +47,7 @@ from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import DurationLike, check_int64, duration
 
 SOURCE: Final = "slackwater_clock"
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +143,23 @@ Interval(interval=5000000) of another input; give all streams the same clock
 
 
 def clock_buffers(
-    spark: SparkSession, clock: ClockSpec, buckets: Sequence[int], *, end: StreamEnd | None
+    spark: SparkSession,
+    clock: ClockSpec,
+    buckets: Sequence[int],
+    *,
+    end: StreamEnd | None,
+    tables: Sequence[TableWatermark] = (),
 ) -> DataFrame:
     """The clock as a streaming DataFrame with one buffer per bucket and tick; with an ``end`` if it has one.
+
+    ``tables`` are those whose completeness drives a watermark.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=None).columns
     ['bucket', 'header', 'payload']
     """
-    reader = spark.readStream.format(_registered(spark))
+    reader = spark.readStream.format(_registered(spark, tuple(tables)))
     reader = reader.option("buckets", json.dumps(list(buckets)))
     if end is not None:
         reader = reader.option("end", json.dumps(asdict(end)))
@@ -154,16 +170,60 @@ def clock_buffers(
     return reader.load()
 
 
-def _registered(spark: SparkSession) -> str:
-    registered = f"{SOURCE}_{session_token(spark)}"
+def _registered(spark: SparkSession, tables: tuple[TableWatermark, ...]) -> str:
+    """Register the source; tables travel inside the class, so that no query plan shows their addresses."""
+    suffix = f"_{uuid.uuid4().hex[:12]}" if tables else ""
+    registered = f"{SOURCE}_{session_token(spark)}{suffix}"
+    known = TableTimes(tables, {one.table: at for one in tables if (at := one.read()) is not None})
 
     class SessionClock(ClockSource):
+        times = known
+
         @classmethod
         def name(cls) -> str:
             return registered
 
     register_source(spark, SessionClock)
     return registered
+
+
+_Times = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class TableTimes:
+    """The tables whose completeness drives a watermark, and the times that were read when it was built.
+
+    >>> times = TableTimes((TableWatermark("delta:/data/totals", read=lambda: 9),), {"delta:/data/totals": 5})
+    >>> times.next({}, first=True, once=False)
+    {'seen': {'delta:/data/totals': 9}, 'used': {'delta:/data/totals': 5}}
+    """
+
+    tables: tuple[TableWatermark, ...] = ()
+    built: Mapping[str, int] = field(default_factory=dict)
+
+    def next(self, before: _Times, *, first: bool, once: bool) -> _Times:
+        """The times in the offset after one with the times ``before``.
+
+        Args:
+            before: The times in the offset before.
+            first: Whether this is the first offset of a run.
+            once: Whether sources read what was there when the run began.
+        """
+        used = {**before.get("used", {})}
+        for table, at in (self.built if first or once else before.get("seen", {})).items():
+            used[table] = max(at, used.get(table, at))
+        found = {} if once else {one.table: self._read(one) for one in self.tables}
+        seen = {table: time for table, time in found.items() if time is not None}
+        return {"seen": seen, "used": used}
+
+    def _read(self, one: TableWatermark) -> int | None:
+        try:
+            return one.read()
+        except Exception:
+            # not an error of this query: the watermark waits until the table can be read again
+            _log.warning("the completeness of %s cannot be read", one.table, exc_info=True)
+            return None
 
 
 def is_tick(offset: str | None) -> bool:
@@ -179,11 +239,17 @@ def is_tick(offset: str | None) -> bool:
     except ValueError:
         return False  # offsets of other sources need not be JSON
     known = _offset((), end=False, now=None, run=0, tick=0).keys()
-    return isinstance(parsed, dict) and parsed.keys() - {"back"} == known
+    return isinstance(parsed, dict) and parsed.keys() - {"back", "tables"} == known
+
+
+NO_TABLES: Final = TableTimes()
 
 
 class ClockSource(DataSource):
     """The data source behind `clock_buffers`."""
+
+    times: ClassVar[TableTimes] = TableTimes()
+    """The tables whose completeness drives a watermark."""
 
     @classmethod
     def name(cls) -> str:
@@ -199,8 +265,8 @@ class ClockSource(DataSource):
         end = StreamEnd(**json.loads(self.options["end"])) if "end" in self.options else None
         buckets = json.loads(self.options["buckets"])
         if "times" in self.options:
-            return stream_reader(TicksReader(buckets, json.loads(self.options["times"]), end))
-        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end))
+            return stream_reader(TicksReader(buckets, json.loads(self.options["times"]), end, self.times))
+        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end, self.times))
 
 
 @dataclass
@@ -214,9 +280,11 @@ class _TickPartition(InputPartition):
 class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``, one per batch."""
 
-    def __init__(self, buckets: Sequence[int], end: StreamEnd | None) -> None:
+    def __init__(self, buckets: Sequence[int], end: StreamEnd | None, tables: TableTimes) -> None:
         self._buckets = tuple(buckets)
         self._end = end
+        self._tables = tables
+        self._once = False
         self._run = time.now()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -229,7 +297,9 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(end)
         if start["tick"] == end["tick"]:
             return []
-        return [_TickPartition(self._buckets, Tick(end["now"], end["run"], end["end"], end.get("back", 0)))]
+        used = end.get("tables", {}).get("used", {})
+        tick = Tick(end["now"], end["run"], end["end"], end.get("back", 0), used)
+        return [_TickPartition(self._buckets, tick)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         ticking = cast(_TickPartition, partition)
@@ -248,7 +318,12 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last, back = start["now"], start.get("back", 0)
         if last is not None and now < last:  # the system clock was set back
             back += last - now
-        return _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1, back=back)
+        offset = _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1, back=back)
+        if not self._tables.tables:
+            return offset
+        first = start["run"] != self._run
+        tables = self._tables.next(start.get("tables", {}), first=first, once=self._once)
+        return {**offset, "tables": tables}
 
     def _check(self, offset: dict[str, Any]) -> None:
         """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
@@ -273,10 +348,11 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class IntervalReader(_ClockReader):
     """Reads the wall clock whenever Spark asks for the latest offset."""
 
-    def __init__(self, buckets: Sequence[int], interval: int, end: StreamEnd | None) -> None:
-        super().__init__(buckets, end)
+    def __init__(
+        self, buckets: Sequence[int], interval: int, end: StreamEnd | None, tables: TableTimes = NO_TABLES
+    ) -> None:
+        super().__init__(buckets, end, tables)
         self._interval = interval
-        self._once = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Emit no more ticks than necessary: the run would not end otherwise."""
@@ -322,12 +398,19 @@ class IntervalReader(_ClockReader):
 class TicksReader(_ClockReader):
     """Emits the given times, one per batch."""
 
-    def __init__(self, buckets: Sequence[int], times: Sequence[int], end: StreamEnd | None) -> None:
-        super().__init__(buckets, end)
+    def __init__(
+        self,
+        buckets: Sequence[int],
+        times: Sequence[int],
+        end: StreamEnd | None,
+        tables: TableTimes = NO_TABLES,
+    ) -> None:
+        super().__init__(buckets, end, tables)
         self._times = tuple(times)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing to do: the given times are what is available."""
+        """The given times are what is available."""
+        self._once = True
 
     def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The next of the given times."""

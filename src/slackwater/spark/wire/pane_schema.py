@@ -15,6 +15,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.types import (
     BooleanType,
     DataType,
+    IntegerType,
     LongType,
     StringType,
     StructField,
@@ -24,6 +25,7 @@ from pyspark.sql.types import (
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.versions import from_arrow_type, to_arrow_schema
+from slackwater.spark.wire.columns import REPORT
 from slackwater.spark.wire.packed_flags import FlagValues
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import OutputOptions, RowCodec, Structures, null_if
@@ -56,6 +58,13 @@ FAILED_KIND: Final = "failed"
 FAILURE_FIELDS: Final = (StructField("failure", StringType()), StructField("failed_row", StringType()))
 """The columns of the output that describe failed rows: the reason, and the row as JSON. Only if an input has
 an async function with ``on_error="emit"``."""
+RECORD_FIELDS: Final = (
+    StructField("invalid_topic", StringType()),
+    StructField("invalid_partition", IntegerType()),
+    StructField("invalid_offset", LongType()),
+    StructField("invalid_reason", StringType()),
+)
+"""The columns of the output that locate invalid records. Only if they are emitted, and an input has them."""
 STRUCTURES: Final[Structures] = {
     "window": {"start": "window_start", "end": "window_end"},
     "pane": {name: name for name in PANE.names},
@@ -186,9 +195,23 @@ def pane_codec(schema: StructType, *, fires_once: bool, window_length: int | Non
     return RowCodec.for_schema(schema, STRUCTURES, options)
 
 
-def pane_reader(schema: StructType) -> PayloadReader:
-    """The decoder for panes that are sent as payloads."""
-    return PayloadReader(schema, prepare=_null_unbounded, structures=STRUCTURES)
+def pane_reader(schema: StructType, *, reports: bool = False) -> PayloadReader:
+    """The decoder for panes that are sent as payloads; with ``reports`` also for the reports of buckets."""
+    return PayloadReader(
+        reported_schema(schema) if reports else schema,
+        prepare=_null_unbounded,
+        structures=STRUCTURES,
+        report_column=REPORT if reports else None,
+    )
+
+
+def reported_schema(schema: StructType) -> StructType:
+    """The columns of output rows for a sink, which also gets the reports of buckets.
+
+    >>> reported_schema(pane_schema([], {"n": LongType()})).names
+    ['window', 'n', 'pane', 'event:report']
+    """
+    return StructType([*schema.fields, StructField(REPORT, StringType())])
 
 
 def _null_unbounded(panes: pl.DataFrame) -> pl.DataFrame:

@@ -25,40 +25,36 @@ class PayloadReader:
 
     ``prepare`` is applied to each payload, for example to rename columns. ``structures`` are the struct
     columns of the schema that are built from several columns of the payload. If ``header_column`` is given,
-    each buffer with a header also becomes a row that has the header in this column and null in all others.
+    each buffer with a header also becomes a row that has the header in this column and null in all others;
+    with ``report_column`` the same is done with the reports.
     """
 
     schema: StructType
     prepare: Prepare | None = None
     structures: Structures = field(default_factory=dict)
     header_column: str | None = None
+    report_column: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the batches, in order."""
         target = to_arrow_schema(self.schema)
         for batch in batches:
             if self.header_column is not None:
-                yield from self._headers(batch, target)
+                headers = [one for one in batch.column("header").to_pylist() if one != NO_HEADER]
+                yield _controls(self.header_column, headers, target)
+            if self.report_column is not None:
+                reports = [one for one in batch.column("report").to_pylist() if one is not None]
+                yield _controls(self.report_column, reports, target)
             for payload in batch.column("payload"):
                 if payload.is_valid:
                     frame = unpack(payload.as_py())
                     yield from self._rows(frame if self.prepare is None else self.prepare(frame), target)
 
-    def _headers(self, batch: pa.RecordBatch, target: pa.Schema) -> list[pa.RecordBatch]:
-        headers = pa.array(
-            [one for one in batch.column("header").to_pylist() if one != NO_HEADER], pa.binary()
-        )
-        columns = [
-            headers.cast(one.type) if one.name == self.header_column else pa.nulls(len(headers), one.type)
-            for one in target
-        ]
-        return [pa.RecordBatch.from_arrays(columns, schema=target)]
-
     def _rows(self, frame: pl.DataFrame, target: pa.Schema) -> list[pa.RecordBatch]:
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         columns: list[Any] = []
         for one in target:
-            if one.name == self.header_column:
+            if one.name in (self.header_column, self.report_column):
                 columns.append(pa.nulls(table.num_rows, one.type))
             elif one.name in self.structures:
                 columns.append(_struct(table, one.type, self.structures[one.name]))
@@ -66,6 +62,14 @@ class PayloadReader:
                 columns.append(_column(table, one.name, one.type))
         batches: list[pa.RecordBatch] = pa.Table.from_arrays(columns, schema=target).to_batches()
         return batches
+
+
+def _controls(name: str, values: list[Any], target: pa.Schema) -> pa.RecordBatch:
+    """Rows that have these values in one column, and null in all others."""
+    columns = [
+        pa.array(values, one.type) if one.name == name else pa.nulls(len(values), one.type) for one in target
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
 def _column(columns: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:

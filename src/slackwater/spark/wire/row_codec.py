@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from slackwater.spark.versions import to_arrow_schema
-from slackwater.spark.wire.columns import column_alias
+from slackwater.spark.wire.columns import REPORT, column_alias
 from slackwater.spark.wire.packed_flags import Flag, FlagValues, PackedFlags
 
 BUCKET_OR_FLAGS: Final = "bucket_or_flags"
@@ -173,8 +173,11 @@ class RowCodec:
             encoded[BUCKET_OR_FLAGS] = rows.select(self.flags.pack(rows.columns)).to_series().to_arrow()
         return encoded
 
-    def decode(self, emitted: DataFrame) -> DataFrame:
-        """The rows in the user's schema, from the frames that `encode` returned."""
+    def decode(self, emitted: DataFrame, *, reports: bool = False) -> DataFrame:
+        """The rows in the user's schema, from the frames that `encode` returned.
+
+        With ``reports`` there is also a row for each bucket, with its report in the column `REPORT`.
+        """
         indices = iter(range(len(self.columns)))
         decoded: list[Column] = []
         is_row = sql.col("report").isNull()
@@ -186,6 +189,8 @@ class RowCodec:
                 decoded.append(sql.when(is_row, sql.struct(*inner)).alias(column.name))
             else:
                 decoded.append(self._decoded(next(indices)).alias(column.name))
+        if reports:
+            return emitted.select(*decoded, sql.col("report").alias(REPORT))
         return emitted.where(is_row).select(*decoded)
 
     def _decoded(self, index: int) -> Column:

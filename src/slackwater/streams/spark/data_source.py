@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.internals import register_source
+from slackwater.spark.runtime.sink_progress import CompletenessClaim
 from slackwater.spark.versions import needs, stream_reader
 from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
 from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
@@ -33,6 +34,9 @@ class SlackwaterFormat(DataSource):
 
     stores: ClassVar[Mapping[str, str]] = {}
     """The addresses of registered stores by name. They are in the class, so that no query plan shows them."""
+
+    claim: ClassVar[CompletenessClaim | None] = None
+    """How the time that a sink notes follows from the reports of buckets; None if there are none."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -65,7 +69,7 @@ class SlackwaterFormat(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """The writer for ``df.writeStream``."""
         _only_append(overwrite)
-        return StreamSink(self._options)
+        return StreamSink(self._options, self.claim)
 
 
 def _only_append(overwrite: bool) -> None:
@@ -98,6 +102,23 @@ def register(spark: SparkSession, stores: Mapping[str, str] | None = None) -> No
         stores = known
 
     register_source(spark, RegisteredFormat)
+
+
+def register_noting(spark: SparkSession, claim: CompletenessClaim) -> str:
+    """Register the data source for a query whose commits note its watermark; returns the format."""
+    registered = f"{FORMAT}_{hashlib.sha256(repr(claim).encode()).hexdigest()[:16]}"
+    known, wanted = dict(_registered), claim
+
+    class NotingFormat(SlackwaterFormat):
+        stores = known
+        claim = wanted
+
+        @classmethod
+        def name(cls) -> str:
+            return registered
+
+    register_source(spark, NotingFormat)
+    return registered
 
 
 def store_option(spark: SparkSession, store: str) -> str:

@@ -3,18 +3,31 @@
 A streaming query commits with its query id as writer and its batch number, so a batch that Spark repeats is
 stored once. A writer id of the user belongs to the first query that commits under it. A batch job commits
 once, at its end. Files of failed attempts are collected later.
+
+If the rows come with the reports of buckets (`write_stream`), each commit notes the watermark of the query,
+so the stream drives windows. A writer that notes time stays in the stream between batches: marks wait for it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from slackwater.errors import InvalidArgument
+from slackwater.progress.completeness import Completeness
 from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.runtime.sink_progress import (
+    BucketProgress,
+    CompletenessClaim,
+    stated_completeness,
+    without_reports,
+)
 from slackwater.spark.versions import DataSourceStreamArrowWriter
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.streams.log.event_columns import as_batch, as_points
@@ -24,6 +37,10 @@ from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, stage_batch
 from slackwater.streams.segments.routing import Routing
 from slackwater.streams.spark.format_options import FormatOptions
+from slackwater.streams.time.marks import NoteResult
+from slackwater.time import instant
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -32,6 +49,8 @@ class TaskOutput(WriterCommitMessage):
 
     staged: list[StagedBatch]
     committer: Committer | None
+    progress: list[BucketProgress] = field(default_factory=list)
+    """The progress of the buckets whose rows the task wrote."""
 
 
 class StreamAppend(DataSourceArrowWriter):
@@ -54,12 +73,15 @@ class StreamAppend(DataSourceArrowWriter):
 class StreamSink(DataSourceStreamArrowWriter):
     """Writer of ``df.writeStream``: one commit per micro-batch."""
 
-    def __init__(self, options: FormatOptions) -> None:
+    def __init__(self, options: FormatOptions, claim: CompletenessClaim | None = None) -> None:
         self._options = options
+        self._claim = claim
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task to staged files."""
-        return write_task(self._options, iterator, running_query())
+        progress: list[BucketProgress] = []
+        output = write_task(self._options, without_reports(iterator, progress), running_query())
+        return replace(output, progress=progress)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the batch, unless it was committed before."""
@@ -73,11 +95,44 @@ class StreamSink(DataSourceStreamArrowWriter):
             raise InvalidArgument("writer", None, "is required: Spark gives no query id", fix=fix)
         if committer is not None:
             committer = replace(committer, takeover_from=self._options.takeover_from)
-        with TransactionalWriter(self._options.open(), name) as writer:
-            writer.commit_staged(_staged(messages), number=batchId + 1, committer=committer)
+        commit = partial(self._commit, _staged(messages), batchId + 1, committer)
+        time = noted_time(stated_completeness(self._claim, written))
+        writer = TransactionalWriter(self._options.open(), name)
+        if time is None:
+            with writer:
+                commit(writer, None)
+            return
+        # not closed: marks wait for the next batch of the query
+        if (rejected := commit(writer, time)) is not NoteResult.OK:
+            _log.warning("batch %s of writer %s could not note its time: %s", batchId, name, rejected)
+            commit(writer, None)
+
+    def _commit(
+        self,
+        staged: Sequence[StagedBatch],
+        number: int,
+        committer: Committer | None,
+        writer: TransactionalWriter,
+        time: int | None,
+    ) -> NoteResult:
+        return writer.commit_staged(staged, time=time, number=number, committer=committer)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: files that are not committed are collected later."""
+
+
+def noted_time(stated: Completeness) -> int | None:
+    """The time that a commit notes; None if the watermark is not known. The end of time is the year 9999.
+
+    >>> noted_time(Completeness()), noted_time(Completeness(5, 5))
+    (None, 5)
+    """
+    at = stated.complete_until
+    return None if at is None else min(at, _LATEST)
+
+
+_LATEST: Final = instant("9999-12-31T23:59:59.999999Z")
+"""The latest time that Spark and Python can convert."""
 
 
 def write_task(

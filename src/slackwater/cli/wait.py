@@ -1,0 +1,75 @@
+"""`slackwater wait`: wait until a table is complete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from slackwater._time_text import instant_text
+from slackwater.cli.console import STORE_URLS, STORE_VARIABLE, AsJson, print_error, print_note, print_result
+from slackwater.table_progress.completeness_reader import FORMS
+from slackwater.table_progress.waiting import wait_until
+
+NOT_YET: Final = 3
+"""The exit code if the time was not reached before the timeout."""
+
+
+def wait(
+    table: Annotated[str, typer.Argument(help=f"The table: {FORMS}.")],
+    until: Annotated[str, typer.Option(help="The time, such as 2024-01-02T00:00:00Z.")],
+    timeout: Annotated[
+        str | None,
+        typer.Option(help="How long to wait, such as 2h; 0s looks once. Default: as long as it takes."),
+    ] = None,
+    every: Annotated[str, typer.Option(help="How often to look.")] = "5s",
+    final: Annotated[
+        bool, typer.Option("--final", help="Wait until late rows cannot change the results any more.")
+    ] = False,
+    identity: Annotated[
+        str | None, typer.Option(help="Only wait for the query that commits under this identity.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar=STORE_VARIABLE,
+            show_envvar=True,
+            help=f"URL of the metadata store, for a stream: {STORE_URLS}.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Wait until TABLE is complete: all windows that end at or before --until are there.
+
+    The exit code is 0 once it is, 3 if it is not before --timeout, 1 if the table cannot be read, and 2 if
+    the command was used incorrectly.
+    """
+    shown: list[int | None] = []
+
+    def observe(found: int | None) -> None:
+        if shown[-1:] != [found]:
+            shown.append(found)
+            print_note(f"{table} is complete until {instant_text(found)}")
+
+    result = wait_until(
+        table,
+        until,
+        timeout=timeout,
+        every=every,
+        final=final,
+        identity=identity,
+        store=store,
+        observe=None if json else observe,
+    )
+    value = {
+        "table": table,
+        "reached": result.reached,
+        "until": instant_text(result.until),
+        "complete_until": None if result.complete_until is None else instant_text(result.complete_until),
+    }
+    if result.reached or json:
+        print_result(f"complete until {instant_text(result.complete_until)}", value, as_json=json)
+    if not result.reached:
+        if not json:
+            print_error(f"{table} is not complete until {instant_text(result.until)} yet")
+        raise typer.Exit(NOT_YET)

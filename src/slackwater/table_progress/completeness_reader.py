@@ -1,0 +1,126 @@
+"""Reads up to which time a table is complete, from what its commits state."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sql
+
+from slackwater.errors import InvalidArgument
+from slackwater.progress.completeness import Completeness
+from slackwater.sql.commit_owner import BATCH_JOB
+from slackwater.sql.database import database_url, temporary_engine
+from slackwater.sql.identifiers import split_table_name
+from slackwater.sql.pane_table import LEDGER
+from slackwater.sql.staging_table import is_embedded
+from slackwater.streams.log.catalog import Streams
+from slackwater.streams.time import notes
+from slackwater.tables.table_address import lake_table
+
+FORMS: Final = (
+    "DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER or stream:SCOPE/NAME"
+)
+"""The forms of an address."""
+_DATABASES: Final = ("postgresql", "sqlite", "env", "file")
+_FILES: Final = ("delta", "iceberg", "parquet")
+
+
+def complete_until(
+    table: str, *, final: bool = False, identity: str | None = None, store: str | None = None
+) -> int | None:
+    """Read up to which event time a table is complete: all windows that end at or before it are there.
+
+    Every commit of `Panes.upsert_to`, `Panes.merge_into` and `write_stream` states this time, which is the
+    watermark of the query after everything that its last operator still holds. Rows that arrive late may
+    still correct the results, as long as the allowed lateness permits; with ``final`` the time is the one
+    before which nothing changes any more.
+
+    If several queries write to the table, the time is the earliest of theirs.
+
+    Args:
+        table: ``DATABASE_URL#TABLE``, as in ``postgresql://host/shop#totals``, ``sqlite:///shop.db#totals``
+            or ``env:SHOP#totals``; ``delta:LOCATION``; ``iceberg:CATALOG/NAMESPACE.TABLE``;
+            ``parquet:FOLDER``; or ``stream:SCOPE/NAME``.
+        final: Return the time before which late rows cannot change the results any more. A stream does not
+            state it.
+        identity: Only consider the query that commits under this identity; see `upsert_to`.
+        store: The URL of the metadata store, for a stream; the variable ``SLACKWATER_STORE`` if omitted.
+
+    Returns:
+        Microseconds since 1970 in UTC, to be compared with `instant` or converted with `to_datetime`;
+        `END_OF_TIME` if the query has ended its stream. None if the table does not exist, or states nothing.
+
+    Raises:
+        InvalidArgument: The address has another form.
+        MissingExtra: The package that reads the table is not installed.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     complete_until(f"delta:{folder}/totals") is None
+    True
+    >>> complete_until("totals")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: table = 'totals': is not the address of a table; write \
+DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER or stream:SCOPE/NAME
+    """
+    found = read_completeness(table, identity=identity, store=store)
+    return found.final_until if final else found.complete_until
+
+
+def read_completeness(table: str, *, identity: str | None = None, store: str | None = None) -> Completeness:
+    """Both times of `complete_until`; arguments as there."""
+    kind = str(table).partition(":")[0]
+    if kind in _FILES:
+        return _of_identities(
+            {name: entry.completeness for name, entry in lake_table(table).ledger().items()}, identity
+        )
+    if kind == "stream":
+        if identity is not None:
+            raise InvalidArgument(
+                "identity", identity, "has no meaning for a stream, whose marks cover all writers",
+                fix="omit it",
+            )  # fmt: skip
+        return _of_stream(table.removeprefix("stream:"), store)
+    address, hash_, name = str(table).rpartition("#")
+    if hash_ and kind.partition("+")[0] in _DATABASES:
+        return _of_identities(_in_database(address, name), identity)
+    raise InvalidArgument("table", table, "is not the address of a table", fix=f"write {FORMS}")
+
+
+def _of_identities(known: dict[str, Completeness], identity: str | None) -> Completeness:
+    if identity is not None:
+        return known.get(identity, Completeness())
+    return Completeness.lowest(known.values())
+
+
+def _in_database(address: str, name: str) -> dict[str, Completeness]:
+    url = database_url(address)
+    schema, _ = split_table_name("table", name)
+    if is_embedded(url) and not Path(url.database or "").exists():
+        return {}  # connecting would create the file
+    with temporary_engine(url, read_only=True) as engine, engine.connect() as connection:
+        inspector = sql.inspect(connection)
+        if not inspector.has_table(LEDGER, schema=schema):
+            return {}
+        ledger = sql.Table(LEDGER, sql.MetaData(schema=schema), autoload_with=connection)
+        rows = connection.execute(sql.select(ledger).where(ledger.c.target == name)).mappings().all()
+    # a batch job, which comes once, holds nothing back; an earlier release did not record the times
+    return {
+        row["identity"]: Completeness(row.get("complete_until"), row.get("final_until"))
+        for row in rows
+        if row.get("query") != BATCH_JOB
+    }
+
+
+def _of_stream(name: str, store: str | None) -> Completeness:
+    address = store or os.environ.get("SLACKWATER_STORE")
+    if not address:
+        raise InvalidArgument(
+            "store", store, "is required for a stream", fix="pass store=, or set SLACKWATER_STORE"
+        )
+    with Streams.open(address) as streams:
+        stream = streams.get(name)
+        newest = stream.store.read(lambda connection: notes.newest_mark(connection, stream.id))
+    return Completeness() if newest is None else Completeness(newest[1].lower)

@@ -1,0 +1,151 @@
+"""A Delta Lake table as the target of panes: one MERGE commit for each batch.
+
+The metadata of every commit contains the ledger of all queries. A commit is never rebased on another one:
+it fails if another came first and is made again, so the ledger is always that of the newest commit. The
+number of the batch is also recorded as an application transaction, which outlives the log of the commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from slackwater.errors import MissingExtra
+from slackwater.sql.identifiers import quote_identifier
+from slackwater.sql.pane_table import Fold
+from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
+from slackwater.tables.lake_table import LakeColumns, LakeTable, LostRace
+from slackwater.tables.pane_fold import DELETED
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+LEDGER: Final = "slackwater.ledger"
+COMPLETE: Final = "slackwater.complete_until"
+_APPLICATION: Final = "slackwater:"
+"""The prefix of application ids."""
+_NEWEST: Final = 20
+"""How many commits are searched for the ledger before all of them are."""
+
+
+@dataclass(frozen=True)
+class DeltaLakeTable(LakeTable):
+    """A Delta Lake table by its location, a path or a URL.
+
+    >>> DeltaLakeTable("/data/totals").name
+    'delta:/data/totals'
+    """
+
+    location: str
+
+    @property
+    def name(self) -> str:
+        """The table in messages."""
+        return f"delta:{self.location}"
+
+    def columns(self) -> pa.Schema | None:
+        """The columns of the table; None if it does not exist."""
+        if not _library().DeltaTable.is_deltatable(self.location):
+            return None
+        return pa.schema(self._open().schema())
+
+    def create(self, schema: pa.Schema) -> None:
+        """Create the table."""
+        _library().DeltaTable.create(self.location, schema=schema, mode="ignore")
+
+    def ledger(self) -> dict[str, LedgerEntry]:
+        """The entries of all identities, from the newest commit that has them."""
+        if not _library().DeltaTable.is_deltatable(self.location):
+            return {}
+        return _ledger(self._open())
+
+    def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
+        """Apply changes and record the batch in one commit."""
+        library = _library()
+        table = self._open()
+        known = _ledger(table)
+        if batch.identity not in known:
+            applied = table.transaction_version(_APPLICATION + batch.identity)
+            if applied is not None:  # the log of the commit is gone
+                known[batch.identity] = LedgerEntry(applied, None)
+        entry = batch.entry(self.name, known)
+        if entry is None:
+            return False
+        known[batch.identity] = entry
+        metadata = {LEDGER: msgspec.json.encode(known).decode()}
+        if entry.complete_until is not None:
+            metadata[COMPLETE] = str(entry.complete_until)
+        properties = library.CommitProperties(
+            custom_metadata=metadata,
+            max_commit_retries=0,
+            app_transactions=[library.Transaction(_APPLICATION + batch.identity, batch.number)],
+        )
+        try:
+            if changes.is_empty():
+                table.create_write_transaction([], "append", table.schema(), [], commit_properties=properties)
+            else:
+                _merge(table, columns, changes, properties)
+        except library.exceptions.CommitFailedError as error:
+            raise LostRace(str(error)) from error
+        return True
+
+    def _open(self) -> DeltaTable:
+        table: DeltaTable = _library().DeltaTable(self.location)
+        return table
+
+
+def _ledger(table: DeltaTable) -> dict[str, LedgerEntry]:
+    for limit in (1, _NEWEST, None):
+        for commit in table.history(limit):
+            if LEDGER in commit:
+                return msgspec.json.decode(commit[LEDGER], type=dict[str, LedgerEntry])
+    return {}
+
+
+def _merge(table: DeltaTable, columns: LakeColumns, changes: pl.DataFrame, properties: Any) -> None:
+    schema = pa.schema([*columns.schema, pa.field(DELETED, pa.bool_())])
+    source = changes.select(schema.names).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
+    same = " AND ".join(_same(name, changes[name].null_count() > 0) for name in columns.identity.names)
+    deleted = f"new.{quote_identifier(DELETED)}"
+    updates = {
+        quote_identifier(name): _new_value(name, columns.fold.get(name)) for name in columns.values.names
+    }
+    inserted = {quote_identifier(name): f"new.{quote_identifier(name)}" for name in columns.schema.names}
+    merger = table.merge(source, same, source_alias="new", target_alias="old", commit_properties=properties)
+    if changes[DELETED].any():
+        merger = merger.when_matched_delete(deleted)
+    if updates:
+        merger = merger.when_matched_update(updates, predicate=f"NOT {deleted}")
+    merger.when_not_matched_insert(inserted, predicate=f"NOT {deleted}").execute()
+
+
+def _same(name: str, has_nulls: bool) -> str:
+    quoted = quote_identifier(name)
+    equal = f"old.{quoted} = new.{quoted}"
+    return f"({equal} OR (old.{quoted} IS NULL AND new.{quoted} IS NULL))" if has_nulls else equal
+
+
+def _new_value(name: str, how: Fold | None) -> str:
+    old, new = f"old.{quote_identifier(name)}", f"new.{quote_identifier(name)}"
+    match how:
+        case None:
+            return new
+        case "sum":
+            return f"COALESCE({old} + {new}, {old}, {new})"
+        case "min":
+            return f"CASE WHEN {old} IS NULL OR {new} < {old} THEN {new} ELSE {old} END"
+        case "max":
+            return f"CASE WHEN {old} IS NULL OR {new} > {old} THEN {new} ELSE {old} END"
+
+
+def _library() -> Any:
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ModuleNotFoundError:
+        raise MissingExtra("delta", "deltalake") from None
+    return deltalake

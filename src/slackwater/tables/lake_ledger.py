@@ -1,0 +1,86 @@
+"""The ledger in the metadata of a lakehouse table: the last batch of each query, its owner, its completeness.
+
+It is written in the commit that applies a batch, so a batch is applied once, however often it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from slackwater.errors import CorruptState
+from slackwater.progress.completeness import Completeness
+from slackwater.sql.commit_owner import CommitOwner, Committer, claim
+from slackwater.sql.pane_merge import StaleBatch
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is recorded for an identity.
+
+    >>> LedgerEntry.decode(LedgerEntry(7, "5f1c", ("a", "b"), complete_until=20).encode()).runs
+    ('a', 'b')
+    """
+
+    batch: int
+    query: str | None
+    """None if only the number of the batch is known."""
+    runs: tuple[str, ...] = ()
+    complete_until: int | None = None
+    final_until: int | None = None
+
+    @property
+    def completeness(self) -> Completeness:
+        """The completeness of the table after the batch."""
+        return Completeness(self.complete_until, self.final_until)
+
+    def encode(self) -> str:
+        """The entry as JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> LedgerEntry:
+        """Read what `encode` returned."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError as error:
+            raise CorruptState("ledger of a table", str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommit:
+    """A batch that is about to be committed: its number, who commits it, and what it states.
+
+    >>> BatchCommit("query 5f1c", 0, Committer("5f1c"), Completeness()).number
+    0
+    """
+
+    identity: str
+    number: int
+    committer: Committer
+    completeness: Completeness
+
+    def entry(self, table: str, known: Mapping[str, LedgerEntry]) -> LedgerEntry | None:
+        """The entry to record with the batch; None if the batch was applied before.
+
+        Raises:
+            IdentityInUse: The identity belongs to another query, or to a newer run of this one.
+            StaleBatch: A later batch of the query was applied before.
+        """
+        before = known.get(self.identity)
+        admitted = claim(
+            None if before is None else CommitOwner(before.query, before.runs),
+            self.committer,
+            subject=f"identity {self.identity!r} of table {table}",
+            another="pass another identity=",
+        )
+        if before is not None and not admitted.numbered_anew:
+            if self.number < before.batch:
+                raise StaleBatch(table, self.identity, self.number, before.batch)
+            if self.number == before.batch:
+                return None
+        stated = self.completeness
+        return LedgerEntry(
+            self.number, admitted.owner.query, admitted.owner.runs, stated.complete_until, stated.final_until
+        )
