@@ -33,7 +33,17 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 @dataclass(frozen=True, slots=True)
 class PipelineStep:
-    """One event, with the processing time, and what the last operator of the pipeline emitted."""
+    r"""One event, with the processing time, and what the last operator of the pipeline emitted.
+
+    >>> import slackwater as sw
+    >>> from slackwater.testing import TestStream
+    >>> def counts(bids):
+    ...     rows = sw.stream(bids, event_time="ts", watermark=sw.lag("0 seconds"))
+    ...     return rows.window(sw.fixed("10 seconds")).agg(n=sw.count())
+    >>> step = TestStream().add("ts[s] | price \n 12 | 5").run(counts).steps[0]
+    >>> step.watermark, step.rows.height
+    (12000000, 0)
+    """
 
     event: Event
     now: int

@@ -23,8 +23,8 @@ Version = tuple[int, int] | float | None
 class StoreVersion:
     """The version of a store, which changes with every commit.
 
-    SQLite counts the commits of others for each connection. The time of its files is no substitute: it
-    changes before a commit can be seen, and not at its end.
+    SQLite counts the commits of others for each connection. The modification times of its files cannot
+    replace that: they change before a commit is visible, and not at its end.
 
     Args:
         url: The address of the store. The version of a database server changes with every call.
