@@ -43,6 +43,8 @@ class ConsoleFilter:
         self._held: list[bytes] = []
         """The lines of a traceback so far."""
         self._skips_empty = False
+        self._skips_frames = False
+        """Whether a broken pipe was just removed: workers that end together mix their lines."""
 
     def feed(self, data: bytes) -> bytes:
         """The part of everything so far that is known to pass, and has not been returned yet."""
@@ -58,7 +60,7 @@ class ConsoleFilter:
         if rest and (self._inside or not self._may_be_removed(rest)):
             # A progress bar has no end of line: it must not wait for one.
             passed.append(rest)
-            self._rest, self._inside = b"", True
+            self._rest, self._inside, self._skips_frames = b"", True, False
         return b"".join(passed)
 
     def end(self) -> bytes:
@@ -68,11 +70,15 @@ class ConsoleFilter:
         return left
 
     def _may_be_removed(self, rest: bytes) -> bool:
-        return bool(self._held) or any(start.startswith(rest) or rest.startswith(start) for start in _STARTS)
+        starts = (*_STARTS, b" ", *_GONE) if self._skips_frames else _STARTS
+        return bool(self._held) or any(start.startswith(rest) or rest.startswith(start) for start in starts)
 
     def _passed(self, line: bytes) -> list[bytes]:
         if self._held:
             return self._traceback(line)
+        if self._skips_frames and line.startswith((b" ", *_GONE)):
+            return []
+        self._skips_frames = False
         if self._skips_empty and line == b"\n":
             self._skips_empty = False
             return []
@@ -91,6 +97,7 @@ class ConsoleFilter:
             return []
         self._held = []
         if line.startswith(_GONE) and any(_DAEMON in frame for frame in held):
+            self._skips_frames = True
             return []
         return held
 

@@ -38,6 +38,13 @@ def test_only_chatter_and_broken_pipes_of_workers_are_removed(size: int) -> None
     assert passed == REAL + OWN_ERROR + OWN_PIPE + REAL
 
 
+def test_broken_pipes_of_workers_that_end_together_are_removed() -> None:
+    lines = ConsoleFilter()
+    mixed = b"".join(line + line for line in BROKEN_PIPE.splitlines(keepends=True))
+    assert lines.feed(mixed + b"[Stage 1:>   ") == b"[Stage 1:>   "
+    assert lines.feed(b"]\n  an indented line\n") == b"]\n  an indented line\n"
+
+
 def test_a_line_without_an_end_does_not_wait_unless_it_may_be_removed() -> None:
     lines = ConsoleFilter()
     assert lines.feed(b"[Stage 1:>   ") == b"[Stage 1:>   "
@@ -51,7 +58,7 @@ def test_what_is_held_back_passes_at_the_end() -> None:
     assert lines.end() == BROKEN_PIPE[:60]
 
 
-def test_a_long_traceback_is_not_held_back_for_ever() -> None:
+def test_a_long_traceback_is_not_held_back_forever() -> None:
     lines = ConsoleFilter()
     text = b"Traceback (most recent call last):\n" + b"  frame\n" * 300
     assert lines.feed(text) + lines.end() == text
