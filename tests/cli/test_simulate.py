@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from slackwater.cli.app import app
-from slackwater.simulation.ingest_scenario import IngestScenario
+from slackwater.simulation.ingest_copies import DeltaCopy, FolderCopy, StreamCopy, TableCopy
 
 
 def invoke(*arguments: str) -> Result:
@@ -35,7 +35,8 @@ def test_json_has_one_line_for_each_seed() -> None:
 
 
 def test_a_broken_promise_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IngestScenario, "copied", lambda self: [])
+    for copy in (DeltaCopy, FolderCopy, StreamCopy, TableCopy):
+        monkeypatch.setattr(copy, "ids", lambda self: [])
     shown = invoke("4")
     assert shown.exit_code == 1
     assert "BROKEN: in the end [0, 1, 2, 3, 4] are missing in the target" in shown.output

@@ -140,6 +140,7 @@ def test_bad_records_pass_filters_and_async_functions(spark: SparkSession, folde
     ]
 
 
+@pytest.mark.proof
 def test_joins_and_cogroups_locate_bad_records(spark: SparkSession, folder: Path) -> None:
     left = bids_of(spark.read.parquet(str(folder))).select("auction", "price").key_by("auction")
     right = bids_of(spark.read.parquet(str(folder))).select("auction", "kafka_offset").key_by("auction")

@@ -69,6 +69,7 @@ def test_a_stream_of_deltas(spark: SparkSession, tmp_path: Path) -> None:
     assert truth_in(table) == truth_of(expected(whole, [[batch] for batch in whole.batches]))
 
 
+@pytest.mark.proof
 def test_the_function_of_foreach_batch_gets_what_an_upsert_applies(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_rows_are_split_by_kind(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(found) == [("a", 1, "pane"), ("a", 2, "pane"), ("a", 4, "late"), ("b", 3, "invalid")]
 
 
+@pytest.mark.proof
 def test_the_ledger_of_an_upsert_states_the_completeness(spark: SparkSession, tmp_path: Path) -> None:
     scenario = RETRACTING
     panes = streamed(spark, scenario, tmp_path)

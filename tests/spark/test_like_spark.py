@@ -69,6 +69,7 @@ def slackwater(df: DataFrame, folder: Path, *, like_spark: bool) -> Counts:
     return Counter({(row.start, row.key): row["count"] for rows in batches.values() for row in rows})
 
 
+@pytest.mark.proof
 def test_the_same_rows_are_dropped_as_with_native_watermarks(spark: SparkSession, tmp_path: Path) -> None:
     for number, rows in enumerate(arrivals()):
         write(tmp_path / "in", number, Batch(rows, 0, None))

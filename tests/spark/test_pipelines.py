@@ -93,6 +93,7 @@ def test_counts_per_partition(spark: SparkSession, tmp_path: Path, folder: str) 
     assert found == [*first, *([(1, "12:00", 1), (1, "12:01", 1)] if folder else [(1, "12:00", 2)])]
 
 
+@pytest.mark.proof
 @pytest.mark.postgres
 @both
 def test_sessions_with_corrections(spark: SparkSession, tmp_path: Path, server: Server, folder: str) -> None:
@@ -119,6 +120,7 @@ def test_sessions_with_corrections(spark: SparkSession, tmp_path: Path, server: 
     assert sorted(found) == closed + still_open
 
 
+@pytest.mark.proof
 @both
 def test_left_interval_join(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     shown = source(
@@ -140,6 +142,7 @@ def test_left_interval_join(spark: SparkSession, tmp_path: Path, folder: str) ->
     assert found[:2] == [("a", "news", "-"), ("b", "blog", "12:00:40")]
 
 
+@pytest.mark.proof
 @pytest.mark.postgres
 @both
 def test_top_five(spark: SparkSession, tmp_path: Path, server: Server, folder: str) -> None:
@@ -167,6 +170,7 @@ async def rate(currency: str) -> float:
     return {"USD": 0.5, "GBP": 1.5}[currency]
 
 
+@pytest.mark.proof
 @both
 def test_async_calls_then_windows(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     payments = source(
@@ -196,6 +200,7 @@ def prices(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.proof
 def test_the_nightly_load_feeds_the_join(
     spark: SparkSession, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

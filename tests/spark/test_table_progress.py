@@ -89,6 +89,7 @@ COLUMNS_OF_TOTALS = pa.schema(
 )
 
 
+@pytest.mark.proof
 def test_a_derived_stream_drives_windows(spark: SparkSession, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.db"
     quick = StreamSettings(marks=MarkSettings(period="1 microsecond"))

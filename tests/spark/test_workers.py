@@ -17,13 +17,14 @@ from slackwater.spark.runtime import worker_start
 pytestmark = pytest.mark.spark
 
 
+# The workers of a pool have the same parent.
 def with_process(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield batch.append_column("mapper", pa.array([os.getpid()] * batch.num_rows, pa.int64()))
+        yield batch.append_column("mapper", pa.array([os.getppid()] * batch.num_rows, pa.int64()))
 
 
 def process_of(_key: Any, _window: Any, rows: Any) -> list[dict[str, int]]:
-    return [{"mappers": int(mapper), "operator": os.getpid()} for mapper in rows["mapper"].unique()]
+    return [{"mappers": int(mapper), "operator": os.getppid()} for mapper in rows["mapper"].unique()]
 
 
 def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,7 +57,7 @@ def test_a_session_that_is_stopped_meanwhile_is_not_disturbed(
     assert not thread.is_alive()
 
 
-def test_stateful_tasks_run_in_the_workers_of_map_tasks(spark: SparkSession) -> None:
+def test_stateful_tasks_and_map_tasks_share_their_workers(spark: SparkSession) -> None:
     rows = spark.sql("select timestamp'2024-01-01 00:00:00Z' as at, id from range(0, 8, 1, 2)")
     rows = rows.mapInArrow(with_process, "at timestamp, id long, mapper long")
     panes = (
@@ -66,4 +67,4 @@ def test_stateful_tasks_run_in_the_workers_of_map_tasks(spark: SparkSession) -> 
         .apply(process_of, "mappers long, operator long")
     )
     found = panes.to_df().select("mappers", "operator").collect()
-    assert {row.operator for row in found} <= {row.mappers for row in found}
+    assert {row.operator for row in found} == {row.mappers for row in found}

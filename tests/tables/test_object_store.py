@@ -24,6 +24,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield "delta:s3://lake/totals"
 
 
+@pytest.mark.proof
 def test_a_delta_table_on_an_object_store(address: str) -> None:
     table = lake_table(address)
     assert complete_until(address) is None

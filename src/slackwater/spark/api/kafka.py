@@ -101,18 +101,16 @@ def from_kafka(
         InvalidArgument: A column of the Kafka source is missing or has another type, or an argument is
             invalid.
 
-    >>> from slackwater.progress.watermark_policies import lag
-    >>> from slackwater.spark.session import session
-    >>> from slackwater.windows import fixed, sum
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> records = spark.sql(\"\"\"
     ...     select cast(null as binary) as key, cast(value as binary) as value, 'bids' as topic,
     ...         0 as partition, offset, timestamp'2024-01-01 00:00:09Z' as timestamp, 0 as timestampType
     ...     from values (0L, '{"auction": 7, "price": 30}'), (1L, '{"auction": 7, "pri') as (offset, value)
     ... \"\"\")
-    >>> bids = from_kafka(records, value="auction long, price long", watermark=lag("5 seconds"))
-    >>> panes = bids.key_by("auction").window(fixed("10 seconds"))
-    >>> totals = panes.agg(total=sum("price"), invalid="emit").to_df()
+    >>> bids = sw.from_kafka(records, value="auction long, price long", watermark=sw.lag("5 seconds"))
+    >>> panes = bids.key_by("auction").window(sw.fixed("10 seconds"))
+    >>> totals = panes.agg(total=sw.sum("price"), invalid="emit").to_df()
     >>> columns = ["auction", "total", "pane.kind", "invalid_partition", "invalid_offset", "invalid_reason"]
     >>> [tuple(row) for row in totals.select(columns).orderBy("kind").collect()]
     [(None, None, 'invalid', 0, 1, 'the value cannot be parsed'), (7, 30, 'pane', None, None, None)]
