@@ -80,6 +80,7 @@ def test_a_seed_repeats_exactly(prepared: Simulation, scenario: str) -> None:
     assert prepared.run(0, scenario=scenario, minutes=SHORT) == first_run(prepared, 0, scenario, SHORT)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("kind", ["DELTA", "STREAM"])
 def test_a_seed_repeats_exactly_for_a_rare_target(
     prepared: Simulation, monkeypatch: pytest.MonkeyPatch, kind: str

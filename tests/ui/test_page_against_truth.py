@@ -119,6 +119,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Truth]]:
     return url, found
 
 
+@pytest.mark.search
 def test_the_answer_of_the_endpoint_equals_why_and_the_model(runs: tuple[str, list[Truth]]) -> None:
     url, found = runs
     assert sum(len(truth.silent) > 0 for truth in found) > RUNS // 5, "the runs are worth looking at"

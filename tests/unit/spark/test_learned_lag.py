@@ -75,6 +75,7 @@ def test_the_order_of_rows_and_a_repeated_batch_change_nothing() -> None:
         assert progress(step(repeated, number, rows)) == expected
 
 
+@pytest.mark.search
 def test_rows_behind_the_watermark_are_about_as_many_as_the_coverage_allows() -> None:
     windowed, late, rows = stage(), 0, 0
     before: int | None = None

@@ -14,6 +14,7 @@ from slackwater.spark.runtime.sink_progress import BucketProgress, CompletenessC
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Pane
+from tests.support.sampling import sampled
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import (
     BUCKETS,
@@ -45,7 +46,7 @@ def stated(outputs: list[BucketOutput], lateness: int | None) -> Completeness:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", sampled(range(5), keep=range(5), check=[0]))
 def test_no_batch_states_more_than_what_was_emitted(name: str, seed: int) -> None:
     options = PIPELINES[name]
     stage = Stage(OperatorPlan((SourceRules(Lag(5)),), host(options)))
