@@ -51,7 +51,10 @@ def test_every_sink_of_a_killed_driver_shows_the_truth(tmp_path: Path) -> None:
                 batches = max(committed(sinks, sink) for sink in SINKS) + AHEAD
                 with driver(sinks, batches, "goes-on", f"driver-{attempt:02}", sharing) as program:
                     program.wait_until(lambda program=program: "started" in program.said())  # type: ignore[misc]
-                    time.sleep(source.uniform(1.0, 9.0))
+                    # By progress, not by time: a slow machine would kill drivers that have done nothing.
+                    enough = all_committed(sinks) + source.randrange(1, 2 * len(SINKS))
+                    program.wait_until(lambda enough=enough: all_committed(sinks) >= enough)  # type: ignore[misc]
+                    time.sleep(source.uniform(0.0, 0.5))
                     program.kill()
                 repeated.update(sink for sink in SINKS if planned(sinks, sink) > committed(sinks, sink))
             with driver(sinks, batches, "ends", "last", sharing) as last:
@@ -98,6 +101,10 @@ def planned(sinks: Sinks, sink: str) -> int:
 
 def committed(sinks: Sinks, sink: str) -> int:
     return entries(sinks.folder / "checkpoints" / sink / "commits")
+
+
+def all_committed(sinks: Sinks) -> int:
+    return sum(committed(sinks, sink) for sink in SINKS)
 
 
 def observations(path: Path) -> Iterator[Observation]:

@@ -35,26 +35,10 @@ def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def test_workers_are_started_before_the_first_batch(spark: SparkSession) -> None:
     worker_start._started.discard(spark)
-    thread = worker_start.start_workers(spark)
-    assert thread is not None
-    thread.join(timeout=60)
-    assert not thread.is_alive()
+    worker_start.start_workers(spark).get()
     rows = spark.range(2, numPartitions=2).mapInArrow(imported, "pid long, found boolean").collect()
     assert all(row.found for row in rows)
-
-
-def test_a_session_that_is_stopped_meanwhile_is_not_disturbed(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(*_: Any, **__: Any) -> Any:
-        raise ValueError("the session is closed")
-
-    worker_start._started.discard(spark)
-    monkeypatch.setattr(type(spark), "range", stopped)
-    thread = worker_start.start_workers(spark)
-    assert thread is not None
-    thread.join(timeout=60)
-    assert not thread.is_alive()
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
 
 
 def test_stateful_tasks_and_map_tasks_share_their_workers(spark: SparkSession) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "java_causes",
     "register_source",
     "repartition_checkpoint",
+    "run_in_background",
     "silence_standard_error",
     "start_gateway",
     "stop_surplus_monitors",
@@ -116,6 +117,21 @@ def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int
         return False
     manager.repartition(checkpoint, partitions)
     return True
+
+
+def run_in_background(df: DataFrame, description: str) -> Any:
+    """Start a job that computes all rows of a batch DataFrame and discards them; not for Spark Connect.
+
+    Returns:
+        The job as a Java future: ``get()`` waits for it.
+    """
+    context = df.sparkSession.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(description)
+    try:
+        return cast(Any, df)._jdf.toJavaRDD().countAsync()  # noqa: SLF001
+    finally:
+        context.setLocalProperty("spark.job.description", cast(str, before))
 
 
 def start_gateway(settings: Mapping[str, str], standard_error: Callable[[], int]) -> None:

@@ -11,6 +11,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import is_text
 from slackwater.progress.watermark_policies import TableWatermark, WatermarkPolicy
+from slackwater.spark.api.interrupts import restore_interrupts
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
@@ -99,6 +100,7 @@ def stream(
     elif isinstance(given, DataFrame):
         check_session(df.sparkSession)
         start_workers(df.sparkSession)
+        restore_interrupts()
         partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
         ids, make_options = chosen_bucket_ids(buckets, partitions), StreamOptions
     else:

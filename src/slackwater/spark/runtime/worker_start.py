@@ -6,34 +6,29 @@ a second or two of the first micro-batch, while the planning before it uses one 
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from pyspark import InheritableThread
-
-from slackwater.spark.internals import is_remote
+from slackwater.spark.internals import is_remote, run_in_background
 from slackwater.spark.runtime.worker_gc import freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_log: Final = logging.getLogger(__name__)
 _started: Final[WeakSet[SparkSession]] = WeakSet()
 
 
-def start_workers(spark: SparkSession) -> threading.Thread | None:
+def start_workers(spark: SparkSession) -> Any:
     """Start the workers of a session in the background; only the first call for a session has an effect.
 
     A small Spark job has one task for each core, and each task imports what operators run in a worker. On a
     cluster the executors start their workers with the first micro-batch.
 
     Returns:
-        The thread that waits for the job; None if nothing is started.
+        The job, whose ``get()`` waits for it; None if nothing is started.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -44,18 +39,9 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
     if spark in _started or is_remote(spark) or not str(spark.sparkContext.master).startswith("local"):
         return None
     _started.add(spark)
-    thread = InheritableThread(target=_run, args=(spark,), name="slackwater-start-workers", daemon=True)
-    thread.start()
-    return thread
-
-
-def _run(spark: SparkSession) -> None:
     cores = spark.sparkContext.defaultParallelism
-    try:
-        spark.sparkContext.setJobDescription("slackwater: start Python workers")
-        spark.range(cores, numPartitions=cores).mapInArrow(_import_operators, "id long").collect()
-    except Exception as error:  # the session may be stopped meanwhile, and nothing depends on this job
-        _log.debug("the workers were not started in advance: %s", error)
+    imports = spark.range(cores, numPartitions=cores).mapInArrow(_import_operators, "id long")
+    return run_in_background(imports, "slackwater: start Python workers")
 
 
 def _import_operators(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

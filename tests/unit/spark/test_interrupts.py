@@ -1,0 +1,33 @@
+"""Ctrl-C interrupts a call that waits, although Polars was imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import os, signal, socket, threading, time
+import polars
+from slackwater.spark.api.interrupts import restore_interrupts
+
+restore_interrupts()
+waiting, other = socket.socketpair()
+
+def interrupt_and_answer():
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+    other.send(b"x")
+
+threading.Thread(target=interrupt_and_answer, daemon=True).start()
+started = time.monotonic()
+try:
+    waiting.recv(1)
+except KeyboardInterrupt:
+    print(time.monotonic() - started < 10)
+"""
+
+
+def test_a_call_that_waits_is_interrupted() -> None:
+    finished = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert finished.stdout == "True\n"
