@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,11 @@ SPARK_TESTS = ROOT / "tests" / "spark"
 
 # A JVM of a test seldom lives long enough to gain from a compiler and a collector that take their time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# PySpark tries to import IPython for every Column. A failed import takes a lock each time, and a garbage
+# collection in the middle of it that imports something raises a KeyError in Python 3.11.
+if find_spec("IPython") is None:
+    sys.modules.setdefault("IPython", None)  # type: ignore[arg-type]
 
 
 @functools.cache

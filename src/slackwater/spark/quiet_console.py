@@ -8,6 +8,7 @@ errors. All other lines, also other tracebacks, pass unchanged.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import suppress
 from typing import Final
@@ -22,6 +23,8 @@ _FLUSH: Final = b"PySpark daemon failed to flush the output to the worker proces
 _STARTS: Final = (*_CHATTER, _TRACEBACK, _FLUSH)
 _GONE: Final = (b"BrokenPipeError", b"ConnectionResetError")
 _DAEMON: Final = b"pyspark/daemon.py"
+_ENDS: Final = re.compile(rb"(?<=[\r\n])")
+"""After the end of a line: a progress bar returns to the beginning of its line."""
 _MOST_HELD: Final = 200
 _CHUNK: Final = 65536
 _STDERR: Final = 2
@@ -49,13 +52,13 @@ class ConsoleFilter:
     def feed(self, data: bytes) -> bytes:
         """The part of everything so far that is known to pass, and has not been returned yet."""
         passed: list[bytes] = []
-        *lines, rest = (self._rest + data).split(b"\n")
+        *lines, rest = _ENDS.split(self._rest + data)
         for line in lines:
             if self._inside:
-                passed.append(line + b"\n")
+                passed.append(line)
                 self._inside = False
             else:
-                passed += self._passed(line + b"\n")
+                passed += self._passed(line)
         self._rest = rest
         if rest and (self._inside or not self._may_be_removed(rest)):
             # A progress bar has no end of line: it must not wait for one.

@@ -45,6 +45,12 @@ def test_broken_pipes_of_workers_that_end_together_are_removed() -> None:
     assert lines.feed(b"]\n  an indented line\n") == b"]\n  an indented line\n"
 
 
+def test_a_broken_pipe_after_a_progress_bar_is_removed() -> None:
+    lines = ConsoleFilter()
+    assert lines.feed(b"\r[Stage 2:>   (0 + 1) / 1]\r" + BROKEN_PIPE) == b"\r[Stage 2:>   (0 + 1) / 1]\r"
+    assert lines.feed(b"[Stage 3:>   ") == b"[Stage 3:>   "
+
+
 def test_a_line_without_an_end_does_not_wait_unless_it_may_be_removed() -> None:
     lines = ConsoleFilter()
     assert lines.feed(b"[Stage 1:>   ") == b"[Stage 1:>   "
