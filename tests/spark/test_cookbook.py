@@ -12,7 +12,7 @@ from tests.support.sampling import sampled
 
 FOLDER = Path(__file__).parents[2] / "docs" / "cookbook"
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.md") if path.name != "index.md")
-QUICK = ["kafka-json", "slowly-changing-lookups"]
+QUICK = ["kafka-json"]
 """The recipes that run in `make test`; features of the others have tests of their own there."""
 
 

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = "key string, at timestamp, value long, origin string"
 
 
+@pytest.mark.proof
 def test_windows_fire_when_the_table_is_complete(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(str(tmp_path / "totals"))
     table.prepare(COLUMNS, create=True)
