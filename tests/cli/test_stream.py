@@ -347,6 +347,7 @@ def test_scale_into_a_number_of_segments(bids: Command) -> None:
     assert "1 segment, in epoch 2" in bids("stream", "scale", "shop/bids", "--into", "1").stdout
 
 
+@pytest.mark.search
 def test_lines_of_a_slow_pipe_are_written_as_they_arrive_and_the_clock_is_noted_after_them(
     tmp_path: Path,
 ) -> None:

@@ -204,6 +204,7 @@ def _refuse() -> None:
     raise InvalidArgument("size", 0, "must be greater than zero")
 
 
+@pytest.mark.search
 def test_the_command_line(tmp_path: Path) -> None:
     """Another folder: one test per case and subject, its id in the name."""
     (tmp_path / "a.yaml").write_text(ASSIGNMENT.replace("[[0, 10]]", "[[0, 11]]"), encoding="utf-8")

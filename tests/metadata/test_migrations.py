@@ -135,6 +135,7 @@ def test_processes_that_open_a_new_store_at_the_same_time_take_turns(empty_url: 
         assert store.read(differences) == []
 
 
+@pytest.mark.search
 def test_one_process_can_open_several_new_stores_at_the_same_time(tmp_path: Path) -> None:
     def opened(number: int) -> list[object]:
         with open_store(f"sqlite:///{tmp_path}/{number}.db", create=True) as store:

@@ -54,20 +54,22 @@ if ending == "interrupt":
 @pytest.mark.parametrize("ending", ["end", "interrupt"])
 def test_the_console_shows_no_lines_that_only_look_like_errors(tmp_path: Path, ending: str) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), ending]
-    with (tmp_path / "stderr").open("wb") as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
-            try:
-                assert process.stdout is not None
-                lines = []
-                while (line := process.stdout.readline()) and not line.startswith("ready"):
-                    lines.append(line)
-                assert "failed: True True\n" in lines
-                if ending == "interrupt":
-                    time.sleep(5)  # it is in awaitTermination by then, or about to be
-                    process.send_signal(signal.SIGINT)
-                process.wait(timeout=120)
-            finally:
-                process.kill()
+    with (
+        (tmp_path / "stderr").open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            lines = []
+            while (line := process.stdout.readline()) and not line.startswith("ready"):
+                lines.append(line)
+            assert "failed: True True\n" in lines
+            if ending == "interrupt":
+                time.sleep(5)  # it is in awaitTermination by then, or about to be
+                process.send_signal(signal.SIGINT)
+            process.wait(timeout=120)
+        finally:
+            process.kill()
     shown = (tmp_path / "stderr").read_text()
     assert "TransformWithStateInPandas Python worker" not in shown
     assert "BrokenPipeError" not in shown

@@ -259,6 +259,7 @@ def _merge_until_killed(store: str, seed: int) -> None:
         compact(stream, minimum_age=-1)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", sampled(range(3), keep=[0]))
 def test_a_merge_that_is_killed_anywhere_loses_nothing(tmp_path: Path, seed: int) -> None:
     store = f"sqlite:///{tmp_path}/store.db"

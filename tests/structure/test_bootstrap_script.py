@@ -170,12 +170,14 @@ def start(checkout: Checkout) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["/bin/sh", script], env={"PATH": str(checkout.path), **checkout.variables})
 
 
+@pytest.mark.search
 def test_if_two_run_at_once_one_does_the_work(checkout: Checkout) -> None:
     both = [start(checkout), start(checkout)]
     assert [one.wait(timeout=30) for one in both] == [0, 0]
     assert (checkout.made_by(), checkout.installs()) == (["python3.11"], ["requirements.lock", "."])
 
 
+@pytest.mark.search
 def test_it_waits_while_another_is_at_work(checkout: Checkout) -> None:
     with subprocess.Popen(["/bin/sh", "-c", "exec sleep 30"]) as busy:
         (checkout.root / ".venv.making").symlink_to(str(busy.pid))

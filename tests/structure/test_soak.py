@@ -9,6 +9,7 @@ import pytest
 from tests import soak
 
 
+@pytest.mark.search
 def test_the_search_ends_when_the_time_is_up(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -28,6 +29,7 @@ def test_a_failure_ends_the_search_and_names_its_seed(
     assert "--seed 11" in capfd.readouterr().out
 
 
+@pytest.mark.search
 def test_a_command_that_outlives_the_deadline_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         soak, "commands", lambda seed: [[sys.executable, "-c", "import time; time.sleep(600)"]]

@@ -344,6 +344,7 @@ def test_the_source_is_closed_when_the_stage_ends_early() -> None:
     assert run(main()) == ([True], 0.0)
 
 
+@pytest.mark.search
 def test_ten_thousand_items_in_flight() -> None:
     output, seconds = _run(AsyncStage(_sleeper(lambda item: item), capacity=10_000), *[1] * 10_000)
     assert len(output) == 10_000

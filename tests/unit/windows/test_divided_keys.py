@@ -56,6 +56,7 @@ def moved(store: RecordingStore) -> int:
     return sum(len(store.blobs[name]) for name in names if name in store.blobs)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("mode", ["discarding", "accumulating", "accumulating_and_retracting"])
 @pytest.mark.parametrize("trigger", [EACH, DELAYED], ids=["count", "delay"])
 def test_a_row_of_one_key_moves_a_small_share_of_the_state(trigger: Trigger, mode: str) -> None:
@@ -101,6 +102,7 @@ def test_many_rows_are_not_divided() -> None:
     assert not state.divisions
 
 
+@pytest.mark.search
 def test_a_divided_window_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_state, "ROWS_WORTH_DIVIDING", 100)
     monkeypatch.setattr(window_state, "ROWS_OF_A_PART", 50)

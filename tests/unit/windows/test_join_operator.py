@@ -234,6 +234,7 @@ def test_a_few_much_later_rows_do_not_keep_a_chunk() -> None:
     assert sum(map(len, store.blobs.values())) < full / 2
 
 
+@pytest.mark.search
 def test_many_small_batches_leave_few_chunks_and_each_row_is_rewritten_rarely() -> None:
     joined, store = operator("full", before=0, after=10_000), RecordingStore()
     state = joined.initial_state(store)

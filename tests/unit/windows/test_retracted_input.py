@@ -167,6 +167,7 @@ def test_a_shortened_session_is_purged_at_once_if_it_is_past_its_lateness() -> N
     assert state.open_windows == 0
 
 
+@pytest.mark.search
 def test_cancelled_elements_are_not_stored() -> None:
     tested = operator(accumulations={"best": windows.max("value")})
     state = tested.initial_state()

@@ -134,12 +134,14 @@ def session_costs(sessions: int, rows: int, batches: int, **settings: Any) -> li
     return costs
 
 
+@pytest.mark.search
 def test_a_few_rows_do_not_rewrite_all_open_sessions() -> None:
     costs = session_costs(sessions=20_000, rows=20, batches=20)
     assert max(costs) < 20_000, "all sessions take more than 200,000 bytes"
     assert sum(costs) / len(costs) < 8_000
 
 
+@pytest.mark.search
 def test_a_few_rows_do_not_rewrite_all_last_panes() -> None:
     costs = session_costs(20_000, 20, 20, trigger=EARLY, mode="accumulating_and_retracting")
     assert max(costs) < 40_000
