@@ -77,7 +77,8 @@ def test_the_watermark_follows_the_table_and_not_the_rows() -> None:
     progress = SourceProgress(SourceRules(Lag(5), table="t"), now=0)
     rows = [Observation("input", [Peak(99, 1)])]
     progress.advance(rows, now=1)
-    assert progress.watermark is None
+    before = progress.watermark
+    assert before is None
     progress.advance(rows, now=2, tables={"t": 20, "other": 50})
     assert progress.watermark == 15
     again = SourceProgress.load(SourceRules(Lag(5), table="t"), progress.save(), now=2)
