@@ -58,6 +58,23 @@ def test_every_version_is_upgraded_with_its_records(empty_url: str, version: str
         assert store.read(differences) == []
 
 
+def test_the_byte_offsets_of_batches_survive_the_rename_of_their_column(empty_url: str) -> None:
+    engine = create_engine(database_url(empty_url))
+    at_version(engine, "0013")
+    with engine.begin() as connection:
+        before = sql.MetaData()
+        before.reflect(connection, only=["slackwater_streams", "slackwater_appends"])
+        stream, append = (
+            {column.name: column.type.python_type(7) for column in before.tables[name].c}
+            for name in ("slackwater_streams", "slackwater_appends")
+        )
+        connection.execute(before.tables["slackwater_streams"].insert().values(stream))
+        connection.execute(before.tables["slackwater_appends"].insert().values(append | {"place": 4096}))
+    engine.dispose()
+    with open_store(empty_url, create=True) as store:
+        assert store.read(lambda c: c.scalar(sql.select(schema.appends.c.byte_offset))) == 4096
+
+
 def test_failed_reads_are_taken_over_from_the_outcomes_since_the_last_success(empty_url: str) -> None:
     engine = create_engine(database_url(empty_url))
     at_version(engine, "0007")

@@ -267,7 +267,9 @@ def damaged(stream: Stream, tmp_path: Path, kind: str) -> None:
             place = next(
                 iter(
                     stream.store.read(
-                        lambda c: c.exec_driver_sql("SELECT place FROM slackwater_appends").scalars().all()
+                        lambda c: (
+                            c.exec_driver_sql("SELECT byte_offset FROM slackwater_appends").scalars().all()
+                        )
                     )
                 )
             )

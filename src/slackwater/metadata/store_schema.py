@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from slackwater.sql.stored_text import FreeText
 
-NEWEST: Final = "0013"
+NEWEST: Final = "0014"
 """The migration that creates these tables."""
 
 VERSION_TABLE: Final = "slackwater_version"
@@ -109,7 +109,7 @@ appends: Final = Table(
     Column("first_offset", BigInteger, primary_key=True),
     Column("events", BigInteger, nullable=False),
     Column("file", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),  # byte offset of the batch in the file
+    Column("byte_offset", BigInteger, nullable=False),  # of the batch in the file
     Column("size", BigInteger, nullable=False),
     Column("checksum", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),

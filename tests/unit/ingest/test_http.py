@@ -116,7 +116,7 @@ def test_every_way_of_paging_gives_every_record_once(
 
 def test_parameters_of_pages_may_be_in_the_body(api: Api) -> None:
     request = Request("POST", f"{api.url}/body", (("Content-Type", "application/json"),), '{"a": "b"}')
-    assert read(request, {"type": "offset", "parameter": "from.offset", "place": "body"}) == ROWS
+    assert read(request, {"type": "offset", "parameter": "from.offset", "parameters_in": "body"}) == ROWS
     assert [json.loads(asked.body) for asked in api.requests] == [
         {"a": "b", "from": {"offset": start}} for start in (0, 3, 6, 7)
     ]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest import InvalidJob, WorkUnit, parse_job, unit_of
+from slackwater.ingest.jobfile.http_keys import Pagination
 from slackwater.ingest.sources.http.http_job import http_problems, reading_of
 from slackwater.ingest.sources.http.requests import Template
 from slackwater.time import instant
@@ -100,7 +101,7 @@ def problems(keys: dict[str, Any]) -> list[str]:
             "ms.source.http.pagination: a response in csv has no cursor",
         ),
         (
-            {"ms.source.http.pagination": {"type": "page", "place": "body"}},
+            {"ms.source.http.pagination": {"type": "page", "parameters_in": "body"}},
             "ms.source.http.pagination: needs a JSON body",
         ),
         ({"ms.source.partitions": 2}, "ms.source.partitions = 2: needs a time column"),
@@ -114,6 +115,11 @@ def problems(keys: dict[str, Any]) -> list[str]:
 def test_keys_that_do_not_fit_together_are_reported_before_a_run(keys: dict[str, Any], problem: str) -> None:
     (only,) = problems(keys)
     assert only.startswith(problem)
+
+
+def test_an_earlier_name_of_a_pagination_field_still_works() -> None:
+    with pytest.warns(DeprecationWarning, match="use 'parameters_in'"):
+        assert Pagination.model_validate({"type": "page", "place": "body"}).parameters_in == "body"
 
 
 @pytest.mark.parametrize(

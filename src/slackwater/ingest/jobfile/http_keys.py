@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
@@ -25,7 +27,7 @@ class Pagination(KeyModel):
     type: Annotated[Literal["page", "offset", "cursor", "link"], one_of("page", "offset", "cursor", "link")]
     parameter: Text | None = None
     """The name of the page, offset or cursor parameter; by default the type."""
-    place: Annotated[Literal["query", "body"], one_of("query", "body")] = "query"
+    parameters_in: Annotated[Literal["query", "body"], one_of("query", "body")] = "query"
     """Where the parameters go: into the query, or into a JSON body."""
     size_parameter: Text | None = None
     size: Annotated[int | None, integer(1)] = None
@@ -38,6 +40,19 @@ class Pagination(KeyModel):
     limit: Annotated[int, integer(1)] = 10_000
     """Most pages of a unit; a unit with more fails, so that an API cannot send pages endlessly."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, given: object) -> object:
+        """Accept ``place``, an earlier name of ``parameters_in``."""
+        if not isinstance(given, Mapping) or "place" not in given or "parameters_in" in given:
+            return given
+        warnings.warn(
+            "'place' in ms.source.http.pagination is deprecated; use 'parameters_in'",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return {"parameters_in" if name == "place" else name: value for name, value in given.items()}
+
     @model_validator(mode="after")
     def _fitting(self) -> Self:
         numbered = self.type in ("page", "offset")
@@ -49,7 +64,7 @@ class Pagination(KeyModel):
             raise invalid(f"'cursor' does not apply to {self.type}", 'remove it, or write "type": "cursor"')
         if not numbered and (self.first is not None or self.end != "empty"):
             raise invalid(f"'first' and 'end' do not apply to {self.type}", "remove them")
-        given = {"parameter", "size", "size_parameter", "place"} & self.model_fields_set
+        given = {"parameter", "size", "size_parameter", "parameters_in"} & self.model_fields_set
         if self.type == "link" and given:
             raise invalid(f"{min(given)!r} does not apply to link", "remove it: a link is followed as it is")
         if self.size_parameter is not None and self.size is None:

@@ -102,8 +102,8 @@ def extend_segments(
         rows.append(
             {
                 "stream": stream.id, "segment": segment, "first_offset": ends[segment], "at": at,
-                "events": batch.events, "file": batch.file, "place": batch.byte_offset, "size": batch.size,
-                "checksum": batch.checksum,
+                "events": batch.events, "file": batch.file, "byte_offset": batch.byte_offset,
+                "size": batch.size, "checksum": batch.checksum,
             }
         )  # fmt: skip
         ends[segment] += batch.events

@@ -110,13 +110,13 @@ def _appends(connection: Connection, stream: Stream, segment: int, start: int, l
 
 def _fetched(stream: Stream, segment: int, row: Row[Any], start: int, end: int | None) -> EventBatch | None:
     """The events of an append; None if it was merged with others since it was looked up."""
-    location = BatchLocation(row.file, row.place, row.size, row.checksum, row.events)
+    location = BatchLocation(row.file, row.byte_offset, row.size, row.checksum, row.events)
     try:
         events = stream.folder.read(location, stream.columns)
     except DamagedFile as damaged:
         # raises EventsGone if retention removed the events after they were looked up
         again = stream.store.read(lambda connection: _appends(connection, stream, segment, start, 1))
-        if again and (again[0].file, again[0].place) != (row.file, row.place):
+        if again and (again[0].file, again[0].byte_offset) != (row.file, row.byte_offset):
             return None
         raise CorruptSegment(stream.name, segment, row.first_offset, row.file, str(damaged)) from None
     if events.num_columns > len(stream.columns):

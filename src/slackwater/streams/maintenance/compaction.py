@@ -202,7 +202,7 @@ def _small_appends(stream: Stream, *, before: int) -> Iterator[list[Append]]:
                 row.first_offset,
                 row.events,
                 row.at,
-                BatchLocation(row.file, row.place, row.size, row.checksum, row.events),
+                BatchLocation(row.file, row.byte_offset, row.size, row.checksum, row.events),
             )
             for row in rows
         ]
@@ -277,7 +277,7 @@ def _replace(
             _appends.first_offset >= group[0].first_offset,
             _appends.first_offset < group[-1].end,
         )
-        query = sql.select(_appends.first_offset, _appends.file, _appends.place).where(here)
+        query = sql.select(_appends.first_offset, _appends.file, _appends.byte_offset).where(here)
         query = query.order_by(_appends.first_offset).with_for_update()
         found = [tuple(one) for one in connection.execute(query)]
         if found == [(group[0].first_offset, location.file, location.byte_offset)]:
@@ -287,8 +287,8 @@ def _replace(
             connection.execute(
                 schema.appends.insert().values(
                     stream=stream.id, segment=group[0].segment, first_offset=group[0].first_offset,
-                    at=group[-1].at, events=location.events, file=location.file, place=location.byte_offset,
-                    size=location.size, checksum=location.checksum,
+                    at=group[-1].at, events=location.events, file=location.file,
+                    byte_offset=location.byte_offset, size=location.size, checksum=location.checksum,
                 )
             )  # fmt: skip
             saved = sum(one.location.size for one in group) - location.size

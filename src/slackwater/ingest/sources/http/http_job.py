@@ -110,7 +110,7 @@ def _form_problems(job: Job) -> list[Problem]:
     if form != "json" and pagination is not None and pagination.cursor is not None:
         reason, fix = f"a response in {form} has no cursor", "use page, offset, or a link in the header"
         problems.append(Problem("ms.source.http.pagination", None, reason, fix))
-    if pagination is not None and pagination.place == "body" and template_of(job).body_kind != "json":
+    if pagination is not None and pagination.parameters_in == "body" and template_of(job).body_kind != "json":
         reason, fix = "needs a JSON body for its parameters", "set ms.source.http.body, for example to {}"
         problems.append(Problem("ms.source.http.pagination", None, reason, fix))
     problems += division_problems(settings)

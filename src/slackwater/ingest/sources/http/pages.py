@@ -45,7 +45,7 @@ def pages(send: Send, request: Request, rule: Pagination | None) -> Iterator[Pag
 
 def _all_pages(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
     if rule.size_parameter is not None and rule.size is not None:
-        request = request.with_parameters(rule.place, {rule.size_parameter: rule.size})
+        request = request.with_parameters(rule.parameters_in, {rule.size_parameter: rule.size})
     if rule.type == "cursor":
         yield from _by_cursor(send, request, rule)
     elif rule.type == "link":
@@ -61,7 +61,7 @@ def _by_number(send: Send, request: Request, rule: Pagination) -> Iterator[Page]
     counts: list[int] = []
     while True:
         try:
-            page = send(request.with_parameters(rule.place, {rule.name: position}))[1]
+            page = send(request.with_parameters(rule.parameters_in, {rule.name: position}))[1]
         except RequestFailed as error:
             if rule.end == "missing" and error.status == 404 and counts:
                 return
@@ -97,7 +97,7 @@ def _by_cursor(send: Send, request: Request, rule: Pagination) -> Iterator[Page]
         if cursor is None:
             return
         seen.add(str(cursor), "cursor")
-        asked = request.with_parameters(rule.place, {rule.name: cursor})
+        asked = request.with_parameters(rule.parameters_in, {rule.name: cursor})
 
 
 def _by_link(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
