@@ -317,6 +317,9 @@ class Range:
     def contains(self, at: int) -> bool:
         """Return whether ``at`` is in the range.
 
+        Args:
+            at: An instant, in microseconds since 1970.
+
         >>> import slackwater as sw
         >>> sw.Range(5, 6).contains(5)
         True
@@ -325,6 +328,9 @@ class Range:
 
     def overlaps(self, other: Range) -> bool:
         """Return whether both ranges contain a common instant; adjacent ranges do not overlap.
+
+        Args:
+            other: The other range.
 
         >>> import slackwater as sw
         >>> sw.Range(0, 10).overlaps(sw.Range(10, 20)), sw.Range(0, 10).overlaps(sw.Range(9, 20))

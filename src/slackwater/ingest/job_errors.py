@@ -32,7 +32,13 @@ class Problem:
     def from_error(
         cls, error: InvalidArgument, *, key: str | None = None, show_value: bool = True
     ) -> Problem:
-        """The problem that an `InvalidArgument` describes, by default under the name that the error has."""
+        """The problem that an `InvalidArgument` describes, by default under the name that the error has.
+
+        Args:
+            error: The error of the invalid value.
+            key: The key of the job file to report; by default the argument that the error names.
+            show_value: Whether the value may be shown; pass False for a secret.
+        """
         value = repr(error.value) if show_value else None
         return cls(key or error.name, value, error.reason, error.fix or "correct it")
 

@@ -65,6 +65,9 @@ class Monitor:
     def query(self, query: str) -> QueryState:
         """One query with its newest state.
 
+        Args:
+            query: The name or id of the query.
+
         Raises:
             InvalidArgument: The store has no such query; the message lists those that it has.
         """
@@ -120,6 +123,14 @@ class Monitor:
 
         If there are more, neighbours are combined; a span in which the watermark stood still longest in its
         neighbourhood is kept as it is.
+
+        Args:
+            query: The name or id of the query.
+            operator: The operator.
+            key: The watermark key.
+            since: Leave out spans that end before this time, in microseconds since 1970.
+            until: Leave out spans that begin after this time, in microseconds since 1970.
+            points: Return at most this many spans.
         """
         table = schema.query_watermarks
 
@@ -136,7 +147,13 @@ class Monitor:
     def windows(
         self, query: str, *, operator: str | None = None, closed: int = 100
     ) -> tuple[WindowState, ...]:
-        """The open windows of a query by end, then the ``closed`` that were closed last, newest first."""
+        """The open windows of a query by end, then the ``closed`` that were closed last, newest first.
+
+        Args:
+            query: The name or id of the query.
+            operator: The operator; by default all of them.
+            closed: Return at most this many closed windows.
+        """
         table = schema.query_windows
 
         def read(connection: Connection) -> tuple[WindowState, ...]:
@@ -176,7 +193,13 @@ class Monitor:
         operator: str | None = None,
         since: int = BEGINNING_OF_TIME,
     ) -> dict[str, DelayHistogram]:
-        """The delays of rows by origin, over all hours that end after ``since``."""
+        """The delays of rows by origin, over all hours that end after ``since``.
+
+        Args:
+            query: The name or id of the query.
+            operator: The operator; by default all of them.
+            since: Leave out hours that end at or before this time, in microseconds since 1970.
+        """
         table = schema.query_delays
 
         def read(connection: Connection) -> dict[str, DelayHistogram]:
@@ -197,7 +220,14 @@ class Monitor:
         since: int = BEGINNING_OF_TIME,
         limit: int = 100,
     ) -> tuple[LateRow, ...]:
-        """The sampled rows that were dropped, the newest first."""
+        """The sampled rows that were dropped, the newest first.
+
+        Args:
+            query: The name or id of the query.
+            operator: The operator; by default all of them.
+            since: Leave out rows that were dropped before this time, in microseconds since 1970.
+            limit: Return at most this many rows.
+        """
         table = schema.query_late_rows
 
         def read(connection: Connection) -> tuple[LateRow, ...]:

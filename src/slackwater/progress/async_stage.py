@@ -80,6 +80,9 @@ class Retry:
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after the ``attempt``-th failed attempt.
 
+        Args:
+            attempt: The number of the attempt that failed, from 1.
+
         >>> Retry(first_delay=1).delay(3)
         4.0
         """

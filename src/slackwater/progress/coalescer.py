@@ -110,29 +110,52 @@ class Coalescer:
         return combined.emit((key,))
 
     def event(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """Process data of an input: an idle input becomes active, which emits nothing by itself (C5)."""
+        """Process data of an input: an idle input becomes active, which emits nothing by itself (C5).
+
+        Args:
+            ordinal: The index of the input, from 0.
+            now: The current time, for `why`.
+        """
         if self._check_not_done(ordinal, "an event") is Status.IDLE:
             self._combined.wake(ordinal, check_now(now))
         return ()
 
     def idle(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """Process IDLE of an input: it no longer holds the watermark back (C4, C6)."""
+        """Process IDLE of an input: it no longer holds the watermark back (C4, C6).
+
+        Args:
+            ordinal: The index of the input, from 0.
+            now: The current time, for `why`.
+        """
         self._check_not_done(ordinal, "IDLE")
         self._combined.set_idle(ordinal, check_now(now))
         return self._combined.emit_all()
 
     def done(self, ordinal: int, *, now: int | None = None) -> tuple[Emission, ...]:
-        """Process DONE of an input (C7)."""
+        """Process DONE of an input (C7).
+
+        Args:
+            ordinal: The index of the input, from 0.
+            now: The current time, for `why`.
+        """
         self._check_not_done(ordinal, "DONE")
         self._combined.set_done(ordinal, check_now(now))
         return self._combined.emit_all()
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
-        """Return the last watermark emitted for a key, None before the first."""
+        """Return the last watermark emitted for a key, None before the first.
+
+        Args:
+            key: The watermark key.
+        """
         return self._combined.emitted(key)
 
     def received(self, ordinal: int, key: str = DEFAULT_KEY) -> int | None:
         """Return the last watermark that an input sent for a key, None if it has sent none.
+
+        Args:
+            ordinal: The index of the input, from 0.
+            key: The watermark key.
 
         >>> coalescer = Coalescer(2)
         >>> _ = coalescer.watermark(0, Watermark(10))
@@ -167,7 +190,11 @@ class Coalescer:
         return self._combined.active == 0 and self._combined.idle > 0
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
-        """Explain which input holds the watermark of ``key`` back, since when, and why."""
+        """Explain which input holds the watermark of ``key`` back, since when, and why.
+
+        Args:
+            key: The watermark key.
+        """
         holder = self._combined.holder(key)
         return Explanation(
             key=key,
@@ -187,6 +214,9 @@ class Coalescer:
     @classmethod
     def load(cls, data: bytes) -> Coalescer:
         """Restore a coalescer from the bytes of `save`.
+
+        Args:
+            data: The saved state.
 
         >>> Coalescer.load(Coalescer(2).save()).current() is None
         True
@@ -268,23 +298,48 @@ class OperatorCoalescer:
     def watermark(
         self, edge: int, channel: int, watermark: Watermark, *, now: int | None = None
     ) -> OperatorEmissions:
-        """Process a watermark of a channel."""
+        """Process a watermark of a channel.
+
+        Args:
+            edge: The index of the edge, from 0.
+            channel: The index of the channel in its edge, from 0.
+            watermark: The watermark that arrived.
+            now: The current time, for `why`.
+        """
         emitted = self._edge(edge).watermark(channel, watermark, now=now)
         self._edges.event(edge, now=now)
         return self._forward(edge, emitted, now)
 
     def event(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """Process data of a channel."""
+        """Process data of a channel.
+
+        Args:
+            edge: The index of the edge, from 0.
+            channel: The index of the channel in its edge, from 0.
+            now: The current time, for `why`.
+        """
         emitted = self._edge(edge).event(channel, now=now)
         self._edges.event(edge, now=now)
         return self._forward(edge, emitted, now)
 
     def idle(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """Process IDLE of a channel."""
+        """Process IDLE of a channel.
+
+        Args:
+            edge: The index of the edge, from 0.
+            channel: The index of the channel in its edge, from 0.
+            now: The current time, for `why`.
+        """
         return self._forward(edge, self._edge(edge).idle(channel, now=now), now)
 
     def done(self, edge: int, channel: int, *, now: int | None = None) -> OperatorEmissions:
-        """Process DONE of a channel. An edge ends with its last channel."""
+        """Process DONE of a channel. An edge ends with its last channel.
+
+        Args:
+            edge: The index of the edge, from 0.
+            channel: The index of the channel in its edge, from 0.
+            now: The current time, for `why`.
+        """
         coalescer = self._edge(edge)
         emissions = self._forward(edge, coalescer.done(channel, now=now), now)
         if not coalescer.all_done:
@@ -292,15 +347,27 @@ class OperatorCoalescer:
         return OperatorEmissions(emissions.edge, emissions.operator + self._edges.done(edge, now=now))
 
     def edge(self, ordinal: int) -> Coalescer:
-        """Return the coalescer of one edge, which has the edge's watermark and its own `why`."""
+        """Return the coalescer of one edge, which has the edge's watermark and its own `why`.
+
+        Args:
+            ordinal: The index of the edge, from 0.
+        """
         return self._edge(ordinal)
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
-        """Return the last operator watermark for a key, None before the first."""
+        """Return the last operator watermark for a key, None before the first.
+
+        Args:
+            key: The watermark key.
+        """
         return self._edges.current(key)
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
-        """Explain which edge holds the operator watermark back; ``edge(n).why()`` names the channel."""
+        """Explain which edge holds the operator watermark back; ``edge(n).why()`` names the channel.
+
+        Args:
+            key: The watermark key.
+        """
         return self._edges.why(key)
 
     def save(self) -> bytes:
@@ -312,6 +379,9 @@ class OperatorCoalescer:
     @classmethod
     def load(cls, data: bytes) -> OperatorCoalescer:
         """Restore an operator coalescer from the bytes of `save`.
+
+        Args:
+            data: The saved state.
 
         >>> OperatorCoalescer.load(OperatorCoalescer([2, 1]).save()).current() is None
         True

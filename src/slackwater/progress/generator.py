@@ -209,6 +209,10 @@ class WatermarkGenerator:
         A delay is the distance of a row to `reached` of its partition before the batch, or zero. With other
         policies nothing is counted.
 
+        Args:
+            delays: The delays of the rows of the batch.
+            now: The current time, in microseconds since 1970.
+
         >>> generator = WatermarkGenerator(Learned(0.9, initial=0), partitions=["a"], now=0)
         >>> generator.learn(DelayHistogram.of([0, 4_000_000]), now=1)
         >>> generator.lag
@@ -220,6 +224,10 @@ class WatermarkGenerator:
     def hear(self, partition: Origin, *, now: int) -> None:
         """Record that a partition sent something without an event time: it is not idle, nothing is emitted.
 
+        Args:
+            partition: The partition.
+            now: The current time, in microseconds since 1970.
+
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
         >>> generator.hear("a", now=9)
         >>> generator.tick(now=10)
@@ -230,7 +238,11 @@ class WatermarkGenerator:
         self._hear(slot, now)
 
     def tick(self, *, now: int) -> tuple[Emission, ...]:
-        """Process the passing of time without events: partitions may become idle, or be forgotten."""
+        """Process the passing of time without events: partitions may become idle, or be forgotten.
+
+        Args:
+            now: The current time, in microseconds since 1970.
+        """
         self._now = now = check_int64(now, "now")
         self._forget(now)
         if isinstance(self._policy, LagThenClock):
@@ -240,7 +252,12 @@ class WatermarkGenerator:
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
-        """Add a partition. It is active without a watermark and holds the minimum back (G6)."""
+        """Add a partition. It is active without a watermark and holds the minimum back (G6).
+
+        Args:
+            partition: The name or number of the partition.
+            now: The current time, in microseconds since 1970.
+        """
         if partition in self._slots:
             raise InvalidArgument("partition", partition, "exists already", fix="remove it first")
         partition, now = check_origin(partition, "partition"), check_int64(now, "now")
@@ -251,7 +268,12 @@ class WatermarkGenerator:
         self._hear(slot, now)
 
     def remove(self, partition: Origin, *, now: int) -> tuple[Emission, ...]:
-        """Remove a partition and emit what it held back (G6)."""
+        """Remove a partition and emit what it held back (G6).
+
+        Args:
+            partition: The partition.
+            now: The current time, in microseconds since 1970.
+        """
         slot = self._slot(partition)
         now = check_int64(now, "now")
         self._combined.remove(slot, now)
@@ -295,6 +317,9 @@ class WatermarkGenerator:
 
         Call it after a pause of the pipeline itself (a restart, a slow batch), so that no partition becomes
         idle because of it. If the clock went back, only the current time is updated.
+
+        Args:
+            now: The current time, in microseconds since 1970.
         """
         now = check_int64(now, "now")
         pause = max(0, now - self._now)
@@ -309,6 +334,9 @@ class WatermarkGenerator:
         """Follow a clock that was set back by so many microseconds: what happened before it keeps its age.
 
         Without this, a clock that was wrong once makes every deadline that was set then wrong for as long.
+
+        Args:
+            by: The distance in microseconds.
 
         >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
         >>> _ = generator.observe("a", 20, now=1000)
@@ -343,7 +371,11 @@ class WatermarkGenerator:
         return () if self._learner is None else self._learner.decisions
 
     def reached(self, partition: Origin) -> int | None:
-        """The highest event time of a partition, with a policy that learns its lag; None if unknown."""
+        """The highest event time of a partition, with a policy that learns its lag; None if unknown.
+
+        Args:
+            partition: The partition.
+        """
         slot = self._slots.get(partition)
         return None if self._learner is None or slot is None else self._learner.reached.get(slot)
 
@@ -353,7 +385,11 @@ class WatermarkGenerator:
         return tuple(self._slots)
 
     def partition_watermark(self, partition: Origin) -> int | None:
-        """Return the watermark of one partition, before throttling."""
+        """Return the watermark of one partition, before throttling.
+
+        Args:
+            partition: The partition.
+        """
         return self._combined.value(self._slot(partition), self._key)
 
     def origins(self) -> list[OriginProgress]:

@@ -95,6 +95,9 @@ class Rechunker:
     def load(cls, data: bytes) -> Rechunker:
         """Restore a rechunker from the bytes of `save`.
 
+        Args:
+            data: The saved state.
+
         >>> Rechunker.load(Rechunker("a").save()).duplicates
         0
         """
@@ -145,6 +148,9 @@ class OutputNumbering:
     @classmethod
     def load(cls, data: bytes) -> OutputNumbering:
         """Restore a numbering from the bytes of `save`.
+
+        Args:
+            data: The saved state.
 
         >>> OutputNumbering.load(OutputNumbering("window-1").save()).number()[0].sequence
         1

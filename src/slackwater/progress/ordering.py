@@ -71,6 +71,9 @@ class _Ordering(Generic[Result]):
     def watermark(self, watermark: Watermark) -> list[Result | Watermark]:
         """Process a watermark. One that is not above the last received one of its key is ignored (A3).
 
+        Args:
+            watermark: The watermark that arrived.
+
         Returns:
             The output that is due: the watermark, if no earlier item is in flight.
         """
@@ -95,13 +98,22 @@ class _Ordering(Generic[Result]):
 
     @classmethod
     def load(cls, data: bytes, capacity: int | None = None) -> Self:
-        """Restore an order from the bytes of `save`."""
+        """Restore an order from the bytes of `save`.
+
+        Args:
+            data: The saved state.
+            capacity: Most items in flight; None for no limit.
+        """
         ordering = cls(capacity)
         ordering._received = _FORM.decode(data).received
         return ordering
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
         """Process the result of an item; None filters the item (A4).
+
+        Args:
+            ticket: What `submit` returned for the item.
+            result: The result; None if the item has no output.
 
         Returns:
             The output that is due, in order.
@@ -154,7 +166,12 @@ class OrderedResults(_Ordering[Result]):
         self._waiting: dict[Ticket, _Waiting[Result]] = {}
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
-        """Process the result of an item and return the output that is due, in order."""
+        """Process the result of an item and return the output that is due, in order.
+
+        Args:
+            ticket: What `submit` returned for the item.
+            result: The result; None if the item has no output.
+        """
         item = self._waiting.pop(ticket, None)
         if item is None:
             raise self._unknown(ticket)
@@ -216,7 +233,12 @@ class UnorderedResults(_Ordering[Result]):
         """Watermarks that wait for items, grouped by the number of items received before them."""
 
     def complete(self, ticket: Ticket, result: Result | None) -> list[Result | Watermark]:
-        """Process the result of an item, which is emitted at once, and the watermarks that waited for it."""
+        """Process the result of an item, which is emitted at once, and the watermarks that waited for it.
+
+        Args:
+            ticket: What `submit` returned for the item.
+            result: The result; None if the item has no output.
+        """
         if ticket.number not in self._open:
             raise self._unknown(ticket)
         self._open.remove(ticket.number)

@@ -95,7 +95,11 @@ class PipelinePlan:
         return str(number) if inner is None else f"{number}/{inner}"
 
     def number(self, node: PlanNode) -> int:
-        """Return the origin number of a source or stateful operator of this pipeline."""
+        """Return the origin number of a source or stateful operator of this pipeline.
+
+        Args:
+            node: The source or operator.
+        """
         number = self._numbers.get(node)
         if number is None:
             raise InvalidArgument(

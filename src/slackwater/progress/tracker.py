@@ -186,6 +186,9 @@ class ProgressTracker:
     def is_duplicate(self, header: BufferHeader) -> bool:
         """Return whether a buffer was observed before, without any effect on the state.
 
+        Args:
+            header: The header of the buffer.
+
         Raises:
             UnknownSource: The origin was not declared.
             SequenceConflict: The numbers are invalid or contradict earlier buffers (S6).
@@ -200,6 +203,10 @@ class ProgressTracker:
 
     def hear(self, origin: Origin, *, now: int | None = None) -> None:
         """Record that an origin is active without a complete buffer: it is learned or no longer idle (S7).
+
+        Args:
+            origin: The origin.
+            now: The current time, for `why`.
 
         Raises:
             UnknownSource: The origin was not declared.
@@ -221,6 +228,10 @@ class ProgressTracker:
 
     def add(self, origin: Origin, *, now: int | None = None) -> None:
         """Declare one more origin; it holds the watermark back until it sends a watermark.
+
+        Args:
+            origin: The name or number of the origin.
+            now: The current time, for `why`.
 
         >>> tracker = ProgressTracker(["a"])
         >>> tracker.add("b")
@@ -268,25 +279,48 @@ class ProgressTracker:
         return self._combined.emit_all()
 
     def idle(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
-        """Process IDLE of an origin; any new buffer makes it active again (S7)."""
+        """Process IDLE of an origin; any new buffer makes it active again (S7).
+
+        Args:
+            origin: The origin.
+            now: The current time, for `why`.
+        """
         return self._leave(origin, Status.IDLE, now)
 
     def done(self, origin: Origin, *, now: int | None = None) -> tuple[Emission, ...]:
-        """Process DONE of an origin. Duplicates may still arrive, new buffers may not (S5, S6)."""
+        """Process DONE of an origin. Duplicates may still arrive, new buffers may not (S5, S6).
+
+        Args:
+            origin: The origin.
+            now: The current time, for `why`.
+        """
         return self._leave(origin, Status.DONE, now)
 
     # ---- queries
 
     def current(self, key: str = DEFAULT_KEY) -> int | None:
-        """Return the global watermark of a key: the last one emitted, None before the first."""
+        """Return the global watermark of a key: the last one emitted, None before the first.
+
+        Args:
+            key: The watermark key.
+        """
         return self._combined.emitted(key)
 
     def local(self, origin: Origin, key: str = DEFAULT_KEY) -> int | None:
-        """Return the local watermark of an origin: the maximum over its complete prefix (S3)."""
+        """Return the local watermark of an origin: the maximum over its complete prefix (S3).
+
+        Args:
+            origin: The origin.
+            key: The watermark key.
+        """
         return self._combined.value(self._slot(origin), key)
 
     def complete(self, origin: Origin) -> int:
-        """Return the last sequence of the origin's longest complete prefix."""
+        """Return the last sequence of the origin's longest complete prefix.
+
+        Args:
+            origin: The origin.
+        """
         return self._sequences[self._slot(origin)].complete
 
     @property
@@ -307,6 +341,9 @@ class ProgressTracker:
     def origin_progress(self, key: str = DEFAULT_KEY) -> list[OriginProgress]:
         """The progress of every origin for a key, in the order in which they were declared or learned.
 
+        Args:
+            key: The watermark key.
+
         >>> tracker = ProgressTracker()
         >>> _ = tracker.observe(BufferHeader("a", sequence=2, watermarks={"default": 10}))
         >>> [str(origin.gap) for origin in tracker.origin_progress()]
@@ -324,7 +361,11 @@ class ProgressTracker:
         ]
 
     def why(self, key: str = DEFAULT_KEY) -> Explanation:
-        """Explain which origin holds the watermark of ``key`` back, since when, and why."""
+        """Explain which origin holds the watermark of ``key`` back, since when, and why.
+
+        Args:
+            key: The watermark key.
+        """
         if not self._slots:
             return Explanation(key, None, Reason.NEVER_SPOKE)
         holder = self._combined.holder(key)
@@ -353,6 +394,9 @@ class ProgressTracker:
     @classmethod
     def load(cls, data: bytes) -> ProgressTracker:
         """Restore a tracker from the bytes of `save`.
+
+        Args:
+            data: The saved state.
 
         >>> tracker = ProgressTracker(["a"])
         >>> _ = tracker.observe(BufferHeader("a", sequence=1, watermarks={"default": 10}))

@@ -163,7 +163,11 @@ class Learned:
                 )
 
     def limited(self, lag: int) -> int:
-        """The lag, or the longest one that is allowed."""
+        """The lag, or the longest one that is allowed.
+
+        Args:
+            lag: The learned lag, in microseconds.
+        """
         return lag if self.at_most is None else min(lag, self.at_most)
 
 

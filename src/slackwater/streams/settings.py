@@ -149,6 +149,9 @@ class StreamSettings:
     def of(cls, given: StreamSettings | Mapping[str, Any] | None) -> StreamSettings:
         """Convert settings that a caller gave, and reject unknown names.
 
+        Args:
+            given: Settings, a mapping of groups of settings, or None for the defaults.
+
         >>> StreamSettings.of({"marks": {"timeout": "5 seconds"}}).marks.timeout
         5000000
         >>> StreamSettings.of({"marks": {"every": "5 seconds"}})
@@ -168,6 +171,9 @@ class StreamSettings:
     def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> StreamSettings:
         """Return the settings with other values; a value that is None stays as it is.
 
+        Args:
+            changes: New values by group and name of the setting.
+
         >>> settings = StreamSettings().changed({"marks": {"period": "1 second", "timeout": None}})
         >>> settings.marks.period, settings.marks.timeout
         (1000000, 60000000)
@@ -185,7 +191,11 @@ class StreamSettings:
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> StreamSettings:
-        """Rebuild settings from what `save` returned; missing ones take their default."""
+        """Rebuild settings from what `save` returned; missing ones take their default.
+
+        Args:
+            saved: The settings as a mapping.
+        """
         try:
             return cls.of({name: _with_durations(part) for name, part in saved.items()})
         except (InvalidArgument, AttributeError, TypeError, OverflowError) as error:

@@ -51,7 +51,11 @@ class ManualClock:
         return self._now
 
     def advance(self, by: int | str | timedelta) -> int:
-        """Advance the clock by a duration; returns the new time."""
+        """Advance the clock by a duration; returns the new time.
+
+        Args:
+            by: a duration: microseconds, text such as "5 seconds", or a timedelta.
+        """
         step = duration(by, name="by") if isinstance(by, (str, timedelta)) else check_int64(by, "by")
         if step < 0:
             raise InvalidArgument("by", by, "is negative", fix="use a duration that is not negative")
@@ -60,6 +64,9 @@ class ManualClock:
 
     def set(self, to: Moment) -> int:
         """Advance the clock to a time; returns the new time.
+
+        Args:
+            to: the new time, not before the current one.
 
         >>> ManualClock(5).set(4)
         Traceback (most recent call last):

@@ -129,39 +129,83 @@ class TestProgress:
         return self._then(Action("watermark", cast(Origin, source), moment(to, name="to"), key), at)
 
     def event(self, source: Origin, *, at: Moment | None = None) -> TestProgress:
-        """Send data on an input: an idle input becomes active."""
+        """Send data on an input: an idle input becomes active.
+
+        Args:
+            source: the input or channel that sends data.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("event", source), at)
 
     def idle(self, source: Origin, *, at: Moment | None = None) -> TestProgress:
-        """Send IDLE on an input."""
+        """Send IDLE on an input.
+
+        Args:
+            source: the input, channel or origin that becomes idle.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("idle", source), at)
 
     def done(self, source: Origin, *, at: Moment | None = None) -> TestProgress:
-        """End an input."""
+        """End an input.
+
+        Args:
+            source: the input, channel or origin that ends.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("done", source), at)
 
     def observe(self, partition: Origin, event_time: Moment, *, at: Moment | None = None) -> TestProgress:
-        """Let a generator observe an event of a partition."""
+        """Let a generator observe an event of a partition.
+
+        Args:
+            partition: the partition of the event.
+            event_time: the event time.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("observe", partition, moment(event_time, name="event_time")), at)
 
     def tick(self, *, at: Moment | None = None) -> TestProgress:
-        """Let a generator see the time without an event."""
+        """Let a generator see the time without an event.
+
+        Args:
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("tick"), at)
 
     def add(self, partition: Origin, *, at: Moment | None = None) -> TestProgress:
-        """Add a partition to a generator."""
+        """Add a partition to a generator.
+
+        Args:
+            partition: the partition.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("add", partition), at)
 
     def remove(self, partition: Origin, *, at: Moment | None = None) -> TestProgress:
-        """Remove a partition from a generator."""
+        """Remove a partition from a generator.
+
+        Args:
+            partition: the partition.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("remove", partition), at)
 
     def buffer(self, header: BufferHeader, *, at: Moment | None = None) -> TestProgress:
-        """Let a tracker observe a buffer."""
+        """Let a tracker observe a buffer.
+
+        Args:
+            header: the header of the buffer.
+            at: the processing time; unchanged by default.
+        """
         return self._then(Action("buffer", header.origin, header), at)
 
     def item(self, name: str) -> TestProgress:
-        """Submit an item to an async stage."""
+        """Submit an item to an async stage.
+
+        Args:
+            name: the name of the item, which `result` refers to.
+        """
         return self._then(Action("item", name), None)
 
     def result(self, name: str, value: Any = ...) -> TestProgress:

@@ -342,12 +342,20 @@ class JoinRun:
         return pl.concat([step.output.rows for step in self.steps]) if self.steps else pl.DataFrame()
 
     def late(self, side: Side) -> pl.DataFrame | None:
-        """The late rows of a side in all steps; None unless the join has ``late="emit"``."""
+        """The late rows of a side in all steps; None unless the join has ``late="emit"``.
+
+        Args:
+            side: "left" or "right".
+        """
         delivered = [step.output.late[side] for step in self.steps if step.output.late is not None]
         return pl.concat(delivered) if delivered else None
 
     def dropped(self, side: Side) -> int:
-        """The number of late rows of a side, in all steps."""
+        """The number of late rows of a side, in all steps.
+
+        Args:
+            side: "left" or "right".
+        """
         return sum(step.output.dropped[side] for step in self.steps)
 
 

@@ -220,6 +220,9 @@ class TestStream:
     def advance_processing_time(self, by: int | str | timedelta) -> TestStream:
         """Advance the processing time by a duration.
 
+        Args:
+            by: a duration: microseconds, text such as "5 seconds", or a timedelta.
+
         >>> TestStream().advance_processing_time("5 seconds").events[0].by
         5000000
         """
@@ -246,6 +249,9 @@ class TestStream:
 
     def end(self, *, at: Moment | None = None) -> TestStream:
         """End the input on all sides: the watermark advances to the end of time.
+
+        Args:
+            at: the processing time; unchanged by default.
 
         >>> TestStream().end().events[0].to == END_OF_TIME
         True

@@ -77,7 +77,11 @@ class Global:
         return "Global()" if self.ttl is None else f"Global(ttl={self.ttl})"
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element with event time ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order.
+
+        Args:
+            at: the event time, in microseconds since 1970.
+        """
         return [GLOBAL_BOUNDS]
 
 
@@ -100,7 +104,11 @@ class Fixed:
         check_int64(self.offset, "offset")
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element with event time ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order.
+
+        Args:
+            at: the event time, in microseconds since 1970.
+        """
         start = frame_floor(at, self.size, self.offset)
         return [(start, start + self.size)]
 
@@ -141,6 +149,9 @@ class Sliding:
         Every window consists of whole slices, at most two per ``every``, so that an element is stored once
         even if it is in many windows.
 
+        Args:
+            at: the event time, in microseconds since 1970.
+
         >>> Sliding(60, 10).slice_at(25), Sliding(7, 5).slice_at(1), Sliding(7, 5).slice_at(3)
         ((20, 30), (0, 2), (2, 5))
         """
@@ -151,6 +162,9 @@ class Sliding:
     def starts_at(self, at: int) -> range:
         """The starts of the windows of an element with event time ``at``.
 
+        Args:
+            at: the event time, in microseconds since 1970.
+
         >>> Sliding(60, 10).starts_at(25)
         range(-30, 21, 10)
         """
@@ -159,7 +173,11 @@ class Sliding:
         return range(first, last + 1, self.every)
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The windows of an element with event time ``at``, in ascending order."""
+        """The windows of an element with event time ``at``, in ascending order.
+
+        Args:
+            at: the event time, in microseconds since 1970.
+        """
         return [(start, start + self.size) for start in self.starts_at(at)]
 
 
@@ -192,7 +210,11 @@ class Sessions:
         return self.gap if isinstance(self.gap, str) else None
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The window of an element with event time ``at``, before any merging."""
+        """The window of an element with event time ``at``, before any merging.
+
+        Args:
+            at: the event time, in microseconds since 1970.
+        """
         if isinstance(self.gap, str):
             raise InvalidArgument(
                 "gap", self.gap, "is a column, so the window depends on the element", fix="use a duration"
@@ -282,7 +304,11 @@ class Calendar:
         return f"Calendar({', '.join(settings)})"
 
     def windows_at(self, at: int) -> list[WindowBounds]:
-        """The window of an element with event time ``at``."""
+        """The window of an element with event time ``at``.
+
+        Args:
+            at: the event time, in microseconds since 1970.
+        """
         try:
             local = to_datetime(at).astimezone(zone(self.timezone)).date()
             number = self._number(local) // self.count * self.count

@@ -83,11 +83,19 @@ class History:
         return self._newest
 
     def high(self, start: int, unit: Unit) -> int | None:
-        """The high watermark of a unit; None if it is new or has never succeeded."""
+        """The high watermark of a unit; None if it is new or has never succeeded.
+
+        Args:
+            start: The start of the partition, in microseconds since 1970.
+            unit: The unit.
+        """
         return self._highs.get(start, {}).get(unit.key)
 
     def of_partition(self, start: int) -> Mapping[str, int]:
         """The high watermarks of the partition that begins at ``start``, by unit key.
+
+        Args:
+            start: The start of the partition, in microseconds since 1970.
 
         >>> History([(0, "{}", 10)]).of_partition(0)
         {'{}': 10}
@@ -96,6 +104,9 @@ class History:
 
     def failed_in_partition(self, start: int) -> Mapping[str, int]:
         """The lowest low of the failed reads of the partition that begins at ``start``, by unit key.
+
+        Args:
+            start: The start of the partition, in microseconds since 1970.
 
         >>> History(failed=[(0, "{}", 3)]).failed_in_partition(0)
         {'{}': 3}

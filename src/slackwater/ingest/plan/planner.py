@@ -149,6 +149,9 @@ class Plan:
     def not_before(self, index: int) -> int:
         """The instant before which the unit with this index must not start.
 
+        Args:
+            index: The index of the unit in the plan, from 0.
+
         >>> Plan("j", "system", 100, 0, 9, [], [], (), None, pacing=SECOND).not_before(2)
         2000100
         """

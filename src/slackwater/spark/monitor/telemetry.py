@@ -210,7 +210,11 @@ class Telemetry(StreamingQueryListener):
             self.recorder.close()
 
     def listen(self, spark: SparkSession) -> Self:
-        """Start listening to the queries of a session."""
+        """Start listening to the queries of a session.
+
+        Args:
+            spark: The session.
+        """
         spark.streams.addListener(self)
         self._session = spark
         return self

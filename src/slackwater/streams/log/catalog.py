@@ -98,7 +98,11 @@ class Streams:
     @classmethod
     @contextmanager
     def temporary(cls, *, clock: Callable[[], int] | None = None) -> Iterator[Streams]:
-        """Open streams in a temporary folder that is removed at the end, for tests and examples."""
+        """Open streams in a temporary folder that is removed at the end, for tests and examples.
+
+        Args:
+            clock: Returns the current time in microseconds since 1970; by default the system clock.
+        """
         with (
             TemporaryDirectory() as folder,
             cls.open(f"sqlite:///{folder}/store.db", create=True, clock=clock) as streams,
@@ -200,7 +204,11 @@ class Streams:
         return Stream(self.store, StreamRecord.of(row), clock=self.clock)
 
     def list(self, scope: str | None = None) -> list[StreamRecord]:
-        """List the records of all streams, or of one scope, ordered by name."""
+        """List the records of all streams, or of one scope, ordered by name.
+
+        Args:
+            scope: The scope; by default all scopes.
+        """
         query = sql.select(schema.streams).order_by(schema.streams.c.scope, schema.streams.c.name)
         if scope is not None:
             query = query.where(schema.streams.c.scope == scope)

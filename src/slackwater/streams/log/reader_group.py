@@ -105,6 +105,9 @@ class ReaderGroup:
 
         The lower bound is that of the last checkpoints, because what was read since is read again if the
         reader dies. The upper bound covers what was read since.
+
+        Args:
+            offsets: The offset that the reader has reached, by segment id.
         """
         stream = self.stream
 
@@ -158,7 +161,11 @@ class ReaderGroup:
     # ---- the record of the group
 
     def lock(self, connection: Connection) -> Row[Any]:
-        """Read and lock the record of the group until the end of the transaction."""
+        """Read and lock the record of the group until the end of the transaction.
+
+        Args:
+            connection: A connection to the metadata store, in a transaction.
+        """
         query = sql.select(_groups).where(*self._is(_groups, "name"))
         row = connection.execute(query.with_for_update()).one_or_none()
         if row is None:
@@ -166,7 +173,11 @@ class ReaderGroup:
         return row
 
     def entries(self, connection: Connection) -> dict[int, GroupSegment]:
-        """The segments of the group with their checkpointed offsets, by id."""
+        """The segments of the group with their checkpointed offsets, by id.
+
+        Args:
+            connection: A connection to the metadata store, in a transaction.
+        """
         query = sql.select(_segments).where(*self._is(_segments)).order_by(_segments.c.segment)
         return {
             row.segment: GroupSegment(row.offset, bool(row.finished), row.reader)
@@ -174,7 +185,13 @@ class ReaderGroup:
         }
 
     def save(self, connection: Connection, before: GroupSegments, after: GroupSegments) -> None:
-        """Write the entries that changed."""
+        """Write the entries that changed.
+
+        Args:
+            connection: A connection to the metadata store, in a transaction.
+            before: The segments as they are in the store.
+            after: The segments as they are to be.
+        """
         insert = insert_of(connection)
         self._change(connection)
         for segment, entry in after.items():
@@ -213,7 +230,11 @@ class ReaderGroup:
         connection.execute(change.values(version=_groups.c.version + 1, **values))
 
     def history(self, connection: Connection) -> tuple[dict[int, int], Epochs]:
-        """The lengths of the stream's segments by id, and their history."""
+        """The lengths of the stream's segments by id, and their history.
+
+        Args:
+            connection: A connection to the metadata store, in a transaction.
+        """
         states = segment_states(connection, self.stream.id)
         return {state.segment.id: state.length for state in states}, epochs_of(states)
 

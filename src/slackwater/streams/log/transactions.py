@@ -179,7 +179,14 @@ class TransactionalWriter(SessionWriter):
         number: int | None = None,
         committer: Committer | None = None,
     ) -> NoteResult:
-        """Commit the files of a transaction of this writer; see `Transaction.commit`."""
+        """Commit the files of a transaction of this writer; see `Transaction.commit`.
+
+        Args:
+            staged: The batches to commit.
+            time: The time to note; None to note none.
+            number: The number of the transaction; a number that was committed before is skipped.
+            committer: The query that commits; None outside of Spark.
+        """
         self._check_open()
         if time is not None and self._note_every is not None:
             fix = "commit without a time, or open the writer without automatically_note_time"
@@ -220,12 +227,22 @@ class TransactionalWriter(SessionWriter):
         time: int | InstantLike | None = None,
         number: int | None = None,
     ) -> NoteResult:
-        """Deprecated alias of `commit_staged`."""
+        """Deprecated alias of `commit_staged`.
+
+        Args:
+            parts: The batches to commit.
+            time: The time to note, as in `commit_staged`.
+            number: The number of the transaction, as in `commit_staged`.
+        """
         warnings.warn("commit_parts() is now commit_staged()", DeprecationWarning, stacklevel=2)
         return self.commit_staged(parts, time=time, number=number)
 
     def is_uncertain(self, staged: Sequence[StagedBatch]) -> bool:
-        """Whether it is unknown if these batches were committed."""
+        """Whether it is unknown if these batches were committed.
+
+        Args:
+            staged: The batches.
+        """
         return self._uncertain is staged
 
     def mark_idle(self) -> None:

@@ -95,6 +95,10 @@ class ColumnarAccumulation(ABC):
     def takes(self, column: str, dtype: pl.DataType) -> bool:
         """Whether an input column may have this type.
 
+        Args:
+            column: the name of the input column.
+            dtype: its type.
+
         >>> from slackwater.windows import Sum
         >>> Sum("price").takes("price", pl.Int32()), Sum("price").takes("price", pl.String())
         (True, False)
@@ -103,18 +107,34 @@ class ColumnarAccumulation(ABC):
 
     @abstractmethod
     def add(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Aggregations over the elements of a group that give its partial."""
+        """Aggregations over the elements of a group that give its partial.
+
+        Args:
+            partials: the columns of the partial.
+        """
 
     @abstractmethod
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
-        """Aggregations over the partials of a group that give one partial."""
+        """Aggregations over the partials of a group that give one partial.
+
+        Args:
+            partials: the columns of the partial.
+        """
 
     @abstractmethod
     def output(self, partials: PartialColumns) -> pl.Expr:
-        """The value of a pane, computed from a partial that may be null (empty)."""
+        """The value of a pane, computed from a partial that may be null (empty).
+
+        Args:
+            partials: the columns of the partial.
+        """
 
     def overflowed(self, partials: PartialColumns) -> pl.Expr | None:
-        """Whether a value is null because it does not fit into its type; None if that cannot happen."""
+        """Whether a value is null because it does not fit into its type; None if that cannot happen.
+
+        Args:
+            partials: the columns of the partial.
+        """
         return None
 
     @property

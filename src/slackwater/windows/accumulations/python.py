@@ -84,18 +84,37 @@ class Accumulation(ColumnarAccumulation):
 
     @abstractmethod
     def add_value(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """Return the accumulator with one more value, which is never null."""
+        """Return the accumulator with one more value, which is never null.
+
+        Args:
+            accumulator: the accumulator so far.
+            value: the value of an element.
+        """
 
     @abstractmethod
     def merge_accumulators(self, left: AnyValue, right: AnyValue) -> AnyValue:
-        """Merge two accumulators to one."""
+        """Merge two accumulators to one.
+
+        Args:
+            left: the accumulator of the earlier elements.
+            right: the accumulator of the later elements.
+        """
 
     @abstractmethod
     def value(self, accumulator: AnyValue) -> AnyValue:
-        """Return the value of a pane."""
+        """Return the value of a pane.
+
+        Args:
+            accumulator: the accumulator of all elements of the pane.
+        """
 
     def subtract(self, accumulator: AnyValue, value: AnyValue) -> AnyValue:
-        """Return the accumulator without one of its values. Define it if that is possible."""
+        """Return the accumulator without one of its values. Define it if that is possible.
+
+        Args:
+            accumulator: the accumulator so far.
+            value: the value to take back, which was added before.
+        """
         raise InvalidArgument(
             "accumulation", self.name, "cannot subtract an element", fix="define subtract()"
         )
@@ -143,13 +162,21 @@ class Accumulation(ColumnarAccumulation):
         """Raise `IncompatibleState` if an earlier release pickled the partials; ``saved`` are their columns.
 
         Unpickling would run whatever code the state contains.
+
+        Args:
+            partials: the columns of the partial.
+            saved: the columns in the saved state.
         """
         if partials.name(_PICKLED) in saved:
             how = "pickled by an earlier release", "stored without code"
             raise IncompatibleState(f"accumulation {self.name}", [("the form of its accumulators", *how)])
 
     def load(self, saved: bytes) -> AnyValue:
-        """Load an accumulator, or the elements of an ordered accumulation, from the state."""
+        """Load an accumulator, or the elements of an ordered accumulation, from the state.
+
+        Args:
+            saved: the bytes in the state.
+        """
         try:
             if saved[:1] == _ACCUMULATOR:
                 return load_value(saved[1:], self.accumulator_type)

@@ -65,15 +65,28 @@ class Extreme(_RecomputableOfColumn):
 
     @abstractmethod
     def select(self, values: pl.Expr) -> pl.Expr:
-        """The extreme of some values; null without values."""
+        """The extreme of some values; null without values.
+
+        Args:
+            values: the values of a group.
+        """
 
     @abstractmethod
     def select_in_lists(self, lists: pl.Expr) -> pl.Expr:
-        """The extreme of each of some lists, which do not contain floats: NaN may count differently."""
+        """The extreme of each of some lists, which do not contain floats: NaN may count differently.
+
+        Args:
+            lists: a column of lists.
+        """
 
     @abstractmethod
     def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
-        """Whether a value is the extreme of two, and not equal to the other."""
+        """Whether a value is the extreme of two, and not equal to the other.
+
+        Args:
+            value: a value.
+            other: the value that it is compared with.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,31 +141,52 @@ class AsofOperator:
         """The names and types of the output columns."""
 
     def initial_state(self, blobs: BlobStore | None = None) -> AsofState:
-        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored.
+
+        Args:
+            blobs: the store of the blobs; by default one in memory.
+        """
         return AsofState(SideState(), SideState(), {} if blobs is None else blobs)
 
     def save(self, state: AsofState) -> bytes:
-        """Serialize the index of the state; its blobs are in the store already."""
+        """Serialize the index of the state; its blobs are in the store already.
+
+        Args:
+            state: the state that the last step returned.
+        """
         saved = SavedAsof(
             self._signature, state.left, state.right, state.arrived, state.latest, state.answered
         )
         return INDEX.encode(saved)
 
     def load(self, data: bytes, blobs: BlobStore) -> AsofState:
-        """Load the state whose index `save` returned, with the store that has its blobs."""
+        """Load the state whose index `save` returned, with the store that has its blobs.
+
+        Args:
+            data: the saved index.
+            blobs: the store that has its blobs.
+        """
         index = INDEX.decode(data)
         if index.join != self._signature:
             raise IncompatibleState("as-of join", [("the join", index.join, self._signature)])
         return AsofState(index.left, index.right, blobs, index.arrived, index.latest, index.answered)
 
     def buffer_sizes(self, state: AsofState) -> Mapping[Side, BufferSize]:
-        """The size of the buffer of each side, without reading it; left rows that can be retracted count."""
+        """The size of the buffer of each side, without reading it; left rows that can be retracted count.
+
+        Args:
+            state: the state that the last step returned.
+        """
         waiting, answered = state.left.size, state.answered.size
         left = BufferSize(waiting.rows + answered.rows, waiting.bytes + answered.bytes)
         return {"left": left, "right": state.right.size}
 
     def held(self, state: AsofState) -> int | None:
-        """The earliest time of the left rows that are stored; None if there are none."""
+        """The earliest time of the left rows that are stored; None if there are none.
+
+        Args:
+            state: the state that the last step returned.
+        """
         return min((chunk.low for one in (state.left, state.answered) for chunk in one.chunks), default=None)
 
     @property
@@ -179,7 +200,12 @@ class AsofOperator:
         return self._columns.names
 
     def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
-        """Late rows of a side under the names of the output, with its keys and those of its columns there."""
+        """Late rows of a side under the names of the output, with its keys and those of its columns there.
+
+        Args:
+            side: "left" or "right".
+            rows: the late rows, with the columns of that side.
+        """
         return self._columns.late_rows(side, rows, self.output_names[side])
 
     def step(
@@ -194,7 +220,19 @@ class AsofOperator:
     ) -> tuple[AsofState, AsofOutput]:
         """Add a batch of one side or both, advance the watermarks, and emit the left rows that are certain.
 
-        Arguments, return value and errors are those of `JoinOperator.step`.
+        Args:
+            state: the state after the last step. It must not be used again: continue with the one returned.
+            left, right: rows with the declared schema; None for no rows.
+            watermarks: by side, ``"left"`` and ``"right"``; a side may be left out if it has not changed.
+            idle: the sides whose inputs are all idle; has an effect only with ``idle="proceed"``.
+            key_watermarks: by side, the watermarks of its further keys that have changed.
+
+        Returns:
+            The new state and the output. Rows below the watermark of their side before the step are late.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the state is unchanged.
+            WatermarkRegression: a watermark is below that of an earlier step; the state is unchanged.
         """
         batches = {
             "left": self._columns.checked("left", left),

@@ -144,11 +144,19 @@ class MergeOperator:
     # ---- state
 
     def initial_state(self, blobs: BlobStore | None = None) -> MergeState:
-        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored.
+
+        Args:
+            blobs: the store of the blobs; by default one in memory.
+        """
         return MergeState(self.windows.initial_state(blobs), {})
 
     def save(self, state: MergeState) -> bytes:
-        """Serialize the index of the state; its blobs are in the store already."""
+        """Serialize the index of the state; its blobs are in the store already.
+
+        Args:
+            state: the state that the last step returned.
+        """
         known = state.watermarks
         return MERGE_FORM.encode(
             _Layout(
@@ -161,7 +169,12 @@ class MergeOperator:
         )
 
     def load(self, saved: bytes, blobs: BlobStore) -> MergeState:
-        """Load the state whose index `save` returned, with the store that has its blobs."""
+        """Load the state whose index `save` returned, with the store that has its blobs.
+
+        Args:
+            saved: the saved index.
+            blobs: the store that has its blobs.
+        """
         layout = MERGE_FORM.decode(saved)
         if layout.signature != self.spec.signature:
             raise IncompatibleState("cogroup", [("the cogroup", layout.signature, self.spec.signature)])
@@ -217,7 +230,14 @@ class MergeOperator:
         """Do the same as `step`, but yield the panes in pieces.
 
         A frequent key can have millions of pairs in one window. Only one piece of them is in memory at a
-        time. The arguments and errors are those of `step`.
+        time. The errors are those of `step`.
+
+        Args:
+            state: the state that the last step returned, or the initial one.
+            left, right: rows of each side; None for no rows.
+            watermarks: the new watermark of each side that advanced, by side.
+            now: the processing time of the step.
+            idle: the sides that are idle.
 
         Yields:
             Frames with the columns of the panes; one may be empty.

@@ -159,18 +159,31 @@ class DeduplicateOperator:
             )
 
     def initial_state(self, blobs: BlobStore | None = None) -> DeduplicateState:
-        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored.
+
+        Args:
+            blobs: the store of the blobs; by default one in memory.
+        """
         return DeduplicateState(SideState(), {} if blobs is None else blobs)
 
     def save(self, state: DeduplicateState) -> bytes:
-        """Serialize the index of the state; its blobs are in the store already."""
+        """Serialize the index of the state; its blobs are in the store already.
+
+        Args:
+            state: the state that the last step returned.
+        """
         saved = SavedDeduplication(
             self._signature, state.kept, state.duplicates, state.pending, state.arrived
         )
         return INDEX.encode(saved)
 
     def load(self, data: bytes, blobs: BlobStore) -> DeduplicateState:
-        """Load the state whose index `save` returned, with the store that has its blobs."""
+        """Load the state whose index `save` returned, with the store that has its blobs.
+
+        Args:
+            data: the saved index.
+            blobs: the store that has its blobs.
+        """
         index = INDEX.decode(data)
         if index.operator != self._signature:
             difference = ("the deduplication", index.operator, self._signature)
@@ -178,7 +191,11 @@ class DeduplicateOperator:
         return DeduplicateState(index.kept, blobs, index.duplicates, index.pending, index.arrived)
 
     def buffer_size(self, state: DeduplicateState) -> BufferSize:
-        """The number of remembered rows and their bytes, without reading them."""
+        """The number of remembered rows and their bytes, without reading them.
+
+        Args:
+            state: the state that the last step returned.
+        """
         kept, pending = state.kept.size, state.pending.size
         return BufferSize(kept.rows + pending.rows, kept.bytes + pending.bytes)
 

@@ -118,22 +118,39 @@ class JoinOperator:
         self._check_condition()
 
     def initial_state(self, blobs: BlobStore | None = None) -> JoinState:
-        """Create the state before the first step; ``blobs`` is where its blobs are stored."""
+        """Create the state before the first step; ``blobs`` is where its blobs are stored.
+
+        Args:
+            blobs: the store of the blobs; by default one in memory.
+        """
         return JoinState(SideState(), SideState(), {} if blobs is None else blobs)
 
     def save(self, state: JoinState) -> bytes:
-        """Serialize the index of the state; its blobs are in the store already."""
+        """Serialize the index of the state; its blobs are in the store already.
+
+        Args:
+            state: the state that the last step returned.
+        """
         return INDEX.encode(SavedIndex(self._signature, state.left, state.right))
 
     def load(self, data: bytes, blobs: BlobStore) -> JoinState:
-        """Load the state whose index `save` returned, with the store that has its blobs."""
+        """Load the state whose index `save` returned, with the store that has its blobs.
+
+        Args:
+            data: the saved index.
+            blobs: the store that has its blobs.
+        """
         index = decode_index(data)
         if index.join != self._signature:
             raise IncompatibleState("join", [("the join", index.join, self._signature)])
         return JoinState(index.left, index.right, blobs)
 
     def buffered(self, state: JoinState) -> Mapping[Side, int]:
-        """The number of buffered rows of each side, which may still match. Slow, because it reads state."""
+        """The number of buffered rows of each side, which may still match. Slow, because it reads state.
+
+        Args:
+            state: the state that the last step returned.
+        """
         limits = self._limits(state)
         buffers = self._buffers(state)
         return {side: buffers[side].live_rows(limits.freed(side)) for side in SIDES}
@@ -142,6 +159,9 @@ class JoinOperator:
         """The size of the buffer of each side, without reading it.
 
         Rows that cannot match any more count until their chunk is removed or rewritten.
+
+        Args:
+            state: the state that the last step returned.
 
         >>> times = {"ts": pl.Int64}
         >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
@@ -152,7 +172,11 @@ class JoinOperator:
         return {"left": state.left.size, "right": state.right.size}
 
     def held(self, state: JoinState) -> int | None:
-        """The earliest time of the buffered rows, which may still be emitted; None if there are none."""
+        """The earliest time of the buffered rows, which may still be emitted; None if there are none.
+
+        Args:
+            state: the state that the last step returned.
+        """
         return min((chunk.low for side in (state.left, state.right) for chunk in side.chunks), default=None)
 
     def step(
@@ -203,7 +227,14 @@ class JoinOperator:
         """Do the same as `step`, but yield the output rows in pieces.
 
         A frequent key can have millions of pairs in one step. Only one piece of them is in memory at a time.
-        The state is written after the last piece. The arguments and errors are those of `step`.
+        The state is written after the last piece. The errors are those of `step`.
+
+        Args:
+            state: the state that the last step returned, or the initial one.
+            left, right: rows with the declared schema; None for no rows.
+            watermarks: the new watermark of each side that advanced, by side.
+            idle: the sides that are idle.
+            key_watermarks: new watermarks of further watermark keys, by side and key.
 
         Yields:
             Frames with the columns of ``output_schema``.
@@ -413,7 +444,12 @@ class JoinOperator:
         return {"left": {name: name for name in self._columns.names["left"]}, "right": {}}
 
     def late_rows(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
-        """Late rows of a side under the names of the output, with its keys and those of its columns there."""
+        """Late rows of a side under the names of the output, with its keys and those of its columns there.
+
+        Args:
+            side: "left" or "right".
+            rows: the late rows, with the columns of that side.
+        """
         return self._columns.late_rows(side, rows, self.output_names[side])
 
     def _padded(self, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

@@ -317,7 +317,11 @@ class WindowState:
     # ---- the index
 
     def note(self, entry: WindowEntry) -> None:
-        """Add a window to the index, or update its due times."""
+        """Add a window to the index, or update its due times.
+
+        Args:
+            entry: the window with its due times.
+        """
         bounds = entry.start, entry.end
         self.windows[bounds] = entry
         self.due_windows.set(bounds, entry.due)
@@ -326,7 +330,11 @@ class WindowState:
         self.holds.set(bounds, min(holds, default=None))
 
     def forget(self, bounds: WindowBounds) -> None:
-        """Remove a window from the index, and its blobs."""
+        """Remove a window from the index, and its blobs.
+
+        Args:
+            bounds: the start and end of the window.
+        """
         entry = self.windows.pop(bounds)
         for agenda in (self.due_windows, self.targets, self.holds):
             agenda.set(bounds, None)
@@ -336,7 +344,11 @@ class WindowState:
             self.delete(blob.name)
 
     def forget_slice(self, bounds: WindowBounds) -> None:
-        """Remove a slice from the index, and its blobs; does nothing if there is none."""
+        """Remove a slice from the index, and its blobs; does nothing if there is none.
+
+        Args:
+            bounds: the start and end of the slice.
+        """
         entry = self.slices.pop(bounds, None)
         if entry is not None:
             for blob in entry.blobs:
@@ -349,7 +361,11 @@ class WindowState:
     # ---- blobs; they are written at the end of the step, so that short-lived ones are never encoded
 
     def read(self, name: str | None) -> pl.DataFrame:
-        """The frame of a blob that is in the index, or of a division."""
+        """The frame of a blob that is in the index, or of a division.
+
+        Args:
+            name: the name of the blob or division.
+        """
         if name is None:
             raise CorruptState("window state", "its index has a window without the blob that it needs")
         if name in self.divisions:
@@ -393,11 +409,19 @@ class WindowState:
         return Division(name, [KeyPart(self.write(part), part.height, KeyTimes()) for part in found])
 
     def is_new(self, name: str) -> bool:
-        """Whether a blob was written in this step, so that it is not encoded yet."""
+        """Whether a blob was written in this step, so that it is not encoded yet.
+
+        Args:
+            name: the name of the blob.
+        """
         return name in self._written
 
     def delete(self, name: str | None) -> None:
-        """Delete a blob or a division; does nothing for None."""
+        """Delete a blob or a division; does nothing for None.
+
+        Args:
+            name: the name of the blob or division.
+        """
         if name is None:
             return
         if name in self.divisions:
@@ -456,7 +480,12 @@ class WindowState:
 
     @classmethod
     def load(cls, saved: bytes, blobs: BlobStore) -> WindowState:
-        """Load the index that `save` returned, with the blobs that belong to it."""
+        """Load the index that `save` returned, with the blobs that belong to it.
+
+        Args:
+            saved: the saved index.
+            blobs: the store that has its blobs.
+        """
         layout = INDEX_FORM.decode(saved)
         state = cls(blobs, layout.description)
         state.received, state.clock, state.forwarded = layout.watermark, layout.clock, layout.forwarded

@@ -140,6 +140,9 @@ class WindowedOperator:
     def save(self, state: WindowState) -> bytes:
         """Serialize the index of the state; its blobs are in the store already.
 
+        Args:
+            state: the state that the last step returned.
+
         >>> from slackwater.windows import Count, Fixed
         >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
         >>> state = operator.initial_state()

@@ -84,6 +84,9 @@ not be negative
     def pads(self, side: Side) -> bool:
         """Whether rows of that side are emitted with nulls when nothing matched them.
 
+        Args:
+            side: "left" or "right".
+
         >>> import slackwater as sw
         >>> sw.JoinSpec(on=(), before=0, after=0, how="left").pads("right")
         False
@@ -92,6 +95,9 @@ not be negative
 
     def tracks(self, side: Side) -> bool:
         """Whether the operator has to remember which rows of that side have a match.
+
+        Args:
+            side: "left" or "right".
 
         >>> import slackwater as sw
         >>> sw.JoinSpec(on=(), before=0, after=0, how="semi").tracks("left")

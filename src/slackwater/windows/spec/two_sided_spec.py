@@ -91,13 +91,25 @@ class TwoSidedSpec(OperatorSpec):
         return self.left_retractions if self.left_retractions is not None else self.right_retractions
 
     def retractions(self, side: Side) -> str | None:
-        """The column of a side that marks retractions; None if it does not retract."""
+        """The column of a side that marks retractions; None if it does not retract.
+
+        Args:
+            side: "left" or "right".
+        """
         return self.left_retractions if side == "left" else self.right_retractions
 
     def lateness(self, side: Side) -> int | None:
-        """How far rows of a side may be behind its watermark; None for no limit."""
+        """How far rows of a side may be behind its watermark; None for no limit.
+
+        Args:
+            side: "left" or "right".
+        """
         return self.left_lateness if side == "left" else self.right_lateness
 
     def keys(self, side: Side) -> tuple[tuple[str, str], ...]:
-        """The further watermark keys of a side that are forwarded, each with its event-time column."""
+        """The further watermark keys of a side that are forwarded, each with its event-time column.
+
+        Args:
+            side: "left" or "right".
+        """
         return self.left_keys if side == "left" else ()

@@ -135,7 +135,12 @@ class WindowingStrategy(OperatorSpec):
 
     @classmethod
     def from_arguments(cls, spec: Self | None, settings: Mapping[str, Any]) -> Self:
-        """The specification that a constructor was given, as one value or as keyword arguments."""
+        """The specification that a constructor was given, as one value or as keyword arguments.
+
+        Args:
+            spec: the whole specification; None if it is given as keyword arguments.
+            settings: the keyword arguments.
+        """
         if spec is None:
             return cls(**settings)
         check_type("spec", spec, cls, f"a {cls.__name__}")
