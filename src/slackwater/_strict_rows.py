@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater._suggestions import available
-from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
+from slackwater._utf8 import replace_invalid_bytes, unreadable_reason, unreadable_rows
 from slackwater.errors import InvalidArgument
 
 Convert = Callable[[Any], Any]
@@ -159,7 +159,7 @@ def table_to_schema(table: pa.Table, schema: pa.Schema, *, what: str) -> pa.Tabl
     first = 0
     for batch in made.to_batches():
         for row in unreadable_rows(batch)[:1]:
-            shown = readable(batch.slice(row, 1)).to_pylist()[0]
+            shown = replace_invalid_bytes(batch.slice(row, 1)).to_pylist()[0]
             reason = f"{numbered(first + row)}, {unreadable_reason(batch, row)}"
             raise InvalidArgument(what, shown, reason, fix="decode it, or use binary in the schema")
         first += batch.num_rows

@@ -46,18 +46,18 @@ def split_unreadable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBa
         return batch, batch.slice(0, 0), []
     lost = set(found)
     kept = [row for row in range(batch.num_rows) if row not in lost]
-    rejected = readable(batch.take(pa.array(found, pa.int64())))
+    rejected = replace_invalid_bytes(batch.take(pa.array(found, pa.int64())))
     return batch.take(pa.array(kept, pa.int64())), rejected, [unreadable_reason(batch, row) for row in found]
 
 
-def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    r"""The same rows with U+FFFD in place of bytes that are not UTF-8.
+def replace_invalid_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    r"""Replace bytes that are not UTF-8 with U+FFFD, the replacement character.
 
     A list, map or struct with such bytes becomes null.
 
     >>> raw = pa.array([b"a", b"\xffb"])
     >>> text = pa.StringArray.from_buffers(2, *raw.buffers()[1:])
-    >>> readable(pa.record_batch({"name": text})).column("name").to_pylist()
+    >>> replace_invalid_bytes(pa.record_batch({"name": text})).column("name").to_pylist()
     ['a', '�b']
     """
     for index, name in enumerate(batch.schema.names):

@@ -210,10 +210,10 @@ class UnsupportedStateVersion(StateError):
         self.what = what
         self.version = version
         self.supported = tuple(supported)
-        readable = ", ".join(str(number) for number in self.supported)
+        versions = ", ".join(str(number) for number in self.supported)
         super().__init__(
             f"cannot load the saved {what}: it has format version {version}, but this release supports "
-            f"{readable}; load it with the release that wrote it"
+            f"{versions}; load it with the release that wrote it"
         )
 
 

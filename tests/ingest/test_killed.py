@@ -79,4 +79,4 @@ def test_the_next_run_completes_a_killed_run(spark: SparkSession, tmp_path: Path
                 instant(f"2020-01-0{day}T00:00:00Z") for day in (2, 3, 4)
             ]
         assert execute(postgres, STAGED) == []
-        assert not list((folder / "parquet" / "_aside" / "parquet").iterdir())
+        assert not list((folder / "parquet" / "_staging" / "parquet").iterdir())

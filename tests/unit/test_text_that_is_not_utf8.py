@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from slackwater._utf8 import readable, unreadable_rows
+from slackwater._utf8 import replace_invalid_bytes, unreadable_rows
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import RowRejected
 from slackwater.ingest.targets.rejected_rows import RejectionRule, RowSorter
@@ -62,7 +62,7 @@ def test_the_rows_are_found_and_the_others_stay_as_they_are(
 ) -> None:
     batch = pa.record_batch({"name": column})
     assert unreadable_rows(batch) == rows
-    assert readable(batch).column("name").to_pylist() == shown
+    assert replace_invalid_bytes(batch).column("name").to_pylist() == shown
 
 
 def shipped(columns: dict[str, pa.Array], *, origin: str | None) -> list[tuple[object, bytes | None]]:
@@ -151,7 +151,7 @@ def test_a_table_is_written_without_it_or_not_at_all(tmp_path: Path) -> None:
     assert '"name":"\ufffd"' in letter["content"]
 
 
-def test_ingestion_rejects_it_or_puts_it_aside() -> None:
+def test_ingestion_rejects_it_or_stores_a_dead_letter() -> None:
     batch = pa.record_batch({"name": NAMES, "at": pa.array([1, 2, 3, 4], pa.timestamp("us", "UTC"))})
     with pytest.raises(RowRejected, match=f"{REASON}, in the row"):
         RowSorter(RejectionRule()).accepted(batch)

@@ -63,7 +63,7 @@ class RowRejected(SlackwaterError):
 
     >>> print(RowRejected("column 'price' has a value that cannot be cast to bigint", "1.9", '{"price":1.9}'))
     column 'price' has a value that cannot be cast to bigint: '1.9', in the row {"price":1.9}; correct the \
-source, or set ms.target.on.error to emit to put such rows aside
+source, or set ms.target.on.error to emit to store such rows as dead letters
     """
 
     def __init__(self, reason: str, value: str | None, content: str) -> None:
@@ -74,7 +74,7 @@ source, or set ms.target.on.error to emit to put such rows aside
         found = "" if value is None else f": {value!r}"
         super().__init__(
             f"{reason}{found}, in the row {row}; correct the source, or set ms.target.on.error to emit "
-            "to put such rows aside"
+            "to store such rows as dead letters"
         )
 
 

@@ -59,7 +59,7 @@ class Amount(Protocol):
 
     @property
     def rejected(self) -> int:
-        """Number of records that the target cannot store, which were put aside."""
+        """Number of records that the target cannot store, which were stored as dead letters."""
 
 
 class Approve(Protocol):

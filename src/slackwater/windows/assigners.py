@@ -26,7 +26,7 @@ from slackwater.time import (
     instant,
     to_datetime,
 )
-from slackwater.windows.expressions import ColumnExpression
+from slackwater.windows.expressions import ColumnExpression, is_expression
 
 WindowBounds = tuple[int, int]
 """``(start, end)`` of one window."""
@@ -481,7 +481,7 @@ def sessions(
         raise InvalidArgument(
             "gap", gap, "needs exactly one of gap and column", fix='write sessions("30 minutes")'
         )
-    if hasattr(gap, "alias") and not isinstance(gap, str | timedelta):
+    if is_expression(gap):
         return SessionsBy(gap)
     return Sessions(duration(gap, name="gap"))
 

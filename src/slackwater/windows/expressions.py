@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
 
+@runtime_checkable
 class ColumnExpression(Protocol):
-    """An expression of a query engine that computes a column, such as a Spark Column."""
+    """An expression of a query engine that computes a column: a Spark Column, and not one of Polars.
+
+    This package does not import Spark, so the two methods stand for the class.
+    """
 
     def alias(self, *names: str) -> Any:
         """The same expression under another name."""
+
+    def isNotNull(self) -> Any:  # noqa: N802 - the name in Spark
+        """Whether the value is not null."""
 
 
 class ComputedColumn(str):
@@ -46,11 +53,11 @@ def column_name(column: str | ColumnExpression) -> str:
     return name
 
 
-def is_expression(value: object) -> bool:
+def is_expression(value: object) -> TypeGuard[ColumnExpression]:
     """Whether a value is an expression of a query engine, and not one of Polars, which cannot be sent to it.
 
     >>> import polars as pl
     >>> is_expression(pl.col("price")), is_expression("price")
     (False, False)
     """
-    return hasattr(value, "alias") and hasattr(value, "isNotNull")
+    return isinstance(value, ColumnExpression)

@@ -102,7 +102,7 @@ def test_tokens_are_those_of_one_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize("job", ["..", ".", "a/../..", "../x"])
 def test_no_name_of_a_job_leads_out_of_the_staging_folder(tmp_path: Path, job: str) -> None:
     (tmp_path / "target" / "rows").mkdir(parents=True)
-    with staging_folder(tmp_path / "target" / "_aside", job) as folder:
-        assert (tmp_path / "target" / "_aside") in folder.resolve().parents
-    remove_staging_folders(tmp_path / "target" / "_aside", job)
+    with staging_folder(tmp_path / "target" / "_staging", job) as folder:
+        assert (tmp_path / "target" / "_staging") in folder.resolve().parents
+    remove_staging_folders(tmp_path / "target" / "_staging", job)
     assert (tmp_path / "target" / "rows").exists()

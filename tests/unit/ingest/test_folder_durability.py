@@ -14,7 +14,7 @@ def test_a_replaced_link_and_its_version_are_flushed(tmp_path: Path, monkeypatch
     target = FolderTarget(
         folder=tmp_path, format="parquet", time_column="at", watermark_column=None, zone="UTC"
     )
-    version, area = tmp_path / "_versions" / "unit" / "1", tmp_path / "_aside"
+    version, area = tmp_path / "_versions" / "unit" / "1", tmp_path / "_staging"
     version.mkdir(parents=True)
     area.mkdir()
     flushed: list[tuple[Path, bool]] = []

@@ -166,7 +166,7 @@ class EndpointKeys(HttpKeys):
         "fail",
         alias="ms.target.on.error",
         description=(
-            "rows that the target cannot store `fail` their unit, or are put aside as dead letters with the "
+            "rows that the target cannot store `fail` their unit, or are stored as dead letters with the "
             "reason (`emit`); not for a stream"
         ),
     )

@@ -52,7 +52,7 @@ class Outcome:
     without_time: int | None = None
     """Number of rows left out because their time is null; None if the source selects rows by time."""
     rejected: int = 0
-    """Number of rows that the target cannot store, which were put aside."""
+    """Number of rows that the target cannot store, which were stored as dead letters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Spark's casts, also those of ANSI mode, cut values silently: 1.9 becomes 1 in a 
 becomes 2.00 in a decimal, 1e300 becomes infinity in a 32-bit float, a time becomes its date, a number counts
 as seconds since 1970, and the text ``12:30`` counts as a time of today. Here the row of such a value gets a
 rejection: a struct in the column `REJECTED`, which is null for all other rows. The task that stages the rows
-fails with it, or puts the row aside.
+fails with it, or stores the row as a dead letter.
 """
 
 from __future__ import annotations

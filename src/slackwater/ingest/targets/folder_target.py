@@ -41,7 +41,7 @@ from slackwater.ingest.targets.staging_folder import remove_staging_folders, sta
 from slackwater.time import instant
 
 _VERSIONS: Final = "_versions"
-_STAGING: Final = "_aside"
+_STAGING: Final = "_staging"
 _COLUMNS: Final = "_columns"
 _ROWS: Final = "rows"
 _MAX_FIELD_SIZE: Final = (1 << 31) - 1

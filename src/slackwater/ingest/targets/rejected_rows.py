@@ -1,4 +1,4 @@
-"""Rejected rows: a task fails with a row that the target cannot store, or puts it aside as a dead letter.
+"""Rejected rows: a task fails with a row that the target cannot store, or stores it as a dead letter.
 
 A dead letter has the reason, the row as JSON and the event time of the row. Letters travel to the driver with
 the report of the task, and are stored when the other rows are swapped in.
@@ -68,7 +68,7 @@ class RowSorter:
                 if not self._rule.emit:
                     raise RowRejected(pc.drop_null(reasons)[0].as_py(), None, contents[0].as_py())
                 kept = pc.is_null(reasons)
-                self._put_aside(batch.filter(pc.invert(kept)), pc.drop_null(reasons), contents)
+                self._add_letters(batch.filter(pc.invert(kept)), pc.drop_null(reasons), contents)
                 batch = batch.filter(kept)
         return batch
 
@@ -82,7 +82,7 @@ class RowSorter:
         if not self._rule.emit:
             raise RowRejected(*(found[0][name].as_py() for name in ("reason", "value", "content")))
         reasons, contents = (pc.struct_field(found, name) for name in ("reason", "content"))
-        self._put_aside(batch.filter(pc.invert(kept)), reasons, contents)
+        self._add_letters(batch.filter(pc.invert(kept)), reasons, contents)
         return batch.filter(kept)
 
     def _without_unreadable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -95,10 +95,10 @@ class RowSorter:
             contents = as_letters(pl.DataFrame(rejected), pl.Series(reasons))["content"].to_list()
             if not self._rule.emit:
                 raise RowRejected(reasons[0], None, contents[0])
-            self._put_aside(rejected, pa.array(reasons), pa.array(contents))
+            self._add_letters(rejected, pa.array(reasons), pa.array(contents))
         return accepted
 
-    def _put_aside(self, rows: pa.RecordBatch, reasons: pa.Array, contents: pa.Array) -> None:
+    def _add_letters(self, rows: pa.RecordBatch, reasons: pa.Array, contents: pa.Array) -> None:
         name = self._rule.time_column
         times = pa.nulls(rows.num_rows, pa.int64())
         if name is not None and name in rows.schema.names:

@@ -92,7 +92,7 @@ class Written:
     without_time: int | None = None
     """Rows of the source without a time; None where the source selects rows by time."""
     rejected: int = 0
-    """Rows that the target cannot store, which were put aside."""
+    """Rows that the target cannot store, which were stored as dead letters."""
 
     @classmethod
     def of(cls, staged: Iterable[StagedRows], drift: str | None = None, rejected: int = 0) -> Written:
@@ -140,7 +140,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
     drift: str = "fail"
     job: str = "job"
     on_error: str = "fail"
-    """Rows that the target cannot store ``fail`` the unit, or are put aside (``emit``)."""
+    """Rows that the target cannot store ``fail`` the unit, or are stored as dead letters (``emit``)."""
     _state: _RunState = field(default_factory=_RunState, repr=False, compare=False)
 
     @property

@@ -44,7 +44,7 @@ def remove_staging_folders(parent: Path, job: str) -> None:
 def _folder_of(parent: Path, job: str) -> Path:
     """The folder of a job, which is always inside the parent: no name of a job becomes ``..``.
 
-    >>> _folder_of(Path("target/_aside"), "..").as_posix()
-    'target/_aside/%2E%2E'
+    >>> _folder_of(Path("target/_staging"), "..").as_posix()
+    'target/_staging/%2E%2E'
     """
     return parent / quote(job, safe="").replace(".", "%2E")

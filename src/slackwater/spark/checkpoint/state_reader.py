@@ -225,8 +225,8 @@ def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:
         "kind": found.kind,
         "description": found.description,
         "bucket": bucket,
-        "watermarks": {key: _readable(at) for key, at in found.watermarks.items()},
-        "clock": _readable(summary.clock),
+        "watermarks": {key: _displayed_time(at) for key, at in found.watermarks.items()},
+        "clock": _displayed_time(summary.clock),
         "ended": summary.ended,
         "open_windows": sum(one.windows for one in found.windows),
         "keys": found.keys,
@@ -236,8 +236,8 @@ def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:
         "dropped_closed": summary.totals.dropped_closed,
         "windows": [
             {
-                "start": _readable(one.start),
-                "end": _readable(one.end),
+                "start": _displayed_time(one.start),
+                "end": _displayed_time(one.end),
                 "windows": one.windows,
                 "keys": one.keys,
                 "bytes": one.bytes,
@@ -250,7 +250,7 @@ def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:
                 "origin": each.name,
                 "status": each.status,
                 "key": key,
-                "watermark": _readable(at),
+                "watermark": _displayed_time(at),
             }
             for number, origins in enumerate(summary.inputs)
             for each in origins
@@ -259,7 +259,7 @@ def _row(operator: int, bucket: int, summary: BucketSummary) -> dict[str, Any]:
     }
 
 
-def _readable(time: int | None) -> int | None:
+def _displayed_time(time: int | None) -> int | None:
     """A time in microseconds; None for bounds of the time axis."""
     return None if time is None or abs(time) > _READABLE_DAYS * 86_400_000_000 else time
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from slackwater._strict_rows import rows_to_table
-from slackwater._utf8 import readable, unreadable_reason, unreadable_rows
+from slackwater._utf8 import replace_invalid_bytes, unreadable_reason, unreadable_rows
 from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
@@ -130,7 +130,7 @@ class AsyncCall:
         client = self.setup()
         if inspect.isawaitable(client):
             client = await client
-        if hasattr(client, "__aenter__"):
+        if isinstance(client, AbstractAsyncContextManager):
             client = await stack.enter_async_context(client)
         return replace(self, client=(client,))
 
@@ -189,7 +189,7 @@ class AsyncMapper:
         """The results for the rows of a batch, in a schema."""
         bypassing = _bypassing(batch)
         failures = self._unreadable(batch, bypassing)
-        batch = readable(batch)
+        batch = replace_invalid_bytes(batch)
         bypassing = [bypasses or index in failures for index, bypasses in enumerate(bypassing)]
         rows = self._rows(batch)
 
@@ -222,9 +222,9 @@ class AsyncMapper:
             row, reason = next(iter(found.items()))
             raise InvalidArgument(
                 self.call.name,
-                f"row {self._description(readable(batch), row)}",
+                f"row {self._description(replace_invalid_bytes(batch), row)}",
                 reason,
-                fix='apply Spark\'s make_valid_utf8 to it, or put such rows aside with on_error="emit"',
+                fix='apply Spark\'s make_valid_utf8 to it, or emit such rows with on_error="emit"',
             )
         return found
 

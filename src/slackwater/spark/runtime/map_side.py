@@ -18,7 +18,7 @@ import pyarrow as pa
 from polars import selectors
 from pyspark import TaskContext
 
-from slackwater._utf8 import readable, unreadable_rows
+from slackwater._utf8 import replace_invalid_bytes, unreadable_rows
 from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.runtime.delay_reports import binned, observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
@@ -271,7 +271,7 @@ def _marked(batch: pa.RecordBatch, unreadable: list[int]) -> pa.RecordBatch:
     marks = [False] * batch.num_rows
     for row in unreadable:
         marks[row] = True
-    return readable(batch).append_column(UNREADABLE, pa.array(marks, pa.bool_()))
+    return replace_invalid_bytes(batch).append_column(UNREADABLE, pa.array(marks, pa.bool_()))
 
 
 def _unstated_reason(rejects: pl.DataFrame) -> pl.Expr:
