@@ -430,14 +430,14 @@ class CommitUnknown(StreamError):
     """The connection to the store was lost during a commit, and its outcome has not been determined yet.
 
     >>> print(CommitUnknown("loader"))
-    writer 'loader' cannot tell whether its last commit was stored; commit that transaction again, or reopen \
-the writer
+    the outcome of the last commit of writer 'loader' is unknown; commit that transaction again, or reopen the \
+writer
     """
 
     def __init__(self, writer: str) -> None:
         self.writer = writer
         fix = "commit that transaction again, or reopen the writer"
-        super().__init__(f"writer {writer!r} cannot tell whether its last commit was stored; {fix}")
+        super().__init__(f"the outcome of the last commit of writer {writer!r} is unknown; {fix}")
 
 
 class ReaderReplaced(StreamError):

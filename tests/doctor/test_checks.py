@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from slackwater.cli.app import app
 from slackwater.doctor.checkpoints import check_checkpoint
 from slackwater.doctor.findings import Finding
-from slackwater.doctor.installation import check_java, judged_defaults
+from slackwater.doctor.installation import check_java, defaults_finding
 from slackwater.doctor.stores import check_clock, check_leases, check_store
 from slackwater.ingest.ledger.job_lease import JobLease
 from slackwater.ingest.ledger.run_ledger import Run
@@ -110,8 +110,8 @@ def test_a_java_that_cannot_be_started_is_an_error_with_its_fix(
 
 def test_slow_and_wrong_session_settings_are_told_apart() -> None:
     slow = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled  false"
-    assert judged_defaults(slow, "spark-defaults.conf").level == "warning"
-    assert judged_defaults("# spark.master local\n\nspark.master  local[2]", "f").level == "ok"
+    assert defaults_finding(slow, "spark-defaults.conf").level == "warning"
+    assert defaults_finding("# spark.master local\n\nspark.master  local[2]", "f").level == "ok"
 
 
 @pytest.mark.parametrize(("partitions", "level"), [(4, "ok"), (8, "warning")])

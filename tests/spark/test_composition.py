@@ -494,7 +494,7 @@ def test_panes_of_a_global_window_cannot_be_joined(streams: dict[str, Stream]) -
 def test_output_columns_that_differ_only_in_case_are_refused(streams: dict[str, Stream]) -> None:
     left = streams["early"].select("key", "value as X")
     right = streams["delivered"].select("key", "key as x")
-    message = r"output = \['X', 'x'\]: Spark ignores case in names, so it cannot tell these columns apart"
+    message = r"output = \['X', 'x'\]: Spark ignores case in names, so these columns are ambiguous"
     with pytest.raises(InvalidArgument, match=message):
         left.join(right, on="key", before="0 seconds", after="1 second")
     with pytest.raises(InvalidArgument, match=message):

@@ -66,7 +66,9 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, Batch([("a", 5, 1)], 0, None))
     watermark = sw.completeness(f"parquet:{tmp_path}/totals", lag="10 seconds")
     limited = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    with pytest.raises(InvalidArgument, match="states more than a batch has read: a source is limited by"):
+    with pytest.raises(
+        InvalidArgument, match="may be ahead of the rows that a batch has read: a source is limited by"
+    ):
         sw.stream(limited, event_time="at", watermark=watermark)
     df = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
     with pytest.raises(InvalidArgument, match="origin = 'origin': cannot be combined with the completeness"):

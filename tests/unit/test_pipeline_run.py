@@ -168,7 +168,7 @@ def test_what_only_spark_computes_is_refused() -> None:
         (BIDS.idle(), "idle = None: cannot be scripted for a pipeline"),
         (TestStream().add("ts \n 1", input="bid"), r"input = 'bid': is not a parameter.*Did you mean 'bids'"),
         (TestStream().add("ts \n 1", side="left"), "side = 'left': is given for a pipeline with 1 inputs"),
-        (TestStream().end(), "input = 'bids': gets no rows, so that its columns are not known"),
+        (TestStream().end(), "input = 'bids': has no rows, so its columns are unknown"),
         (TestStream().add("ts \n x"), "event_time = 'ts': is of type String, which a TestStream cannot use"),
         (TestStream().add("at \n 1"), "event_time = 'ts': column not found; available: at"),
     ],

@@ -69,7 +69,7 @@ COMMANDS: Final = {
     ),
     "wait": LazyCommand(
         "wait:wait",
-        "Wait until TABLE is complete: all windows that end at or before --until are there.",
+        "Wait until TABLE is complete: all windows that end at or before --until are written.",
     ),
     "metrics": LazyCommand(
         "metrics:metrics",

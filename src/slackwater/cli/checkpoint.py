@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from slackwater.spark.checkpoint.state_reader import OperatorState
 
-Checkpoint = Annotated[str, typer.Argument(help="The checkpointLocation of the query.")]
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpointLocation of the query.")]
 
 
 def state(

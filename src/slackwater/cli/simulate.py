@@ -1,4 +1,4 @@
-"""`slackwater simulate`: run seeds of the deterministic simulation, and tell what happened in one."""
+"""`slackwater simulate`: run seeds of the deterministic simulation, and report what happened in one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROGRESS_SECONDS = 10
 
 
 def simulate(
-    seed: Annotated[int, typer.Argument(help="The seed; the first one if --seeds is given.")],
+    seed: Annotated[int, typer.Argument(metavar="SEED", help="The seed; the first one if --seeds is given.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run, counting up from SEED.")] = 1,
     scenario: Annotated[
         str | None, typer.Option(help="Only this scenario: log, pipeline or ingest. Default: by seed.")

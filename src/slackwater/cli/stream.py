@@ -43,7 +43,7 @@ app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Create, inspect, configure, scale, write and read durable streams."
 )
 
-Name = Annotated[str, typer.Argument(help="Stream as SCOPE/NAME, for example shop/bids.")]
+Name = Annotated[str, typer.Argument(metavar="STREAM", help="Stream as SCOPE/NAME, for example shop/bids.")]
 MaxAhead = Annotated[
     str | None,
     typer.Option(help="Reject noted times that are further ahead of the store's clock than this."),
@@ -180,7 +180,7 @@ def configure(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Change settings of a stream; what is not given stays as it is."""
+    """Change settings of a stream; options that are not given keep their values."""
     if keep_everything and (keep is not None or keep_bytes is not None):
         fix = "give limits, or --keep-everything"
         raise InvalidArgument("keep-everything", keep_everything, "cannot be combined with a limit", fix=fix)
@@ -195,7 +195,7 @@ def configure(
                 raise InvalidArgument("no-scaling", no_scaling, reason, fix=fix)
             if settings.scaling is None and rate is None:
                 fix = "add --rate EVENTS"
-                raise InvalidArgument("stream", name, "is not scaled by its rate", fix=fix)
+                raise InvalidArgument("stream", name, "is not scaled automatically", fix=fix)
         kept = StreamSettings(
             settings.marks,
             Retention() if keep_everything else settings.retention,
@@ -228,7 +228,9 @@ def delete(
         events = description.summarize_stream(streams.get(name))["events"]
         if not yes:
             if not sys.stdin.isatty():
-                raise InvalidArgument("stream", name, "is deleted only after confirmation", fix="add --yes")
+                raise InvalidArgument(
+                    "stream", name, "must be confirmed before it is deleted", fix="add --yes"
+                )
             typer.confirm(f"Delete stream {name} with {counted(events, 'event')}?", abort=True)
         streams.delete(name)
     message = f"stream {name} deleted with {counted(events, 'event')}"
@@ -282,7 +284,7 @@ def scale(
 @app.command()
 def truncate(
     name: Name,
-    at: Annotated[str, typer.Argument(help=f"First position to keep: {_POSITION_HELP}.")],
+    at: Annotated[str, typer.Argument(metavar="POSITION", help=f"First position to keep: {_POSITION_HELP}.")],
     store: Store = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
@@ -466,7 +468,9 @@ def writers(name: Name, store: Store = DEFAULT_STORE, json: AsJson = False) -> N
 @app.command("cut-at")
 def cut_at(
     name: Name,
-    at: Annotated[str, typer.Argument(help="An event time, for example 2024-01-01T00:00:00Z.")],
+    at: Annotated[
+        str, typer.Argument(metavar="TIME", help="An event time, for example 2024-01-01T00:00:00Z.")
+    ],
     store: Store = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:

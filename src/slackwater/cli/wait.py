@@ -16,13 +16,13 @@ NOT_YET: Final = 3
 
 
 def wait(
-    table: Annotated[str, typer.Argument(help=f"The table: {FORMS}.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=f"The table: {FORMS}.")],
     until: Annotated[str, typer.Option(help="The time, such as 2024-01-02T00:00:00Z.")],
     timeout: Annotated[
         str | None,
-        typer.Option(help="How long to wait, such as 2h; 0s looks once. Default: as long as it takes."),
+        typer.Option(help="How long to wait, such as 2h; 0s checks once. Default: no limit."),
     ] = None,
-    every: Annotated[str, typer.Option(help="How often to look.")] = "5s",
+    every: Annotated[str, typer.Option(help="Interval between two checks.")] = "5s",
     final: Annotated[
         bool, typer.Option("--final", help="Wait until late rows cannot change the results any more.")
     ] = False,
@@ -39,10 +39,10 @@ def wait(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Wait until TABLE is complete: all windows that end at or before --until are there.
+    """Wait until TABLE is complete: all windows that end at or before --until are written.
 
-    The exit code is 0 once it is, 3 if it is not before --timeout, 1 if the table cannot be read, and 2 if
-    the command was used incorrectly.
+    The exit code is 0 if the table is complete, 3 if it is not complete before --timeout, 1 if the table
+    cannot be read, and 2 if the command was used incorrectly.
     """
     shown: list[int | None] = []
 

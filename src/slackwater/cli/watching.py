@@ -13,7 +13,7 @@ from rich.console import Console
 Shown = TypeVar("Shown")
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print again whenever something changes, until Ctrl-C.")]
-Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks with --watch.")]
+Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two refreshes with --watch.")]
 
 
 def show_changes(
@@ -31,7 +31,7 @@ def show_changes(
         show: Prints it.
         content: What a change is judged by: the result without clocks and ages.
         watch: Whether to go on until the command is interrupted.
-        interval: Seconds between two looks.
+        interval: Seconds between two refreshes.
 
     >>> show_changes(lambda: 5, print, content=str, watch=False, interval=1.0)
     5

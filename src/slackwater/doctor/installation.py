@@ -94,13 +94,13 @@ def check_java() -> Finding:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding("error", "java", f"{program} cannot be started ({error})", _JAVA_FIX)
-    return judged_java(answer.stderr + answer.stdout, program)
+    return java_finding(answer.stderr + answer.stdout, program)
 
 
-def judged_java(text: str, program: str) -> Finding:
+def java_finding(text: str, program: str) -> Finding:
     """Whether the text that ``java -version`` prints is of a supported version.
 
-    >>> judged_java('openjdk version "1.8.0_392"', "java").text
+    >>> java_finding('openjdk version "1.8.0_392"', "java").text
     'java is Java 8, which Spark does not support'
     """
     found = _JAVA_VERSION.search(text)
@@ -122,13 +122,13 @@ def check_spark_defaults() -> Finding:
     file = None if folder is None else Path(folder) / "spark-defaults.conf"
     if file is None or not file.is_file():
         return Finding("ok", "session", "no spark-defaults.conf; sw.session() makes all settings")
-    return judged_defaults(file.read_text(encoding="utf-8", errors="replace"), str(file))
+    return defaults_finding(file.read_text(encoding="utf-8", errors="replace"), str(file))
 
 
-def judged_defaults(text: str, file: str) -> Finding:
+def defaults_finding(text: str, file: str) -> Finding:
     """Whether the text of a ``spark-defaults.conf`` contradicts what Slackwater needs.
 
-    >>> judged_defaults("spark.sql.streaming.stateStore.providerClass  org.example.Store", "f").level
+    >>> defaults_finding("spark.sql.streaming.stateStore.providerClass  org.example.Store", "f").level
     'error'
     """
     lines = (line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#"))

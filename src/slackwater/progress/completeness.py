@@ -1,4 +1,4 @@
-"""Completeness of a table or stream: up to which event time the results of a query are there."""
+"""Completeness of a table or stream: up to which event time the results of a query are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Completeness:
     """
 
     complete_until: int | None = None
-    """The results of all windows that end at or before this time are there; None while it is unknown."""
+    """The results of all windows that end at or before this time are written; None while it is unknown."""
     final_until: int | None = None
     """Late rows cannot change them any more before this time; None if they always can, or it is unknown."""
 

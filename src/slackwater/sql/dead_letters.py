@@ -1,7 +1,7 @@
 """Dead letters: rows that a table cannot store, kept in a table of their own with the reason.
 
 The table ``slackwater_dead_letters`` is in the database and the schema of the target. A dead letter is stored
-in the transaction that stores the other rows of its batch, so that it is there exactly once. The row is kept
+in the transaction that stores the other rows of its batch, so that it is stored exactly once. The row is kept
 as JSON text, in which every character has a form that every database stores.
 """
 

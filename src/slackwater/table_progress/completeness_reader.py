@@ -30,7 +30,7 @@ _FILES: Final = ("delta", "iceberg", "parquet")
 def complete_until(
     table: str, *, final: bool = False, identity: str | None = None, store: str | None = None
 ) -> int | None:
-    """Read up to which event time a table is complete: all windows that end at or before it are there.
+    """Read up to which event time a table is complete: all windows that end at or before it are written.
 
     Every commit of `Panes.upsert_to`, `Panes.merge_into` and `write_stream` states this time, which is the
     watermark of the query after everything that its last operator still holds. Rows that arrive late may

@@ -200,7 +200,7 @@ def _columns(events: Sequence[Event], inputs: Sequence[str]) -> dict[str, Mappin
             raise InvalidArgument(
                 "input",
                 name,
-                "gets no rows, so that its columns are not known",
+                "has no rows, so its columns are unknown",
                 fix=f"add(pl.DataFrame(schema=…), input={name!r})",
             )
     return {name: dict(pl.concat(several, how="diagonal_relaxed").schema) for name, several in frames.items()}

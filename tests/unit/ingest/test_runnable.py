@@ -56,10 +56,10 @@ def test_no_unit_leads_out_of_the_folder_of_a_source(unit: str) -> None:
         source_path="/data/{{shop}}/*.json", target_type="delta", target_path="out", watermark=[item]
     )
     assert "job has 1 problem:" in error
-    assert f"ms.source.path = '/data/{unit}/*.json': leads out of the folder of the job" in error
+    assert f"ms.source.path = '/data/{unit}/*.json': is outside the folder of the job" in error
     two = {"name": "shop", "type": "unit", "units": [{"a": ".", "b": "."}]}
     error = refused(source_path="../in/{{a}}{{b}}", target_type="delta", target_path="out", watermark=[two])
-    assert "ms.source.path = '../in/..': leads out of the folder" in error
+    assert "ms.source.path = '../in/..': is outside the folder" in error
 
 
 @pytest.mark.parametrize("units", [[{"site": None}, {"site": ""}], [{"site": ""}, {"site": "a"}]])

@@ -41,12 +41,12 @@ def fill_path(template: str, values: Mapping[str, str]) -> str:
     '/in/a\\*/*.csv'
     >>> fill_path("/in/{{shop}}/*.csv", {"shop": "../secret"})
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: ms.source.path = '/in/../secret/*.csv': leads out of the folder ...
+    slackwater.errors.InvalidArgument: ms.source.path = '/in/../secret/*.csv': is outside the folder ...
     """
     path = fill_in(template, values, quote=escaped)
     if _steps_up(path) > _steps_up(template):
         fix = "use units and parameters without .."
-        raise InvalidArgument("ms.source.path", path, "leads out of the folder of the job", fix=fix)
+        raise InvalidArgument("ms.source.path", path, "is outside the folder of the job", fix=fix)
     return path
 
 

@@ -56,7 +56,7 @@ class Statement:
         >>> Statement(("SELECT ", ", ", ""), ("a", "b")).text("postgresql")
         'SELECT $1, $2'
         """
-        return self._joined(place_holder(number + 1, backend) for number in range(len(self.parameters)))
+        return self._joined(placeholder(number + 1, backend) for number in range(len(self.parameters)))
 
     def without_parameters(self) -> tuple[str, tuple[str, ...]]:
         """For PostgreSQL: the text without parameters, as COPY requires, and the values of its settings.
@@ -92,10 +92,10 @@ def setting(number: int) -> str:
     return f"slackwater.p{number}"
 
 
-def place_holder(number: int, backend: str) -> str:
+def placeholder(number: int, backend: str) -> str:
     """The placeholder of a parameter; numbers start at 1.
 
-    >>> place_holder(2, "postgresql"), place_holder(2, "sqlite")
+    >>> placeholder(2, "postgresql"), placeholder(2, "sqlite")
     ('$2', '?')
     """
     return f"${number}" if backend == "postgresql" else "?"

@@ -123,7 +123,7 @@ class StreamTarget:
         given = {name: kind for name, kind in found.items() if name not in optional}
         fitting = fit(given, known, self._drift)
         if fitting.new:
-            fix = "write to another stream, or set ms.schema.drift to ignore: a stream cannot get new columns"
+            fix = "write to another stream, or set ms.schema.drift to ignore: a stream keeps its columns"
             raise SchemaDrift(list(fitting.new), [], [], fix)
         return fitting
 

@@ -82,14 +82,14 @@ all but one
 
 
 def check_distinct(spark: SparkSession | None, names: Sequence[str]) -> None:
-    """Raise if Spark cannot tell two output columns of an operator apart.
+    """Raise if two output columns of an operator have the same name in Spark.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> check_distinct(spark, ["price", "Price"])
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: output = ['price', 'Price']: Spark ignores case in names, so it \
-cannot tell these columns apart; rename all but one before the operator
+    slackwater.errors.InvalidArgument: output = ['price', 'Price']: Spark ignores case in names, so \
+these columns are ambiguous; rename all but one before the operator
     """
     if len({name.lower() for name in names}) == len(names):
         return
@@ -99,13 +99,13 @@ cannot tell these columns apart; rename all but one before the operator
             raise InvalidArgument(
                 "output",
                 alike,
-                "Spark ignores case in names, so it cannot tell these columns apart",
+                "Spark ignores case in names, so these columns are ambiguous",
                 fix="rename all but one before the operator",
             )
 
 
 def _alike(spark: SparkSession | None, names: Sequence[str], name: str) -> list[str]:
-    """The names that Spark takes for the same; without a session, by its default settings."""
+    """The names that Spark treats as equal; without a session, by its default settings."""
     alike = [other for other in names if other.lower() == name.lower()]
     if len(alike) > 1 and spark is not None and spark.conf.get("spark.sql.caseSensitive", "false") == "true":
         return [other for other in alike if other == name]

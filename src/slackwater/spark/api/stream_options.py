@@ -201,8 +201,8 @@ class StreamOptions:
             raise InvalidArgument(
                 "watermark",
                 table.table,
-                f"states more than a batch has read: a source is limited by {limit}",
-                fix="remove the limit, so that every batch reads all rows that are there",
+                f"may be ahead of the rows that a batch has read: a source is limited by {limit}",
+                fix="remove the limit, so that every batch reads all available rows",
             )
         rules = SourceRules(Lag(table.lag), table=table.table)
         return RowSource(self.df, {DEFAULT_KEY: event_time}, None, rules, clock, given_table=table)

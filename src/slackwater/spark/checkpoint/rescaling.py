@@ -66,7 +66,7 @@ def _check(states: list[OperatorState], checkpoint: str, partitions: int) -> int
         raise InvalidArgument(
             "checkpoint",
             checkpoint,
-            "has bucket ids of version 0.1.0, which depend on the number of partitions",
+            "was written before release 0.1.0, with bucket ids that depend on the number of partitions",
             fix="start with a new checkpoint and read the input again from its beginning",
         )
     fitting = [number for number in range(1, min(counts) + 1) if all(count % number == 0 for count in counts)]
@@ -80,6 +80,9 @@ def _check(states: list[OperatorState], checkpoint: str, partitions: int) -> int
         )
     if all(each.partitions == partitions for each in states):
         raise InvalidArgument(
-            "partitions", partitions, "is the number that the state has already", fix="nothing has to be done"
+            "partitions",
+            partitions,
+            "is already the number of partitions of the state",
+            fix="give another number, or leave the checkpoint as it is",
         )
     return max(counts)

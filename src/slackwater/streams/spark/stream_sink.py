@@ -92,7 +92,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         name = self._options.writer or (committer.query if committer else None)
         if name is None:
             fix = 'write .option("writer", "some-id-of-this-query")'
-            raise InvalidArgument("writer", None, "is required: Spark gives no query id", fix=fix)
+            raise InvalidArgument(
+                "writer", None, "is required: Spark did not report the id of the query", fix=fix
+            )
         if committer is not None:
             committer = replace(committer, takeover_from=self._options.takeover_from)
         commit = partial(self._commit, _staged(messages), batchId + 1, committer)

@@ -203,7 +203,7 @@ class Client:
     def _redirected(self, request: Request, response: Response, secrets: Secrets) -> Request:
         link = response.headers.get("location", "")
         try:
-            near = bool(link) and request.is_near(link)
+            near = bool(link) and request.is_same_server(link)
         except httpx.InvalidURL:
             near = False
         if not near:

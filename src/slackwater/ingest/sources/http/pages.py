@@ -110,7 +110,7 @@ def _by_link(send: Send, request: Request, rule: Pagination) -> Iterator[Page]:
         if link is None:
             return
         try:
-            near = isinstance(link, str) and request.is_near(link)
+            near = isinstance(link, str) and request.is_same_server(link)
             following = request.at(str(link))
         except httpx.InvalidURL as error:
             raise InvalidPagination(

@@ -82,12 +82,12 @@ class Request:
         url = str(httpx.URL(self.url).join(link))
         return replace(self, url=_merged(url, self.always))
 
-    def is_near(self, link: str) -> bool:
+    def is_same_server(self, link: str) -> bool:
         """Whether a link points to the same server, so that credentials may be sent there.
 
         >>> (
-        ...     Request("GET", "https://h/a").is_near("https://h:443/b"),
-        ...     Request("GET", "https://h/").is_near("//g/"),
+        ...     Request("GET", "https://h/a").is_same_server("https://h:443/b"),
+        ...     Request("GET", "https://h/").is_same_server("//g/"),
         ... )
         (True, False)
         """
