@@ -430,8 +430,8 @@ class CommitUnknown(StreamError):
     """The connection to the store was lost during a commit, and its outcome has not been determined yet.
 
     >>> print(CommitUnknown("loader"))
-    the outcome of the last commit of writer 'loader' is unknown; commit that transaction again, or reopen the \
-writer
+    the outcome of the last commit of writer 'loader' is unknown; commit that transaction again, or reopen \
+the writer
     """
 
     def __init__(self, writer: str) -> None:
