@@ -10,7 +10,6 @@ an event (G8).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush
 
 from slackwater.errors import IncompatibleState, InvalidArgument, InvalidDuration, UnknownSource
 from slackwater.progress.combined_watermark import CombinedWatermark, Status
@@ -19,6 +18,8 @@ from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.generator_state import FORM, SavedGenerator, SavedPartition
 from slackwater.progress.learned_lag import LagDecision, LagLearner
+from slackwater.progress.policy_state import ClockAnchors, PendingEvents
+from slackwater.progress.silence import Silence
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.progress.watermark_policies import (
     Constant,
@@ -31,8 +32,6 @@ from slackwater.progress.watermark_policies import (
     not_negative,
 )
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, MILLISECOND, check_int64, frame_floor
-
-_SPARE = 16
 
 
 class WatermarkGenerator:
@@ -75,7 +74,6 @@ class WatermarkGenerator:
     __slots__ = (
         "_anchors",
         "_combined",
-        "_deadlines",
         "_discovers",
         "_discovery",
         "_followed",
@@ -83,7 +81,6 @@ class WatermarkGenerator:
         "_frame",
         "_frame_offset",
         "_has_emitted",
-        "_heard",
         "_idle_after",
         "_key",
         "_learner",
@@ -92,6 +89,7 @@ class WatermarkGenerator:
         "_now",
         "_pending",
         "_policy",
+        "_silence",
         "_slots",
         "ahead",
     )
@@ -141,13 +139,10 @@ class WatermarkGenerator:
         self._combined.open_key(key)
         self._slots: dict[Origin, int] = {}
         self._names: dict[int, Origin] = {}
-        self._heard: dict[int, int] = {}
-        self._deadlines: list[tuple[int, int]] = []
-        self._anchors: dict[int, tuple[int, int]] = {}
-        """For `LagThenClock`: the watermark of a slot by its events, and when it was reached."""
+        self._silence = Silence(self._idle_after)
+        self._anchors = ClockAnchors()
         self._learner = LagLearner(policy) if isinstance(policy, Learned) else None
-        self._pending: dict[int, tuple[int, bool]] = {}
-        """For `LagLikeSpark`: the watermark of a slot by its events, and whether a tick has passed since."""
+        self._pending = PendingEvents()
         self._now = check_int64(now, "now")
         self._discovery: tuple[int, int] | None = None
         """When the discovery of partitions began and when it ends; None if it is over."""
@@ -198,9 +193,12 @@ class WatermarkGenerator:
             value = max(timestamp - self.lag, BEGINNING_OF_TIME)
             self._combined.raise_to(slot, self._key, value, now)
             if isinstance(self._policy, LagThenClock):
-                self._anchor(slot, value, now)
+                self._anchors.raise_to(slot, value, now=now)
         elif isinstance(self._policy, LagLikeSpark):
-            self._postpone(slot, frame_floor(timestamp, MILLISECOND) - self._policy.lag, now)
+            value = max(frame_floor(timestamp, MILLISECOND) - self._policy.lag, BEGINNING_OF_TIME)
+            due = self._pending.postpone(slot, value)
+            if due is not None:
+                self._combined.raise_to(slot, self._key, due, now)
         return self._evaluate(now, limit=timestamp)
 
     def learn(self, delays: DelayHistogram, *, now: int) -> None:
@@ -248,7 +246,7 @@ class WatermarkGenerator:
         if isinstance(self._policy, LagThenClock):
             self._follow_clock_from_events(now)
         elif isinstance(self._policy, LagLikeSpark):
-            self._count_pending(now)
+            self._count(self._pending.tick(), now)
         return self._evaluate(now, limit=END_OF_TIME)
 
     def add(self, partition: Origin, *, now: int) -> None:
@@ -303,7 +301,7 @@ class WatermarkGenerator:
             self._hear(slot, now)
             self._combined.raise_to(slot, self._key, value, now)
             if isinstance(self._policy, LagThenClock):
-                self._anchor(slot, value, now)
+                self._anchors.raise_to(slot, value, now=now)
             if self._learner is not None:
                 self._learner.reach(slot, value)
         values = [self._combined.value(slot, self._key) for slot in self._names]
@@ -323,11 +321,10 @@ class WatermarkGenerator:
         """
         now = check_int64(now, "now")
         pause = max(0, now - self._now)
-        self._heard = {slot: heard + pause for slot, heard in self._heard.items()}
-        self._anchors = {slot: (value, at + pause) for slot, (value, at) in self._anchors.items()}
+        self._silence.shift(pause, self._is_active)
+        self._anchors.shift(pause)
         if self._discovery is not None:
             self._discovery = self._discovery[0], self._discovery[1] + pause
-        self._set_deadlines()
         self._now = now
 
     def set_back(self, by: int) -> None:
@@ -344,11 +341,10 @@ class WatermarkGenerator:
         >>> generator.tick(now=19), generator.tick(now=20)
         ((), (IDLE,))
         """
-        self._heard = {slot: heard - by for slot, heard in self._heard.items()}
-        self._anchors = {slot: (value, at - by) for slot, (value, at) in self._anchors.items()}
+        self._silence.shift(-by, self._is_active)
+        self._anchors.shift(-by)
         if self._discovery is not None:
             self._discovery = self._discovery[0] - by, self._discovery[1] - by
-        self._set_deadlines()
         self._now -= by
 
     # ---- queries
@@ -399,11 +395,9 @@ class WatermarkGenerator:
         >>> generator.origins()
         [OriginProgress(name='a', watermark=None, status='active', heard=0, gap=None)]
         """
-        combined = self._combined
+        combined, heard = self._combined, self._silence.last_heard
         return [
-            OriginProgress(
-                name, combined.value(slot, self._key), combined.status_name(slot), self._heard[slot]
-            )
+            OriginProgress(name, combined.value(slot, self._key), combined.status_name(slot), heard[slot])
             for name, slot in self._slots.items()
         ]
 
@@ -429,7 +423,8 @@ class WatermarkGenerator:
 
     def save(self) -> bytes:
         """Serialize the observed state, without the configuration."""
-        partitions = [SavedPartition(name, slot, self._heard[slot]) for name, slot in self._slots.items()]
+        heard = self._silence.last_heard
+        partitions = [SavedPartition(name, slot, heard[slot]) for name, slot in self._slots.items()]
         return FORM.encode(
             SavedGenerator(
                 partitions,
@@ -438,9 +433,9 @@ class WatermarkGenerator:
                 self.ahead,
                 self._has_emitted,
                 list(self._discovery or ()),
-                [(slot, value, at) for slot, (value, at) in self._anchors.items()],
+                self._anchors.save(),
                 None if self._learner is None else self._learner.save(),
-                [(slot, value, due) for slot, (value, due) in self._pending.items()],
+                self._pending.save(),
             )
         )
 
@@ -485,15 +480,14 @@ class WatermarkGenerator:
             begin, end = saved.discovery
             loaded._discovery = begin, end
         if isinstance(self._policy, LagThenClock):
-            loaded._anchors = {slot: (value, at) for slot, value, at in saved.anchors}
+            loaded._anchors = ClockAnchors(saved.anchors)
         if isinstance(self._policy, Learned) and saved.learner is not None:
             loaded._learner = LagLearner.load(self._policy, saved.learner)
-        loaded._pending = {slot: (value, due) for slot, value, due in saved.pending}
+        loaded._pending = PendingEvents(saved.pending)
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot
             loaded._names[partition.slot] = partition.name
-            loaded._heard[partition.slot] = partition.heard
         present = {
             slot
             for slot in range(loaded._combined.slots)
@@ -503,12 +497,14 @@ class WatermarkGenerator:
             set(loaded._names) == present
             and len(loaded._slots) == len(saved.partitions)
             and len(saved.discovery) in (0, 2)
-            and set(loaded._anchors) | set(loaded._pending) <= present
+            and loaded._anchors.slots | loaded._pending.slots <= present
             and (loaded._learner is None or set(loaded._learner.reached) <= present)
         )
         FORM.check(consistent, "its partitions are inconsistent")
-        loaded._set_deadlines()
-        loaded._count_events_of_another_policy()
+        heard = ((partition.slot, partition.heard) for partition in saved.partitions)
+        loaded._silence.restore(heard, loaded._is_active)
+        if not isinstance(self._policy, LagLikeSpark):
+            loaded._count(loaded._pending.take_all(), saved.now)  # events that waited under another policy
         loaded._set_missing_anchors()
         for name in self._slots:
             if name not in loaded._slots:
@@ -529,43 +525,35 @@ class WatermarkGenerator:
         none_known = self._combined.slots == 0 and self._combined.current(self._key) is None
         return self._discovers and none_known
 
+    def _is_active(self, slot: int) -> bool:
+        return self._combined.status(slot) is Status.ACTIVE
+
     def _hear(self, slot: int, now: int) -> None:
-        before = self._heard.get(slot)
-        self._heard[slot] = now
         wakes = self._combined.status(slot) is Status.IDLE
-        joins = before is None or wakes
         self._combined.wake(slot, now)
-        if joins:
+        if self._silence.hear(slot, now, was_idle=wakes, is_active=self._is_active):
             self._followed = None
         value = self._combined.value(slot, self._key)
         if wakes and value is not None and isinstance(self._policy, LagThenClock):
-            self._anchors[slot] = value, now  # the time in which it was idle does not count
-        if self._idle_after is not None and (joins or before is None or now < before):
-            # Otherwise the entry in the heap is too early, and is repaired when it reaches the top.
-            heappush(self._deadlines, (now, slot))
-            if len(self._deadlines) > 2 * len(self._heard) + _SPARE:
-                self._set_deadlines()
-
-    def _set_deadlines(self) -> None:
-        active = (item for item in self._heard.items() if self._combined.status(item[0]) is Status.ACTIVE)
-        self._deadlines = [(heard, slot) for slot, heard in active]
-        heapify(self._deadlines)
+            self._anchors.restart(slot, value, now=now)  # the time in which it was idle does not count
 
     def _drop(self, partition: Origin) -> None:
         """Remove what is stored about a partition, apart from its slot in the minimum."""
         slot = self._slots.pop(partition)
-        del self._names[slot], self._heard[slot]
-        self._anchors.pop(slot, None)
+        del self._names[slot]
+        self._silence.drop(slot)
+        self._anchors.drop(slot)
+        self._pending.drop(slot)
         if self._learner is not None:
             self._learner.reached.pop(slot, None)
-        self._pending.pop(slot, None)
 
     def _forget(self, now: int) -> None:
         """Remove the partitions that have been silent for ``forget_after`` or longer."""
         if self._forget_after is None:
             return
         oldest = now - self._forget_after
-        forgotten = [name for name, slot in self._slots.items() if self._heard[slot] <= oldest]
+        heard = self._silence.last_heard
+        forgotten = [name for name, slot in self._slots.items() if heard[slot] <= oldest]
         if not forgotten:
             return
         slots = [self._slots[name] for name in forgotten]
@@ -574,27 +562,16 @@ class WatermarkGenerator:
         self._combined, new = self._combined.without(slots, now)
         self._slots = {name: new[slot] for name, slot in self._slots.items()}
         self._names = {slot: name for name, slot in self._slots.items()}
-        self._heard = {new[slot]: heard for slot, heard in self._heard.items()}
-        self._anchors = {new[slot]: anchor for slot, anchor in self._anchors.items()}
+        self._silence.renumber(new, self._is_active)
+        self._anchors.renumber(new)
+        self._pending.renumber(new)
         if self._learner is not None:
             self._learner.reached = {new[slot]: at for slot, at in self._learner.reached.items()}
-        self._pending = {new[slot]: pending for slot, pending in self._pending.items()}
-        self._set_deadlines()
 
     def _expire(self, now: int) -> None:
         """Mark partitions as idle that have been silent for ``idle_after`` or longer (G3)."""
-        if self._idle_after is None:
-            return
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] + self._idle_after <= now:
-            heard, slot = heappop(deadlines)
-            last = self._heard.get(slot)
-            if last is None:
-                continue  # the partition was removed
-            if last > heard:
-                heappush(deadlines, (last, slot))
-            else:
-                self._combined.set_idle(slot, now)
+        for slot in self._silence.expired(now):
+            self._combined.set_idle(slot, now)
 
     def _evaluate(self, now: int, limit: int) -> tuple[Emission, ...]:
         """Return the emissions that are due; the clock does not raise watermarks above ``limit`` (G2)."""
@@ -631,52 +608,26 @@ class WatermarkGenerator:
         if self._followed is not None and value <= self._followed:
             return
         for slot in self._slots.values():
-            if self._combined.status(slot) is Status.ACTIVE:
+            if self._is_active(slot):
                 self._combined.raise_to(slot, self._key, value, now)
         self._followed = value
-
-    def _anchor(self, slot: int, value: int, now: int) -> None:
-        """Record a new highest watermark by events, from which the clock continues."""
-        known = self._anchors.get(slot)
-        if known is None or value > known[0]:
-            self._anchors[slot] = value, now
 
     def _set_missing_anchors(self) -> None:
         """Let the clock continue from the watermarks that partitions reached with another policy."""
         if isinstance(self._policy, LagThenClock):
             for slot in self._names:
                 value = self._combined.value(slot, self._key)
-                if value is not None and slot not in self._anchors:
-                    self._anchors[slot] = value, self._now
+                if value is not None and slot not in self._anchors.slots:
+                    self._anchors.restart(slot, value, now=self._now)
 
     def _follow_clock_from_events(self, now: int) -> None:
         """Raise every active partition by the time since its highest event."""
         self._expire(now)
-        for slot, (value, at) in self._anchors.items():
-            if self._combined.status(slot) is Status.ACTIVE:
-                self._combined.raise_to(slot, self._key, min(value + max(0, now - at), END_OF_TIME), now)
-
-    def _postpone(self, slot: int, value: int, now: int) -> None:
-        """Let an event count at the tick after the next one, and count those of the batch before."""
-        value = max(value, BEGINNING_OF_TIME)
-        known, due = self._pending.get(slot, (value, False))
-        if due:
-            self._combined.raise_to(slot, self._key, known, now)
-            known = value
-        self._pending[slot] = max(known, value), False
-
-    def _count_pending(self, now: int) -> None:
-        """Raise partitions to the events of the batch before this one; those of this batch are due next."""
-        for slot, (value, due) in list(self._pending.items()):
-            if due:
+        for slot, value in self._anchors.at(now):
+            if self._is_active(slot):
                 self._combined.raise_to(slot, self._key, value, now)
-                del self._pending[slot]
-            else:
-                self._pending[slot] = value, True
 
-    def _count_events_of_another_policy(self) -> None:
-        """Count events that waited for a tick under a policy that this generator does not have."""
-        if not isinstance(self._policy, LagLikeSpark):
-            for slot, (value, _) in self._pending.items():
-                self._combined.raise_to(slot, self._key, value, self._now)
-            self._pending = {}
+    def _count(self, pending: Iterable[tuple[int, int]], now: int) -> None:
+        """Raise partitions to the watermarks of events that waited for a tick."""
+        for slot, value in pending:
+            self._combined.raise_to(slot, self._key, value, now)

@@ -143,7 +143,7 @@ class TestClocksThatGoBack:
         generator = WatermarkGenerator(Lag(0), partitions=["a"], now=0, idle_after=1000)
         for number in range(10_000):
             generator.observe("a", number, now=100 + (number % 2) * 50)
-        assert len(generator._deadlines) < 100
+        assert len(generator._silence._deadlines) < 100
 
     def test_the_clock_follows_partitions_that_join(self) -> None:
         generator = WatermarkGenerator(Clock(0), partitions=["a"], now=0)
@@ -174,7 +174,7 @@ class TestMemory:
             generator.observe(number, number, now=number)
             generator.remove(number, now=number)
         assert len(generator.save()) < size + 60
-        assert len(generator._deadlines) < 100
+        assert len(generator._silence._deadlines) < 100
 
     def test_watermarks_after_one_stuck_item_do_not_grow_memory(self) -> None:
         stage = UnorderedResults[int](capacity=10)
