@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.structure.syntax import statements
+from tests.structure.syntax import parsed, statements
 
 ROOT: Final = "slackwater"
 FACE: Final = "(the package itself)"
@@ -146,8 +146,7 @@ class Import:
 
 def imports_of(file: Path, package: str) -> Iterator[Import]:
     """Yield every module that ``file`` imports, by full name; ``package`` contains the file."""
-    text = file.read_text(encoding="utf-8")
-    tree = ast.parse(text, str(file))
+    text, tree = parsed(file)
     calls = "import_module" in text or "__import__" in text
     for node in ast.walk(tree) if calls else statements(tree):
         match node:

@@ -1,9 +1,18 @@
-"""Statements of Python files, found without looking into expressions, which are most of a syntax tree."""
+"""Syntax trees of Python files, each parsed once, and their statements without the expressions in them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def parsed(file: Path) -> tuple[str, ast.Module]:
+    """The text and the syntax tree of a file, which several tests share."""
+    text = file.read_text(encoding="utf-8")
+    return text, ast.parse(text, str(file))
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -19,7 +19,7 @@ import pytest
 
 import slackwater as sw
 from tests.structure.public_names import DOCUMENTED_PACKAGES, public_names
-from tests.structure.syntax import statements
+from tests.structure.syntax import parsed, statements
 
 SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
 
@@ -79,9 +79,8 @@ def problem_of(thing: object) -> str | None:
 
 def docstrings(file: Path) -> Iterator[tuple[int, str]]:
     """The line and the text of every docstring in a file that has examples."""
-    text = file.read_text(encoding="utf-8")
-    module = ast.parse(text if ">>>" in text else "", str(file))
-    for node in (module, *statements(module)):
+    text, module = parsed(file)
+    for node in (module, *statements(module)) if ">>>" in text else ():
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             docstring = ast.get_docstring(node)
             if docstring:

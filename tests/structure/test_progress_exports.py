@@ -9,7 +9,7 @@ from pathlib import Path
 
 import slackwater as sw
 from tests.structure.public_names import public_names
-from tests.structure.syntax import statements
+from tests.structure.syntax import parsed, statements
 
 SOURCE = Path(__file__).parents[2] / "src" / "slackwater"
 
@@ -41,21 +41,20 @@ def returned(module: ast.Module) -> set[str]:
 
 
 def test_every_export_has_a_caller() -> None:
-    texts = {file: file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
-    parsed = {
-        file: ast.parse(text)
-        for file, text in texts.items()
+    trees = {
+        file: tree
+        for file, (text, tree) in ((file, parsed(file)) for file in SOURCE.rglob("*.py"))
         if "slackwater.progress" in text or file.parent == SOURCE / "progress"
     }
     imported: defaultdict[str | None, set[str]] = defaultdict(set)
-    for file, tree in parsed.items():
+    for file, tree in trees.items():
         for node in statements(tree):
             if isinstance(node, ast.ImportFrom) and file != SOURCE / "__init__.py":
                 imported[node.module].update(alias.name for alias in node.names)
     public = public_names(sw)
     exports = {
         f"{file.stem}.{name}": name in imported[f"slackwater.progress.{file.stem}"] | returned(tree)
-        for file, tree in parsed.items()
+        for file, tree in trees.items()
         if file.parent == SOURCE / "progress"
         for name in definitions(tree)
         if name not in public

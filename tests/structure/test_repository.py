@@ -43,11 +43,12 @@ def lines_with(pattern: re.Pattern[str], folder: Path) -> list[str]:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue  # an image
-        found += [
-            f"{path.relative_to(folder)}:{number}: {line.strip()[:120]}"
-            for number, line in enumerate(text.splitlines(), 1)
-            if pattern.search(line)
-        ]
+        if pattern.search(text):
+            found += [
+                f"{path.relative_to(folder)}:{number}: {line.strip()[:120]}"
+                for number, line in enumerate(text.splitlines(), 1)
+                if pattern.search(line)
+            ]
     return found
 
 
