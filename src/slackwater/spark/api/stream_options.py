@@ -259,7 +259,11 @@ class StreamOptions:
         origin: Column | None = None,
         header: Mapping[str, Column] | None = None,
     ) -> RowSource:
-        return RowSource(self.df, event_times, origin, rules, clock, header=header or {})
+        return self._source_class(self.df, event_times, origin, rules, clock, header=header or {})
+
+    @property
+    def _source_class(self) -> type[RowSource]:
+        return RowSource
 
     def _no_time(self) -> Column:
         """A placeholder for an event time, which the buckets replace: they know the clock."""

@@ -19,12 +19,10 @@ from slackwater.spark.api.output_rows import OutputRows
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_inputs import RowRequest, RowSource
-from slackwater.spark.api.stream_options import ColumnLike, RowInput, StreamOptions
+from slackwater.spark.api.stream_options import ColumnLike, Headers, RowInput, StreamOptions
 from slackwater.spark.runtime.keyed_progress import TimesRules
-from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.versions import from_arrow_type
-from slackwater.spark.wire.clock_source import ClockSpec
 from slackwater.spark.wire.columns import ORIGIN, RETRACTION, WITNESS
 
 _UTC: Final = pl.Datetime("us", "UTC")
@@ -70,23 +68,14 @@ function that is tested
 class ScriptedOptions(StreamOptions):
     """The arguments of `slackwater.stream` for scripted rows: columns are names, and nothing is computed."""
 
-    def _rows(
-        self,
-        event_times: Mapping[str, Column],
-        rules: SourceRules | TimesRules | NumberedRules,
-        clock: ClockSpec,
-        *,
-        origin: Column | None = None,
-        header: Mapping[str, Column] | None = None,
-    ) -> RowSource:
-        if header:
-            raise InvalidArgument(
-                "headers", None, "is not supported by TestStream", fix="test numbered buffers on Spark"
-            )
-        return ScriptedSource(self.df, event_times, origin, rules, clock)
+    @property
+    def _source_class(self) -> type[RowSource]:
+        return ScriptedSource
 
-    def _header_columns(self, given: object) -> dict[str, Column]:
-        return {"header": cast(Column, given)}
+    def _header_columns(self, given: Headers) -> dict[str, Column]:
+        raise InvalidArgument(
+            "headers", None, "is not supported by TestStream", fix="test numbered buffers on Spark"
+        )
 
     def _no_time(self) -> Column:
         return cast(Column, _NO_COLUMN)
