@@ -14,7 +14,7 @@ from benchmarks.report import Report, Timing
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.positions import Position
-from slackwater.streams.time import notes
+from slackwater.streams.time import mark_store
 from slackwater.time import SECOND
 
 SIZES = ((10, 10), (100, 100), (1_000, 100), (100, 1_000), (1_000, 1_000))
@@ -28,7 +28,7 @@ def _note_all(connection: Connection, stream: Stream, writers: int, cycle: int) 
     ids = np.array(sorted(stream.epochs().segments), dtype=np.int64)
     for writer in range(writers):
         position = Position(ids, cycle * 1_000 + draw.integers(0, 1_000, ids.size))
-        notes.note(connection, stream.id, f"writer-{writer}", cycle * 10_000 + writer, position, at=0)
+        mark_store.note(connection, stream.id, f"writer-{writer}", cycle * 10_000 + writer, position, at=0)
 
 
 def _measured(folder: Path, writers: int, segments: int) -> list[Timing]:

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from slackwater.streams.spark.stream_event_time import read_stream as read_stream
     from slackwater.streams.spark.stream_event_time import stream_headers as stream_headers
     from slackwater.streams.spark.stream_output import write_stream as write_stream
-    from slackwater.streams.time.marks import NoteResult as NoteResult
+    from slackwater.streams.time.notes import NoteResult as NoteResult
     from slackwater.table_progress.completeness_reader import complete_until as complete_until
     from slackwater.table_progress.table_watermark import completeness as completeness
     from slackwater.table_progress.waiting import WaitResult as WaitResult

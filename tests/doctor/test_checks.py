@@ -24,7 +24,7 @@ from slackwater.metadata.store_schema import VERSION_TABLE
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.segments.positions import Position
-from slackwater.streams.time.notes import note
+from slackwater.streams.time.mark_store import note
 from slackwater.time import MINUTE, SECOND, now
 from tests.stores import new_store
 

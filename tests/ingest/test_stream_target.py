@@ -20,7 +20,7 @@ from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.spark.stream_event_time import read_stream
-from slackwater.streams.time.notes import writer_marks
+from slackwater.streams.time.mark_store import writer_marks
 from slackwater.time import DAY, HOUR, SECOND, format_instant, frame_floor, instant
 from slackwater.time import now as wall_clock
 from tests.ingest.copying import AXIS, ROWS, START, execute, from_orders, orders, run

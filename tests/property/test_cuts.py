@@ -9,7 +9,8 @@ from slackwater.streams.segments.cuts import Standing, check_cut, compare, strea
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position, highest
 from slackwater.streams.settings import MarkSettings
-from slackwater.streams.time.marks import Mark, NoteResult, WriterMark, decide_cycle, validate_note
+from slackwater.streams.time.marks import Mark, decide_cycle
+from slackwater.streams.time.notes import NoteResult, WriterMark, validate_note
 from slackwater.streams.time.time_windows import TimeWindow, newest_passed
 from slackwater.time import SECOND
 from tests.model.streams import POINTS, cut_model, entries_at, standing_model

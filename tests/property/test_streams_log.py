@@ -26,8 +26,9 @@ from slackwater.streams.log.writer import Batching, Writer
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.cut_traversal import spans_between
 from slackwater.streams.segments.cuts import Standing, check_cut, compare
-from slackwater.streams.time.marks import Mark, NoteResult
-from slackwater.streams.time.notes import writer_marks
+from slackwater.streams.time.mark_store import writer_marks
+from slackwater.streams.time.marks import Mark
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import MINUTE, SECOND
 from tests.stores import new_store
 from tests.streams.logs import merge, split

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.log.writer import Writer
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import SECOND, to_datetime
 
 STEPS = 30

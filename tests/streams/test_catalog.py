@@ -27,8 +27,8 @@ from slackwater.streams.maintenance.file_collection import collect_orphans
 from slackwater.streams.segments.epochs import KEY_SPACE, even_ranges
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import MarkSettings, StreamSettings
+from slackwater.streams.time.mark_store import apply_cycle, newest_mark
 from slackwater.streams.time.marks import CycleDecision, Mark
-from slackwater.streams.time.notes import apply_cycle, newest_mark
 from slackwater.time import DAY, HOUR
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values

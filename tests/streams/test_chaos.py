@@ -19,8 +19,8 @@ import pytest
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.settings import MarkSettings, StreamSettings
-from slackwater.streams.time.marks import WriterMark
-from slackwater.streams.time.notes import writer_marks
+from slackwater.streams.time.mark_store import writer_marks
+from slackwater.streams.time.notes import WriterMark
 from tests.streams.chaos import GROUP, ROLES, STREAM, Crew, SharedFolder
 from tests.streams.histories import Event, load_histories
 from tests.streams.history_checker import check_history

@@ -19,8 +19,9 @@ from slackwater.streams.maintenance.scaling import scale_by_rate
 from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
-from slackwater.streams.time import notes
-from slackwater.streams.time.marks import CycleDecision, Mark, WriterMark
+from slackwater.streams.time import mark_store
+from slackwater.streams.time.marks import CycleDecision, Mark
+from slackwater.streams.time.notes import WriterMark
 from slackwater.time import MINUTE, SECOND
 from tests.streams.conftest import Clock
 
@@ -31,12 +32,16 @@ def bids(streams: Streams, tmp_path: Path) -> Stream:
 
 
 def marks_of(stream: Stream) -> list[Mark]:
-    return list(stream.store.read(partial(notes.read_marks, stream=stream.id)).values())
+    return list(stream.store.read(partial(mark_store.read_marks, stream=stream.id)).values())
+
+
+def writers_of(stream: Stream) -> dict[str, WriterMark]:
+    return {one.writer: one for one in stream.store.read(partial(mark_store.writer_marks, stream=stream.id))}
 
 
 def note(stream: Stream, writer: str, time: int, offset: int = 0) -> None:
     position = Position.of({0: offset})
-    stream.store.write(lambda c: notes.note(c, stream.id, writer, time, position, stream.clock()))
+    stream.store.write(lambda c: mark_store.note(c, stream.id, writer, time, position, stream.clock()))
 
 
 # ---- marks
@@ -65,7 +70,7 @@ def test_a_stream_without_noted_times_is_not_scheduled(streams: Streams, bids: S
     controller = Controller(streams)
     assert controller.step().cycles == {}
     note(bids, "a", 5)
-    bids.store.write(partial(notes.close_writer, stream=bids.id, writer="a"))
+    bids.store.write(partial(mark_store.close_writer, stream=bids.id, writer="a"))
     for _ in range(4):
         clock.now += 10 * SECOND
         controller.step()
@@ -92,25 +97,25 @@ def test_only_the_first_of_two_controllers_appends_a_mark(bids: Stream, clock: C
     note(bids, "a", 5)
     clock.now += 10 * SECOND
     cycle = CycleDecision(mark=Mark(5, 5, Position.of({0: 0, 1: 0})))
-    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, cycle, clock()))
+    assert bids.store.write(lambda c: mark_store.apply_cycle(c, bids.id, None, cycle, clock()))
     gone = WriterMark("a", 5, Position.of({0: 0}), version=1)
     late = CycleDecision(mark=Mark(6, 6, Position.of({0: 0, 1: 0})), delete=(gone,))
-    assert not bids.store.write(lambda c: notes.apply_cycle(c, bids.id, None, late, clock()))
+    assert not bids.store.write(lambda c: mark_store.apply_cycle(c, bids.id, None, late, clock()))
     assert not bids.store.write(
-        lambda c: notes.apply_cycle(c, bids.id, None, CycleDecision(delete=late.delete), clock())
+        lambda c: mark_store.apply_cycle(c, bids.id, None, CycleDecision(delete=late.delete), clock())
     )
     assert [mark.lower for mark in marks_of(bids)] == [5]
-    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
+    assert len(bids.store.read(partial(mark_store.writer_marks, stream=bids.id))) == 1
 
 
 def test_a_writer_record_that_changed_since_it_was_read_is_not_deleted(bids: Stream, clock: Clock) -> None:
     note(bids, "a", 5)
-    [seen] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
+    [seen] = bids.store.read(partial(mark_store.writer_marks, stream=bids.id))
     note(bids, "a", 5)
     assert bids.store.write(
-        lambda c: notes.apply_cycle(c, bids.id, None, CycleDecision(delete=(seen,)), clock())
+        lambda c: mark_store.apply_cycle(c, bids.id, None, CycleDecision(delete=(seen,)), clock())
     )
-    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 1
+    assert len(bids.store.read(partial(mark_store.writer_marks, stream=bids.id))) == 1
 
 
 def test_a_mark_is_not_written_over_a_writer_that_returned_meanwhile(bids: Stream, clock: Clock) -> None:
@@ -122,11 +127,11 @@ def test_a_mark_is_not_written_over_a_writer_that_returned_meanwhile(bids: Strea
     assert runner.run(bids.id) is not None
     [first] = marks_of(bids)
     note(bids, "a", 9)
-    left_out = {one.writer: one for one in bids.store.read(partial(notes.writer_marks, stream=bids.id))}["b"]
+    left_out = writers_of(bids)["b"]
     cycle = CycleDecision(mark=Mark(9, 9, first.cut), delete=(left_out,))
     note(bids, "b", 5)  # still behind: the cycle need not wait for it
     note(bids, "b", 7)
-    assert not bids.store.write(lambda c: notes.apply_cycle(c, bids.id, (1, first), cycle, clock()))
+    assert not bids.store.write(lambda c: mark_store.apply_cycle(c, bids.id, (1, first), cycle, clock()))
     assert marks_of(bids) == [first]
     made = runner.run(bids.id)
     assert made is not None
@@ -140,12 +145,12 @@ def test_a_writer_that_stays_behind_does_not_prevent_a_mark(bids: Stream, clock:
     assert CycleRunner(bids.store).run(bids.id) is not None
     [first] = marks_of(bids)
     note(bids, "a", 9)
-    left_out = {one.writer: one for one in bids.store.read(partial(notes.writer_marks, stream=bids.id))}["b"]
+    left_out = writers_of(bids)["b"]
     cycle = CycleDecision(mark=Mark(9, 9, first.cut), delete=(left_out,))
     note(bids, "b", 5)
-    assert bids.store.write(lambda c: notes.apply_cycle(c, bids.id, (1, first), cycle, clock()))
+    assert bids.store.write(lambda c: mark_store.apply_cycle(c, bids.id, (1, first), cycle, clock()))
     assert [mark.lower for mark in marks_of(bids)] == [5, 9]
-    assert len(bids.store.read(partial(notes.writer_marks, stream=bids.id))) == 2
+    assert len(bids.store.read(partial(mark_store.writer_marks, stream=bids.id))) == 2
 
 
 def test_concurrent_controllers_append_each_lower_bound_once(bids: Stream, clock: Clock) -> None:
@@ -182,7 +187,7 @@ def test_concurrent_notes_of_one_writer_are_never_lost(bids: Stream) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    [record] = bids.store.read(partial(notes.writer_marks, stream=bids.id))
+    [record] = bids.store.read(partial(mark_store.writer_marks, stream=bids.id))
     assert record.time == 199
 
 

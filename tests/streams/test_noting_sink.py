@@ -15,8 +15,8 @@ from slackwater.streams.log.scan import scan
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_sink import StreamSink, TaskOutput, write_task
-from slackwater.streams.time import notes
-from slackwater.streams.time.marks import WriterMark
+from slackwater.streams.time import mark_store
+from slackwater.streams.time.notes import WriterMark
 from slackwater.time import END_OF_TIME, instant
 
 CLAIM = CompletenessClaim((0, 2), "default", lateness=0)
@@ -42,7 +42,7 @@ def output(options: FormatOptions, n: int, *times: int | None, query: str = "q")
 
 
 def noted(stream: Stream) -> list[WriterMark]:
-    return stream.store.read(lambda connection: notes.writer_marks(connection, stream.id))
+    return stream.store.read(lambda connection: mark_store.writer_marks(connection, stream.id))
 
 
 def events(stream: Stream) -> list[int]:

@@ -14,7 +14,7 @@ from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, Writer
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from tests.spark.postgres import Server, running_server
 from tests.streams.logs import values
 

@@ -22,7 +22,7 @@ from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, Writer, stage_batch
 from slackwater.streams.maintenance.file_collection import collect_orphans
 from slackwater.streams.segments.routing import Routing, points_of
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import DAY, HOUR, SECOND
 from tests.streams.conftest import Clock
 from tests.streams.logs import content, merge, split, values

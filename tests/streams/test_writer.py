@@ -34,8 +34,8 @@ from slackwater.streams.maintenance.file_collection import collect_orphans
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import point_of
 from slackwater.streams.settings import MarkSettings, StreamSettings
-from slackwater.streams.time.marks import NoteResult
-from slackwater.streams.time.notes import writer_marks
+from slackwater.streams.time.mark_store import writer_marks
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import DAY, HOUR, SECOND
 from tests.stores import new_store
 from tests.streams.conftest import Clock

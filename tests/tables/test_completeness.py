@@ -20,7 +20,7 @@ from slackwater.sql.pane_table import Column, PaneTable
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.positions import Position
-from slackwater.streams.time import notes
+from slackwater.streams.time import mark_store
 from slackwater.table_progress.completeness_reader import complete_until
 from slackwater.table_progress.waiting import wait_until
 from slackwater.tables.lake_ledger import BatchCommit
@@ -105,7 +105,7 @@ def test_a_stream_states_its_newest_mark(tmp_path: Path) -> None:
         bids = streams.create("shop/bids", columns=pa.schema([("n", pa.int64())]))
         assert complete_until("stream:shop/bids", store=url) is None
         streams.store.write(
-            lambda connection: notes.note(
+            lambda connection: mark_store.note(
                 connection, bids.id, "w", time=7, position=Position.of({0: 0}), at=0
             )
         )

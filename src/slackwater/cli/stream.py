@@ -36,7 +36,7 @@ from slackwater.streams.log.segment_reader import EventBatch
 from slackwater.streams.log.writer import Writer
 from slackwater.streams.segments.epochs import even_ranges, split_range
 from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import SECOND, format_duration, instant
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from slackwater.streams.maintenance.controller import Controller
 from slackwater.streams.segments.cuts import Standing, compare
 from slackwater.streams.segments.epochs import split_range
 from slackwater.streams.settings import MarkSettings, Retention, StreamSettings
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import MILLISECOND, MINUTE, SECOND
 
 STREAM: Final = "shop/events"

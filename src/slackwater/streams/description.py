@@ -14,8 +14,9 @@ from slackwater.streams.log.group_segments import GroupSegment, group_position
 from slackwater.streams.log.stream_records import SegmentState, epochs_of, segment_states
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time import notes
-from slackwater.streams.time.marks import Mark, WriterMark
+from slackwater.streams.time import mark_store
+from slackwater.streams.time.marks import Mark
+from slackwater.streams.time.notes import WriterMark
 from slackwater.time import format_instant
 
 
@@ -93,8 +94,8 @@ def describe_writers(stream: Stream) -> list[dict[str, Any]]:
     ...     describe_writers(streams.create("shop/bids"))
     []
     """
-    newest = stream.store.read(partial(notes.newest_mark, stream=stream.id))
-    found = stream.store.read(partial(notes.writer_marks, stream=stream.id))
+    newest = stream.store.read(partial(mark_store.newest_mark, stream=stream.id))
+    found = stream.store.read(partial(mark_store.writer_marks, stream=stream.id))
     return [_writer(record, None if newest is None else newest[1]) for record in found]
 
 
@@ -186,5 +187,5 @@ def _segment(state: SegmentState) -> dict[str, Any]:
 
 
 def _newest(stream: Stream) -> str | None:
-    newest = stream.store.read(partial(notes.newest_mark, stream=stream.id))
+    newest = stream.store.read(partial(mark_store.newest_mark, stream=stream.id))
     return None if newest is None else format_instant(newest[1].lower)

@@ -13,8 +13,8 @@ from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.stream_records import SegmentState, read_record, segment_states
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import MarkSettings, StreamSettings
-from slackwater.streams.time.marks import WriterMark
-from slackwater.streams.time.notes import newest_mark, writer_marks
+from slackwater.streams.time.mark_store import newest_mark, writer_marks
+from slackwater.streams.time.notes import WriterMark
 from slackwater.streams.time.time_windows import TimeWindow
 from slackwater.time import SECOND, format_instant
 

@@ -16,7 +16,7 @@ from slackwater.sql.identifiers import split_table_name
 from slackwater.sql.pane_table import LEDGER
 from slackwater.sql.staging_table import is_embedded
 from slackwater.streams.log.catalog import Streams
-from slackwater.streams.time import notes
+from slackwater.streams.time import mark_store
 from slackwater.tables.table_address import lake_table
 
 FORMS: Final = (
@@ -122,5 +122,5 @@ def _of_stream(name: str, store: str | None) -> Completeness:
         )
     with Streams.open(address) as streams:
         stream = streams.get(name)
-        newest = stream.store.read(lambda connection: notes.newest_mark(connection, stream.id))
+        newest = stream.store.read(lambda connection: mark_store.newest_mark(connection, stream.id))
     return Completeness() if newest is None else Completeness(newest[1].lower)

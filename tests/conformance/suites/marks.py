@@ -20,8 +20,9 @@ from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import MarkSettings, StreamSettings
-from slackwater.streams.time import notes
-from slackwater.streams.time.marks import Mark, NoteResult, WriterMark, decide_cycle, validate_note
+from slackwater.streams.time import mark_store
+from slackwater.streams.time.marks import Mark, decide_cycle
+from slackwater.streams.time.notes import NoteResult, WriterMark, validate_note
 from slackwater.time import SECOND
 from tests.conformance.framework import Case, Fields, Step, equal, flag, run_steps
 from tests.conformance.streams import Named
@@ -121,11 +122,11 @@ class StoreSubject:
 
     def note(self, writer: str, time: int, position: Position, now: int) -> str:
         return self._streams.store.write(
-            lambda connection: notes.note(connection, self._stream.id, writer, time, position, now)
+            lambda connection: mark_store.note(connection, self._stream.id, writer, time, position, now)
         ).value
 
     def close(self, writer: str) -> str:
-        work = partial(notes.close_writer, stream=self._stream.id, writer=writer)
+        work = partial(mark_store.close_writer, stream=self._stream.id, writer=writer)
         return "ok" if self._streams.store.write(work) else "unknown_writer"
 
     def restart(self) -> None:
@@ -135,13 +136,13 @@ class StoreSubject:
         self._clock.now = now
         cycle = self._runner.run(self._stream.id)
         assert cycle is not None, "no other controller runs"
-        newest = self._streams.store.read(partial(notes.newest_mark, stream=self._stream.id))
+        newest = self._streams.store.read(partial(mark_store.newest_mark, stream=self._stream.id))
         if cycle.mark is not None:
             equal("newest mark in the store", cycle.mark, newest and newest[1])
         return cycle.mark
 
     def writers(self) -> list[str]:
-        found = self._streams.store.read(partial(notes.writer_marks, stream=self._stream.id))
+        found = self._streams.store.read(partial(mark_store.writer_marks, stream=self._stream.id))
         return sorted(record.writer for record in found)
 
     def end(self) -> None:

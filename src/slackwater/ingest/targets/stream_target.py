@@ -30,7 +30,7 @@ from slackwater.streams.log.segment_files import BatchLocation, StagedBatch
 from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.spark.format_options import FormatOptions
 from slackwater.streams.spark.stream_sink import write_task
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 
 LOW: Final = "slackwater_low"
 """The column with the start of the range in which a row was read, if the stream has it."""

@@ -39,8 +39,8 @@ from slackwater.streams.segments.cuts import Standing, check_cut, check_not_befo
 from slackwater.streams.segments.epochs import Epochs, KeyRange, Segment, even_ranges
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import StreamSettings
+from slackwater.streams.time.mark_store import read_marks
 from slackwater.streams.time.marks import Mark
-from slackwater.streams.time.notes import read_marks
 from slackwater.streams.time.time_windows import mark_at
 from slackwater.time import BEGINNING_OF_TIME, InstantLike
 from slackwater.time import now as wall_clock

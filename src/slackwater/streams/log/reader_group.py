@@ -36,7 +36,7 @@ from slackwater.streams.log.stream_records import epochs_of, read_record, segmen
 from slackwater.streams.segments.cuts import check_cut, check_not_before, check_reached
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position
-from slackwater.streams.time.notes import read_marks
+from slackwater.streams.time.mark_store import read_marks
 from slackwater.streams.time.time_windows import TimeWindow
 from slackwater.time import DurationLike
 

@@ -41,8 +41,8 @@ from slackwater.streams.log.writer_owners import claim_number
 from slackwater.streams.log.writer_session import SessionWriter, WriterSession, check_session
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.routing import Routing, RoutingKey, check_key
-from slackwater.streams.time.marks import NoteResult
-from slackwater.streams.time.notes import note
+from slackwater.streams.time.mark_store import note
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import SECOND, DurationLike, InstantLike, check_int64
 
 _log = logging.getLogger(__name__)

@@ -30,8 +30,8 @@ from slackwater.streams.log.segment_files import POINT, StagedBatch
 from slackwater.streams.log.writer_session import SessionWriter, WriterSession
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.segments.routing import Points, Routing, RoutingKey, check_key, points_of
-from slackwater.streams.time.marks import NoteResult
-from slackwater.streams.time.notes import note
+from slackwater.streams.time.mark_store import note
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import BEGINNING_OF_TIME, SECOND, DurationLike, InstantLike, check_int64
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from slackwater.streams.arguments import check_id, positive_duration
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.stream_records import lock_stream
 from slackwater.streams.segments.positions import Position
-from slackwater.streams.time.notes import close_writer
+from slackwater.streams.time.mark_store import close_writer
 from slackwater.time import SECOND, DurationLike
 
 Result = TypeVar("Result")

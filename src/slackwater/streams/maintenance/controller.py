@@ -27,7 +27,7 @@ from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.maintenance.retention import apply_retention
 from slackwater.streams.maintenance.scaling import scale_by_rate
 from slackwater.streams.settings import StreamSettings
-from slackwater.streams.time import notes
+from slackwater.streams.time import mark_store
 from slackwater.streams.time.marks import CycleDecision
 from slackwater.time import SECOND, DurationLike
 
@@ -116,7 +116,7 @@ class Controller:
         buckets = self._buckets()
         at = self._streams.store.now()
         done: dict[int, CycleDecision] = {}
-        noted = self._streams.store.read(lambda connection: notes.noted_streams(connection, buckets))
+        noted = self._streams.store.read(lambda connection: mark_store.noted_streams(connection, buckets))
         for stream, settings in noted.items():
             if _is_due(self._last_cycle.get(stream), settings.marks.period, at) and not self._stop.is_set():
                 self._last_cycle[stream] = at

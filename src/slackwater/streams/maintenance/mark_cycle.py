@@ -14,8 +14,9 @@ from slackwater.metadata.store import MetadataStore
 from slackwater.streams.log.stream_records import epochs_of, segment_states
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.settings import MarkSettings, StreamSettings
-from slackwater.streams.time import notes
-from slackwater.streams.time.marks import CycleDecision, Mark, WriterMark, decide_cycle
+from slackwater.streams.time import mark_store
+from slackwater.streams.time.marks import CycleDecision, Mark, decide_cycle
+from slackwater.streams.time.notes import WriterMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class CycleRunner:
     >>> from slackwater.streams.log.catalog import Streams
     >>> with Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
-    ...     note = lambda c: notes.note(c, bids.id, "w", time=7, position=Position.of({0: 0}), at=0)
+    ...     note = lambda c: mark_store.note(c, bids.id, "w", time=7, position=Position.of({0: 0}), at=0)
     ...     _ = streams.store.write(note)
     ...     CycleRunner(streams.store).run(bids.id).mark
     Mark(lower=7, upper=7, cut=Position({0: 0}))
@@ -72,15 +73,16 @@ class CycleRunner:
         # repeatable: if a lost connection has committed the mark, its number exists and nothing is written
         # again
         written = self.store.write(
-            lambda connection: notes.apply_cycle(connection, stream, found.newest, cycle, at), repeatable=True
+            lambda connection: mark_store.apply_cycle(connection, stream, found.newest, cycle, at),
+            repeatable=True,
         )
         return cycle if written else None
 
     def _read(self, connection: Connection, stream: int) -> _CycleInput | None:
         # The order matters: a mark that is appended after the first query invalidates this cycle, and
         # segments that are created after the second are not in any position that was read.
-        newest = notes.newest_mark(connection, stream)
-        writers = notes.writer_marks(connection, stream)
+        newest = mark_store.newest_mark(connection, stream)
+        writers = mark_store.writer_marks(connection, stream)
         streams = schema.streams.c
         query = sql.select(streams.settings, streams.first_noted_at, streams.epoch)
         row = connection.execute(query.where(streams.id == stream)).one_or_none()

@@ -37,7 +37,7 @@ from slackwater.streams.log.transactions import TransactionalWriter
 from slackwater.streams.log.writer import Batching, stage_batch
 from slackwater.streams.segments.routing import Routing
 from slackwater.streams.spark.format_options import FormatOptions
-from slackwater.streams.time.marks import NoteResult
+from slackwater.streams.time.notes import NoteResult
 from slackwater.time import instant
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from slackwater.streams.segments.cuts import check_not_before
 from slackwater.streams.segments.positions import END_OF_SEGMENT, Position
 from slackwater.streams.spark.format_options import FormatOptions
 from slackwater.streams.spark.stream_columns import BatchHeader, arrow_schema, header_row, rows
-from slackwater.streams.time import notes
+from slackwater.streams.time import mark_store
 from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import newest_passed
 
@@ -131,7 +131,7 @@ class MarkCache:
 
     def refresh(self, stream: Stream) -> None:
         """Read the new marks."""
-        found = stream.store.read(partial(notes.read_marks, stream=stream.id, after=self._seen))
+        found = stream.store.read(partial(mark_store.read_marks, stream=stream.id, after=self._seen))
         self._known |= found
         self._seen = max(found, default=self._seen)
 

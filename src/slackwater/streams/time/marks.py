@@ -1,47 +1,19 @@
-"""Marks: the rules that turn noted times into watermarks, without a store.
+"""Marks: the rules that turn noted times into watermarks, without a store (M1–M4, M7).
 
-A noted time is validated against the writer's last one (N1, N2). A cycle decides from all records of a stream
-what to write (M1–M4, M7). The store writes it, unless a record that the decision depends on has changed
-since (M5, N6).
+A cycle decides from the records of all writers of a stream what to write. `mark_store` writes it, unless a
+record that the decision depends on has changed since (M5, N6).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from slackwater.streams.segments.cuts import stream_cut
 from slackwater.streams.segments.epochs import Epochs
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.settings import MarkSettings
-
-
-class NoteResult(StrEnum):
-    """Result of noting a time; with any value but ``ok`` nothing was stored (N2)."""
-
-    OK = "ok"
-    INVALID_TIME = "invalid_time"
-    INVALID_POSITION = "invalid_position"
-    TOO_FAR_AHEAD = "too_far_ahead"
-    """Further ahead of the store's clock than `MarkSettings.max_ahead` allows."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriterMark:
-    """The stored record of one writer: the last time that it noted, and its position then.
-
-    >>> WriterMark("w", 10, Position.of({0: 5})).closed
-    False
-    """
-
-    writer: str
-    time: int
-    position: Position
-    closed: bool = False
-    behind_since: int | None = None
-    """When a cycle first found it behind the watermark; None if it is not behind."""
-    version: int = 0
+from slackwater.streams.time.notes import WriterMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +43,6 @@ class CycleDecision:
     caught_up: tuple[WriterMark, ...] = ()
     waited_for: tuple[WriterMark, ...] = ()
     """Writers that hold the watermark back."""
-
-
-def validate_note(
-    last: WriterMark | None, time: int, position: Position, latest: int | None = None
-) -> NoteResult:
-    """Decide whether a noted time may replace the writer's last one (N2).
-
-    Equal values are accepted; time is checked first. Times after ``latest`` are too far ahead.
-
-    >>> last = WriterMark("w", 10, Position.of({0: 5}))
-    >>> validate_note(last, 10, Position.of({0: 5})), validate_note(last, 9, Position.of({0: 4}))
-    (<NoteResult.OK: 'ok'>, <NoteResult.INVALID_TIME: 'invalid_time'>)
-    >>> validate_note(last, 11, Position.of({0: 4}))
-    <NoteResult.INVALID_POSITION: 'invalid_position'>
-    """
-    if last is not None and time < last.time:
-        return NoteResult.INVALID_TIME
-    if latest is not None and time > latest:
-        return NoteResult.TOO_FAR_AHEAD
-    if last is not None and position.goes_back_from(last.position):
-        return NoteResult.INVALID_POSITION
-    return NoteResult.OK
 
 
 def decide_cycle(
