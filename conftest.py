@@ -6,10 +6,12 @@ import functools
 import gc
 import os
 import sys
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 
 ROOT = Path(__file__).parent
 SOURCE = ROOT / "src"
@@ -35,9 +37,27 @@ def uses_spark(path: Path) -> bool:
     return "pyspark" in text or ">>> spark = " in text
 
 
+def pytest_configure() -> None:
+    """Collect without looking for garbage: nearly all of a million objects stay."""
+    gc.disable()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import nothing of the Spark part in `make check`, which would deselect all of it."""
     return True if "not spark" in config.option.markexpr and uses_spark(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples only in files that contain a prompt."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule) or _has_prompt(file_path)]
+
+
+def _has_prompt(file: Path) -> bool:
+    return b">>>" in file.read_bytes()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,5 +69,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: a tenth of the time went into looking for garbage in it."""
-    gc.collect()
     gc.freeze()
+    gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,23 +28,13 @@ settings.load_profile("test")
 
 
 def pytest_configure() -> None:
-    """Collect tests without the garbage collector, and keep constants of modules out of searches.
-
-    Collection makes a million objects that all stay; looking through them again and again takes a quarter of
-    its time.
+    """Keep the constants of loaded modules out of derandomized searches.
 
     Hypothesis tries the constants that it finds in the modules loaded so far. Which those are depends on the
     tests that ran before in the same process, and parsing them takes more than a second in every process.
     """
-    gc.disable()
     if settings().derandomize:
         pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
-
-
-def pytest_collection_finish() -> None:
-    """Exclude everything that collection made from garbage collection during the tests."""
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -137,7 +137,35 @@ def create_engine(url: URL, **options: Any) -> Engine:
             engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None)
         )
         sql.event.listen(engine, "begin", _begin)
+        engine.update_execution_options(compiled_cache=_COMPILED)
     return engine
+
+
+class _CompiledStatements(dict[Any, Any]):
+    """The compiled statements of all SQLite engines of this process.
+
+    An engine has a cache of its own by default. Many engines are used for one transaction only, and compiling
+    a statement takes longer than executing it. The key of SQLAlchemy begins with the dialect object of the
+    engine; here it begins with the settings of the dialect that decide how a statement is compiled.
+    """
+
+    _MOST: Final = 1000
+
+    def get(self, key: tuple[Any, ...], default: Any = None) -> Any:
+        """Look up the compiled form of a statement."""
+        return super().get(self._shared(key), default)
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:
+        if len(self) >= self._MOST:
+            self.clear()
+        super().__setitem__(self._shared(key), compiled)
+
+    def _shared(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        dialect, *statement = key
+        return type(dialect), dialect.compiler_linting, *statement
+
+
+_COMPILED: Final = _CompiledStatements()
 
 
 @contextmanager
