@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from slackwater.errors import InvalidArgument, StreamExists, UnknownStream
 from slackwater.metadata import store_schema as schema
+from slackwater.metadata.empty_store import copy_empty_store
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.streams.arguments import event_time, scope_and_name
 from slackwater.streams.log.segment_files import DataFolder, check_columns, open_folder
@@ -105,7 +106,7 @@ class Streams:
         """
         with (
             TemporaryDirectory() as folder,
-            cls.open(f"sqlite:///{folder}/store.db", create=True, clock=clock) as streams,
+            cls.open(copy_empty_store(folder), clock=clock) as streams,
         ):
             yield streams
 
