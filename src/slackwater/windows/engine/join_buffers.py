@@ -274,7 +274,7 @@ class SideBuffer:
         ]  # fmt: skip
 
     def evict(self, previous: int | None, settled: int, freed: int | None) -> list[pl.DataFrame]:
-        """Remove the rows below ``freed``; returns those settled now without a match, if they are emitted.
+        """Remove the rows below ``freed`` (J5); return those settled now without a match, if emitted.
 
         A row is settled below ``settled``; those below ``previous`` were settled before.
         """
