@@ -26,7 +26,7 @@ from slackwater.time import (
     instant,
     to_datetime,
 )
-from slackwater.windows.expressions import ColumnExpression, is_expression
+from slackwater.windows.expressions import ColumnExpression
 
 WindowBounds = tuple[int, int]
 """``(start, end)`` of one window."""
@@ -481,7 +481,7 @@ def sessions(
         raise InvalidArgument(
             "gap", gap, "needs exactly one of gap and column", fix='write sessions("30 minutes")'
         )
-    if is_expression(gap):
+    if isinstance(gap, ColumnExpression):
         return SessionsBy(gap)
     return Sessions(duration(gap, name="gap"))
 

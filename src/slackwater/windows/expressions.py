@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -11,6 +11,10 @@ class ColumnExpression(Protocol):
     """An expression of a query engine that computes a column: a Spark Column, and not one of Polars.
 
     This package does not import Spark, so the two methods stand for the class.
+
+    >>> import polars as pl
+    >>> isinstance(pl.col("price"), ColumnExpression), isinstance("price", ColumnExpression)
+    (False, False)
     """
 
     def alias(self, *names: str) -> Any:
@@ -44,20 +48,10 @@ def column_name(column: str | ColumnExpression) -> str:
     >>> "price" in name, name.expression is not None
     (True, True)
     """
-    if isinstance(column, str) or not is_expression(column):
-        return column  # type: ignore[return-value]  # the accumulation raises if it is not text
+    if not isinstance(column, ColumnExpression):
+        return column  # the accumulation raises if it is not text
     text = str(column)
     written = _SPARK_TEXT.fullmatch(text)
     name = ComputedColumn(text if written is None else written[1])
     name.expression = column
     return name
-
-
-def is_expression(value: object) -> TypeGuard[ColumnExpression]:
-    """Whether a value is an expression of a query engine, and not one of Polars, which cannot be sent to it.
-
-    >>> import polars as pl
-    >>> is_expression(pl.col("price")), is_expression("price")
-    (False, False)
-    """
-    return isinstance(value, ColumnExpression)
