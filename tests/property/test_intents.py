@@ -13,6 +13,7 @@ from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.runner import Approve, run_job
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import DAY, instant
+from tests.stores import new_store
 from tests.support.unit_reads import Amount, Died
 
 START = instant("2020-01-01T00:00:00Z")
@@ -79,7 +80,7 @@ def highs(store: MetadataStore) -> dict[int, int]:
 )
 def test_every_range_is_appended_once(runs: list[tuple[int, list[str]]]) -> None:
     log, now = Log(), START + DAY
-    with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/store.db", create=True) as store:
+    with TemporaryDirectory() as folder, open_store(new_store(folder)) as store:
         for hours, fates in [*runs, (0, [])]:
             now += hours * DAY // 24
             try:

@@ -13,6 +13,7 @@ from slackwater.ingest.job_errors import TooFewRecords
 from slackwater.ingest.ledger.run_ledger import outcomes_of
 from slackwater.ingest.runner import error_text, run_job
 from slackwater.metadata.store import open_store
+from tests.stores import new_store
 
 WORKER = """
   An exception was thrown from the Python worker:
@@ -90,7 +91,7 @@ def test_secrets_of_the_job_file_are_neither_reported_nor_recorded(
     def refusing(*_: object) -> Any:
         raise ValueError(f"the server repeats {' and '.join(secrets)} to us")
 
-    with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
+    with open_store(new_store(tmp_path)) as store:
         report = run_job(job, store, refusing)
         (kept,) = outcomes_of(store, report.run)
     assert report.outcomes == (kept,)
