@@ -1,4 +1,7 @@
-"""Which tests are about Spark: those of its layers, the examples in their docstrings among them."""
+"""Which tests are about Spark: those of its layers, the examples in their docstrings among them.
+
+It also keeps the cost of collecting and reporting thousands of small tests low.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).parent
 SOURCE = ROOT / "src"
@@ -65,6 +69,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if uses_spark(item.path):
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report the setup and teardown of a test only if they did not pass.
+
+    A process of pytest-xdist sends each report to the first process, which takes as long as a small test.
+    """
+    if item.config.option.durations is not None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_collection_finish() -> None:
