@@ -6,21 +6,19 @@ of the table applies the changes and records the batch, so readers see whole bat
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, types
-from pyspark.sql.datasource import DataSource, WriterCommitMessage
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.upsert import Folding, Mode, PaneColumns, check_takeover, pane_columns, result_rows
-from slackwater.spark.internals import register_source
-from slackwater.spark.runtime.query_identity import running_query
+from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
+from slackwater.spark.api.upsert import Folding, Mode, PaneColumns, pane_columns, result_rows
 from slackwater.spark.runtime.sink_progress import (
     BucketProgress,
     CompletenessClaim,
@@ -77,15 +75,17 @@ def merge_into(
             "frame", "a batch DataFrame", "is not streaming",
             fix="write to_df() with the table's own writer",
         )  # fmt: skip
-    check_takeover(identity, takeover_from)
+    commits = SinkIdentity(identity, takeover_from, claim)
     target = lake_table(table)
     columns = pane_columns(frame, key, windows=windows, mode=mode, fold=fold)
     check_columns(columns.identity, columns.values, columns.fold)
     rows = result_rows(frame, columns)
     lake = lake_columns(rows, columns)
     target.prepare(lake, create=create)
-    merge = LakeMerge(target, lake, identity, takeover_from, claim)
-    name = _register(frame.sparkSession, merge)
+    merge = LakeMerge(target, lake, commits)
+    name = register_sink(
+        frame.sparkSession, "merge", (target.name, merge), stream_writer=lambda: LakeWriter(merge)
+    )
     return rows.writeStream.format(name).outputMode("append")
 
 
@@ -105,9 +105,7 @@ class LakeMerge:
 
     target: LakeTable
     columns: LakeColumns
-    identity: str | None
-    takeover_from: str | None
-    claim: CompletenessClaim | None
+    commits: SinkIdentity
 
 
 @dataclass
@@ -137,8 +135,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
         progress: list[BucketProgress] = []
         changes = fold_batches(self._merge.columns, without_reports(iterator, progress))
         batches = changes.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
-        committer = replace(running_query(), takeover_from=self._merge.takeover_from)
-        return _TaskChanges(committer, serialize_batches(batches), progress)
+        return _TaskChanges(self._merge.commits.committer(), serialize_batches(batches), progress)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Merge the changes of all tasks."""
@@ -146,8 +143,8 @@ class LakeWriter(DataSourceStreamArrowWriter):
         if not written:
             return
         merge, committer = self._merge, written[0].committer
-        identity = merge.identity or f"query {committer.query}"
-        batch = BatchCommit(identity, batchId, committer, stated_completeness(merge.claim, written))
+        identity = merge.commits.of(committer)
+        batch = BatchCommit(identity, batchId, committer, stated_completeness(merge.commits.claim, written))
         changes = changes_of(merge.columns, [message.payload for message in written])
         if not merge.target.merge(merge.columns, changes, batch):
             _log.warning(
@@ -171,19 +168,3 @@ def _frame(
     schema = pa.schema([*columns.schema, *further])
     parts = [pa.Table.from_batches([batch]).select(schema.names).cast(schema) for batch in batches]
     return pl.DataFrame(pl.from_arrow(pa.concat_tables(parts) if parts else schema.empty_table()))
-
-
-def _register(spark: SparkSession, merge: LakeMerge) -> str:
-    described = repr((merge.target.name, merge)).encode()
-    registered = f"slackwater_merge_{hashlib.sha256(described).hexdigest()[:16]}"
-
-    class Merge(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return registered
-
-        def streamWriter(self, schema: types.StructType, overwrite: bool) -> LakeWriter:  # noqa: N802 - Spark's name
-            return LakeWriter(merge)
-
-    register_source(spark, Merge)
-    return registered

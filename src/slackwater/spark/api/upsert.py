@@ -8,26 +8,24 @@ is local to the driver, so the rows travel there with the commit messages.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession, types
+from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as sql
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
 from slackwater.spark.api.stream_inputs import quoted
-from slackwater.spark.internals import register_source
 from slackwater.spark.monitor.dead_letter_counts import DeadLetterCounts, dead_letter_counts
-from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.runtime.sink_progress import (
     BucketProgress,
     CompletenessClaim,
@@ -156,26 +154,16 @@ def upsert_to(
     """
     if not frame.isStreaming:
         raise InvalidArgument("frame", "a batch DataFrame", "is not streaming", fix="call upsert_once")
-    check_takeover(identity, takeover_from)
+    commits = SinkIdentity(identity, takeover_from, claim)
     target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
-    prepared = target.prepare(create=create)
-    name = _register(frame.sparkSession, prepared, identity, takeover_from, claim)
+    prepared, counts = target.prepare(create=create), dead_letter_counts()
+    name = register_sink(
+        frame.sparkSession,
+        "upsert",
+        (redacted_url(prepared.url), prepared, commits),
+        stream_writer=lambda: _StreamWriter(prepared, commits, counts),
+    )
     return _staging_rows(frame, target).writeStream.format(name).outputMode("append")
-
-
-def check_takeover(identity: str | None, takeover_from: str | None) -> None:
-    """Raise if a query is to take over an identity that is not named.
-
-    >>> check_takeover(None, "5f1c")
-    Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: takeover_from = '5f1c': has no effect without identity=; pass the \
-identity that this query takes over
-    """
-    if takeover_from is not None and identity is None:
-        raise InvalidArgument(
-            "takeover_from", takeover_from, "has no effect without identity=",
-            fix="pass the identity that this query takes over",
-        )  # fmt: skip
 
 
 def upsert_once(
@@ -235,7 +223,12 @@ def upsert_once(
         )  # fmt: skip
     target = _target(frame, url, table, key, windows=windows, mode=mode, fold=fold, on_error=on_error)
     prepared = target.prepare(create=create)
-    name = _register(frame.sparkSession, prepared, identity, None)
+    name = register_sink(
+        frame.sparkSession,
+        "upsert_once",
+        (redacted_url(prepared.url), prepared, identity),
+        batch_writer=lambda: _BatchWriter(prepared, identity),
+    )
     _staging_rows(frame, target).write.format(name).mode("append").save()
 
 
@@ -452,26 +445,17 @@ def _commit(
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(
-        self,
-        target: PaneTable,
-        identity: str | None,
-        takeover_from: str | None,
-        counts: DeadLetterCounts,
-        claim: CompletenessClaim | None,
-    ) -> None:
+    def __init__(self, target: PaneTable, commits: SinkIdentity, counts: DeadLetterCounts) -> None:
         self._target = target
-        self._identity = identity
-        self._takeover_from = takeover_from
+        self._commits = commits
         self._counts = counts
-        self._claim = claim
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        committer = replace(running_query(), takeover_from=self._takeover_from)
-        return _write(self._target, iterator, self._identity or f"query {committer.query}", committer)
+        committer = self._commits.committer()
+        return _write(self._target, iterator, self._commits.of(committer), committer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        _commit(self._target, messages, batchId, self._counts, self._claim)
+        _commit(self._target, messages, batchId, self._counts, self._commits.claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: the next merge of this query deletes the staged rows."""
@@ -494,30 +478,3 @@ class _BatchWriter(DataSourceArrowWriter):
         if not is_embedded(self._target.url):
             with temporary_engine(self._target.url) as engine, engine.begin() as connection:
                 discard_staged(connection, self._target, self._identity)
-
-
-def _register(
-    spark: SparkSession,
-    target: PaneTable,
-    identity: str | None,
-    takeover_from: str | None,
-    claim: CompletenessClaim | None = None,
-) -> str:
-    """Register the sink; its address travels inside the class, so that no query plan shows the password."""
-    described = repr((redacted_url(target.url), target, identity, takeover_from, claim)).encode()
-    counts = dead_letter_counts()
-    registered = f"slackwater_upsert_{hashlib.sha256(described).hexdigest()[:16]}"
-
-    class Upsert(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return registered
-
-        def streamWriter(self, schema: types.StructType, overwrite: bool) -> _StreamWriter:  # noqa: N802 - Spark's name
-            return _StreamWriter(target, identity, takeover_from, counts, claim)
-
-        def writer(self, schema: types.StructType, overwrite: bool) -> _BatchWriter:
-            return _BatchWriter(target, identity)
-
-    register_source(spark, Upsert)
-    return registered
