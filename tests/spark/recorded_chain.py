@@ -43,4 +43,6 @@ def run_recorded_chain(spark: SparkSession, tmp_path: Path, url: str) -> tuple[s
     with telemetry(spark, store=url, keep="36500 days") as heard:
         query = run_available(joined.to_df(), tmp_path / "checkpoint", collector({}))
         until(lambda: any(not one.running for one in heard.queries()))
+        assert heard.recorder is not None
+        assert heard.recorder.flush(timeout=60)  # closing waits for less, and drops what it cannot write
     return str(query.id), heard

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from slackwater.monitoring.events import BatchFinished, Event, RunEnded
 from slackwater.monitoring.monitor import open_monitor
 from slackwater.monitoring.recorder import Recorder
 from slackwater.monitoring.sentence import holder_of, sentence
@@ -73,3 +74,20 @@ def test_the_reports_of_listeners_are_recorded(tmp_path: Path) -> None:
         "orders: watermark 12:00:02, 18 s behind; held by partition 'b' (slowest); 1 window waits; "
         "the query failed: No such file"
     )
+
+
+def test_what_others_see_is_recorded_already(tmp_path: Path) -> None:
+    class Watched(Recorder):
+        def record(self, event: Event) -> None:
+            (history,) = heard.queries()
+            seen.append((type(event), history.running, len(history.batches)))
+            super().record(event)
+
+    seen: list[tuple[type, bool, int]] = []
+    with Watched(new_store(tmp_path)) as recorder:
+        heard = Telemetry(batches=10, queries=3, recorder=recorder)
+        heard.onQueryProgress(progress(7, ab=[report(3, 2)]))
+        heard.onQueryTerminated(SimpleNamespace(id="q1", runId="r1", exception=None))  # type: ignore[arg-type]
+    assert seen == [(BatchFinished, True, 0), (RunEnded, True, 1)]
+    (history,) = heard.queries()
+    assert (history.running, len(history.batches)) == (False, 1)

@@ -238,27 +238,30 @@ class Telemetry(StreamingQueryListener):
         report = reported(progress)
         with self._lock:
             query = self._run(progress.id, progress.runId, progress.name, progress.timestamp)
-            batch = None if report is None else _batch(progress, report)
-            if batch is not None:
-                query.batches.append(batch)
-        if self.recorder is not None and batch is not None:
+        if report is None:
+            return
+        batch = _batch(progress, report)
+        if self.recorder is not None:
             self.recorder.record(
                 batch_finished(
                     query.id, query.run, query.name, batch.report, number=batch.number, at=batch.at,
                     duration=batch.duration, rows=batch.rows,
                 )
             )  # fmt: skip
+        with self._lock:
+            query.batches.append(batch)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Record the end of a run."""
         error = event.exception.splitlines()[0] if event.exception else None
+        # Recorded before others see it: a telemetry that is closed after the end has recorded the end.
+        if self.recorder is not None:
+            self.recorder.record(RunEnded(str(event.id), str(event.runId), now(), error))
         with self._lock:
             query = self._queries.get(str(event.id))
             if query is not None and query.run == str(event.runId):
                 query.running = False
                 query.error = error
-        if self.recorder is not None:
-            self.recorder.record(RunEnded(str(event.id), str(event.runId), now(), error))
 
     def _run(self, query: UUID, run: UUID, name: str | None, timestamp: str) -> _Query:
         """The record of a run; it is created here for a query that started before `listen`."""
