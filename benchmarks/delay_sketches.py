@@ -78,7 +78,7 @@ KINDS: Final = (
     ),
     _sketch("KLL, k = 200", lambda: datasketches.kll_doubles_sketch(200)),
     _sketch("KLL, k = 800", lambda: datasketches.kll_doubles_sketch(800)),
-    _sketch("REQ, k = 12", lambda: datasketches.req_floats_sketch(12, True)),
+    _sketch("REQ, k = 12", lambda: datasketches.req_floats_sketch(k=12, is_hra=True)),
     _sketch("t-digest, k = 100", lambda: datasketches.tdigest_double(100), is_digest=True),
 )  # fmt: skip
 

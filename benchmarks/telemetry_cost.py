@@ -1,6 +1,6 @@
 """The cost of telemetry in a store as a share of batch time.
 
-python -m benchmarks.telemetry_cost
+python -m benchmarks.telemetry_cost [--origins 10000]
 
 The same query runs alternately with and without a store. What exists only for telemetry is measured by CPU
 time, which other work on the machine does not change: the recorder and the listener on the driver, and in the
@@ -9,6 +9,7 @@ workers the delays, the samples and the report of each bucket.
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import sys
@@ -23,7 +24,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from slackwater import windows
-from slackwater.monitoring.query_state import OriginSummary
+from slackwater.monitoring.origins import OriginSummary
 from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.telemetry import Telemetry, telemetry
@@ -34,7 +35,7 @@ from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.columns import ORIGIN, TIME
 from slackwater.time import SECOND, now
 
-ROWS, FILES, ORIGINS, PAIRS, TASKS = 50_000, 12, 20, 2, 2
+ROWS, FILES, PAIRS, TASKS = 50_000, 12, 2, 2
 SHARE = 0.02
 _OPENING = 3
 """The batches in which a recorder opens its store and prepares its statements."""
@@ -42,10 +43,13 @@ _OPENING = 3
 
 def main() -> int:
     """Print the shares; the exit code is 1 if the cost of all parts is more than 2 % of batch time."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--origins", type=int, default=20, help="the number of origins; default: 20")
+    origins: int = parser.parse_args().origins
     spark = session(master=f"local[{TASKS}]", partitions=TASKS, config={"spark.ui.enabled": "false"})
     with TemporaryDirectory() as name:
         folder = Path(name)
-        _write_input(folder / "in")
+        _write_input(folder / "in", origins)
         _run(spark, folder, "warm", None)
         plain, recorded = [], []
         driver, lost, size = 0.0, 0, 0
@@ -56,10 +60,10 @@ def main() -> int:
             driver, lost, size = driver + cpu / PAIRS, lost + dropped, max(size, largest)
     spark.stop()
     batch = statistics.median(recorded)
-    in_workers = _worker_seconds()
+    in_workers = _worker_seconds(origins)
     share = (driver + in_workers) / batch
     lines = [
-        f"{len(recorded)} batches of {ROWS} rows and {ORIGINS} origins",
+        f"{len(recorded)} batches of {ROWS} rows and {origins} origins",
         f"median {batch * 1e3:.0f} ms with a store, {statistics.median(plain) * 1e3:.0f} ms without",
         f"driver (listener and recorder): {driver * 1e3:.1f} ms of CPU a batch, {driver / batch:.2%}",
         f"workers (delays and reports): {in_workers * 1e3:.1f} ms of CPU a batch, {in_workers / batch:.2%}",
@@ -70,12 +74,12 @@ def main() -> int:
     return 0 if share <= SHARE and not lost else 1
 
 
-def _write_input(folder: Path) -> None:
+def _write_input(folder: Path, origins: int) -> None:
     folder.mkdir()
     for number in range(FILES):
         rows = pl.select(value=pl.int_range(ROWS)).with_columns(
             key=(pl.col("value") % 200).cast(pl.String),
-            origin=(pl.col("value") % ORIGINS).cast(pl.String),
+            origin=(pl.col("value") % origins).cast(pl.String),
             at=pl.from_epoch(now() + pl.col("value") * 200 + number * 10 * SECOND, "us").dt.replace_time_zone(
                 "UTC"
             ),
@@ -134,13 +138,13 @@ def _listening(heard: Telemetry) -> Iterator[list[tuple[float, float]]]:
     yield spent
 
 
-def _worker_seconds(repeats: int = 20) -> float:
+def _worker_seconds(origins: int, repeats: int = 20) -> float:
     """CPU seconds of a batch in the workers: the delays that tasks observe, and the report of the origins."""
     frame = pl.DataFrame(
-        {TIME: range(ROWS // TASKS), ORIGIN: [str(row % ORIGINS) for row in range(ROWS // TASKS)]}
+        {TIME: range(ROWS // TASKS), ORIGIN: [str(row % origins) for row in range(ROWS // TASKS)]}
     )
     progress = SourceProgress(SourceRules(Lag(0)), 0)
-    progress.advance([Observation(str(number), [Peak(number, 1)]) for number in range(ORIGINS)], 0)
+    progress.advance([Observation(str(number), [Peak(number, 1)]) for number in range(origins)], 0)
     began = time.process_time()
     for _ in range(repeats):
         delays = [found for _ in range(TASKS) for found in observed_delays(frame, None)]

@@ -1,4 +1,4 @@
-"""`slackwater why`, `windows` and `late`, as a user types them."""
+"""`slackwater why`, `origins`, `windows` and `late`, as a user types them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,18 @@ def test_why_as_json_has_the_lag_of_each_operator(store: str) -> None:
     assert (source["lag"], source["inherited_lag"]) == (5 * MINUTE + 57 * SECOND, None)
     assert (last["lag"], last["local_lag"]) == (6 * MINUTE + 17 * SECOND, 20 * SECOND)
     assert answer["holders"][0]["held_by"] == "partition '7'"
+
+
+def test_origins_are_filtered_sorted_and_paged(store: str) -> None:
+    shown = run(store, "origins", "orders", "--filter", "gap").stdout
+    assert "gap at sequence 4" in shown
+    assert "1 of 10 match" in shown
+    assert "x" * 81 not in shown
+    answer = json.loads(run(store, "origins", "orders", "--sort", "name", "--offset", "2", "--json").stdout)
+    assert [origin["name"] for origin in answer["origins"][:3]] == ["2", "3", "4"]
+    paged = run(store, "origins", "orders", "--limit", "4").stdout
+    assert "… and 6 more; see slackwater origins --offset 4" in paged
+    assert run(store, "origins", "clicks").stdout == "no origins are in the reports of this query\n"
 
 
 def test_windows_are_listed_by_end_with_what_they_wait_for(store: str) -> None:

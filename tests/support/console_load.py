@@ -13,12 +13,8 @@ from msgspec.structs import replace
 
 from slackwater.metadata.store import MetadataStore
 from slackwater.monitoring.events import BatchFinished, Event, RunStarted
-from slackwater.monitoring.query_state import (
-    OperatorState,
-    OriginState,
-    OriginSummary,
-    WatermarkState,
-)
+from slackwater.monitoring.origins import OriginState, OriginSummary
+from slackwater.monitoring.query_state import OperatorState, WatermarkState
 from slackwater.monitoring.record_tables import RecordTables
 from slackwater.time import SECOND
 
@@ -59,18 +55,16 @@ class LoadedStore:
     tables: RecordTables = field(default_factory=RecordTables)
     batches: int = 0
 
-    def __post_init__(self) -> None:
-        self._large, self._small = _origins(ORIGINS, self.start), _origins(_FEW, self.start)
-
     def fill(self) -> None:
         """Write `BATCHES` batches of `QUERIES` queries, the first of which has `ORIGINS` origins."""
         started = [
             RunStarted(f"q{number}", f"r{number}", f"query {number}", self.start) for number in range(QUERIES)
         ]
         self._write(started, self.start)
+        few = _origins(_FEW, self.start)
         for _ in range(BATCHES // _AT_ONCE):
             numbers = range(self.batches, self.batches + _AT_ONCE)
-            events = [self._batch(query, number) for number in numbers for query in range(QUERIES)]
+            events = [self._batch(query, number, few) for number in numbers for query in range(QUERIES)]
             self.batches += _AT_ONCE
             self._write(events, events[-1].at)
         self.write_batch()
@@ -80,18 +74,19 @@ class LoadedStore:
 
     def write_batch(self, query: int = 0) -> int:
         """Write the next batch of a query, by default the one with most origins, and return its number."""
-        event = self._batch(query, self.batches, origins=self._small if query else self._large)
+        at = self.start + self.batches * SECOND
+        event = self._batch(query, self.batches, _origins(_FEW if query else ORIGINS, at))
         self.batches += 1
         self._write([event], event.at)
         return event.number
 
-    def _batch(self, query: int, number: int, origins: OriginSummary | None = None) -> BatchFinished:
+    def _batch(self, query: int, number: int, origins: OriginSummary) -> BatchFinished:
         at = self.start + number * SECOND
         held = f"partition 'topic-3/partition-{number // 100:05}'"
         key = WatermarkState("default", at - 20 * SECOND, "slowest", held)
         state = OperatorState(
             "0", at, at - 20 * SECOND, "slowest", held, None, f"held back by {held}", 20 * SECOND, None,
-            open_windows=3, keys=(key,), origins=origins or self._small,
+            open_windows=3, keys=(key,), origins=origins,
         )  # fmt: skip
         return BatchFinished(
             f"q{query}", f"r{query}", f"query {query}", at, number, 250_000, 800, 1_000, (replace(state),)

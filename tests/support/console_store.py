@@ -12,13 +12,12 @@ from slackwater.ingest.ledger.progress_ledger import read_history
 from slackwater.ingest.ledger.run_ledger import Outcome, Run
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
+from slackwater.monitoring.origins import OriginState, OriginSummary
 from slackwater.monitoring.query_state import (
     BufferState,
     LateRow,
     OpenWindows,
     OperatorState,
-    OriginState,
-    OriginSummary,
     Panes,
     WatermarkState,
 )

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from slackwater.ingest import History, parse_job, plan
-from slackwater.monitoring.query_state import OriginState, OriginSummary
+from slackwater.monitoring.origins import OriginState, OriginSummary
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.spark.monitor.reports import BucketReport, OperatorReport, QueryReport
 from slackwater.spark.monitor.telemetry import Telemetry

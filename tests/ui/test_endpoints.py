@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
 
+from slackwater.metadata.store import open_store
 from slackwater.time import DAY, MINUTE, SECOND, instant
 from slackwater.ui.views import MOST_CELLS
 from tests.stores import new_store
+from tests.support.console_load import LoadedStore
 from tests.support.console_store import ERROR, MARKUP, fill
 from tests.ui.requests import app_of, request
 
@@ -226,9 +229,35 @@ def test_the_sentence_of_a_query_names_the_silent_origin(app: Any) -> None:
 
 def test_an_origin_is_listed_with_its_state_and_since_when(app: Any) -> None:
     source = get(app, "/api/query?name=orders")["operators"][1]
-    silent = next(origin for origin in source["origins"]["listed"] if origin["status"] == "silent")
+    assert source["origins"] == {"active": 7, "gap": 1, "idle": 1, "silent": 1}
+    answer = get(app, "/api/origins?name=orders")
+    assert (answer["operator"], answer["total"], answer["matching"]) == ("0.0", 10, 10)
+    silent = next(origin for origin in answer["origins"] if origin["status"] == "silent")
     assert (silent["name"], silent["watermark"]) == ("7", source["watermark"])
-    assert {origin["name"] for origin in source["origins"]["listed"]} > {MARKUP, "x" * 10_000}
+    assert {origin["name"] for origin in answer["origins"]} > {MARKUP, "x" * 10_000}
+    assert (answer["lowest"], answer["highest"]) == (source["watermark"], source["now"] - SECOND)
+
+
+def test_all_of_ten_thousand_origins_are_reached_by_filter_order_and_page(tmp_path: Path) -> None:
+    url = new_store(tmp_path)
+    with open_store(url) as store:
+        LoadedStore(store, NOW).write_batch()
+    app = app_of(url, now=NOW)
+
+    def names(**options: object) -> list[str]:
+        found = get(app, f"/api/origins?{urlencode({'name': 'q0', **options})}")
+        return [origin["name"] for origin in found["origins"]]
+
+    every = [f"topic-{number % 7}/partition-{number:05}" for number in range(10_000)]
+    for offset in (0, 5_000, 9_000):
+        assert names(offset=offset, limit=1_000) == every[offset : offset + 1_000]
+    assert names(order="name", limit=3) == sorted(every)[:3]
+    assert names(text="PARTITION-04321") == ["topic-2/partition-04321"]
+    assert names(text="silent") == ["topic-3/partition-00003"]
+    assert names(order="state", offset=9_999) == ["topic-3/partition-00003"]
+    assert names(text="no such origin") == names(offset=10_000) == []
+    assert len(names()) == 100
+    assert request(app, "/api/origins?name=q0&limit=1001").status_code == 422
 
 
 def test_the_log_of_holders_says_for_how_long(app: Any) -> None:

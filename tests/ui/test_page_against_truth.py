@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -131,8 +132,10 @@ def test_the_answer_of_the_endpoint_equals_why_and_the_model(runs: tuple[str, li
             assert operator.held_by == reported.slowest.held_by
             assert operator.held_by in {f"partition {name!r}" for name in truth.holders}
             assert operator.open_windows == reported.open_windows
-            states = {origin.name: (origin.status, origin.watermark) for origin in operator.origins.listed}
+            origins = views.origins(truth.name).origins
+            states = {origin.name: (origin.status, origin.watermark) for origin in origins}
             assert states == {one.name: (one.status, one.watermark) for one in reported.origins.listed}
+            assert operator.origins == dict(Counter(origin.status for origin in origins))
             assert {name for name, (status, _) in states.items() if status == "silent"} == truth.silent
 
 
@@ -151,6 +154,7 @@ def test_a_person_reads_what_why_and_the_model_say(
     for seed, truth in enumerate(runs[1]):
         shown.goto(f"{address}#/now/q{seed}")
         shown.wait_for_selector(f"h1:has-text('{truth.name}:')")
+        shown.wait_for_selector("table.ladder tbody tr")
         said = shown.inner_text("h1")
         if truth.watermark is None:
             assert "watermark unknown" in said

@@ -59,6 +59,10 @@ COMMANDS: Final = {
         "queries:why",
         "Show where the watermarks of queries are, what holds them back since when, and what waits.",
     ),
+    "origins": LazyCommand(
+        "queries:origins",
+        "Show the origins of QUERY, such as partitions or files: their states and watermarks.",
+    ),
     "windows": LazyCommand(
         "queries:windows",
         "Show the open windows of QUERY by end, when each closes, and those that were closed last.",

@@ -1,8 +1,8 @@
-"""`slackwater why`, `windows` and `late`: the console's views of queries, as text or JSON."""
+"""`slackwater why`, `origins`, `windows` and `late`: the console's views of queries, as text or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -14,8 +14,8 @@ from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.monitoring.sentence import clock_text, rough
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, format_duration
-from slackwater.ui.models import LagAnswer, LateAnswer, NowAnswer, QueryAnswer, WindowsAnswer
-from slackwater.ui.views import Views
+from slackwater.ui.models import LagAnswer, LateAnswer, NowAnswer, OriginsAnswer, QueryAnswer, WindowsAnswer
+from slackwater.ui.views import LISTED_ORIGINS, MOST_LISTED, OriginOrder, Views
 
 Shown = TypeVar("Shown", bound=BaseModel)
 
@@ -47,10 +47,40 @@ def why(
             _show(views.now, _print_queries, as_json=json, watch=watch, interval=interval)
         else:
             name = query
+
+            def show(answer: QueryAnswer) -> None:
+                _print_query(answer, views.origins(name, operator=operator, limit=_ORIGINS))
+
             _show(
-                lambda: views.query(name, operator=operator), _print_query, as_json=json, watch=watch,
+                lambda: views.query(name, operator=operator), show, as_json=json, watch=watch,
                 interval=interval,
             )  # fmt: skip
+
+
+def origins(
+    query: QueryName,
+    store: Store = DEFAULT_STORE,
+    operator: Operator = None,
+    filter: Annotated[  # noqa: A002 - the name of the option
+        str, typer.Option(help="Only origins with this text in their name, input or state.")
+    ] = "",
+    sort: Annotated[OriginOrder, typer.Option(help="What to sort by; behind: the slowest first.")] = "behind",
+    offset: Annotated[int, typer.Option(min=0, help="How many of them to leave out.")] = 0,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST_LISTED, help="How many of them to show.")
+    ] = LISTED_ORIGINS,
+    json: AsJson = False,
+    watch: Watch = False,
+    interval: Interval = 2.0,
+) -> None:
+    """Show the origins of QUERY, such as partitions or files: their states and watermarks."""
+    with Views(store) as views:
+        _show(
+            lambda: views.origins(
+                query, operator=operator, text=filter, order=sort, offset=offset, limit=limit
+            ),
+            _print_origins, as_json=json, watch=watch, interval=interval,
+        )  # fmt: skip
 
 
 def windows(
@@ -108,7 +138,7 @@ def _print_queries(answer: NowAnswer) -> None:
         print_line("no query has reported to this store; start one with sw.session(monitor=…)")
 
 
-def _print_query(answer: QueryAnswer) -> None:
+def _print_query(answer: QueryAnswer, origins: OriginsAnswer) -> None:
     at = partial(_time, now=answer.now)
     print_line(answer.summary.sentence)
     rows = [
@@ -125,22 +155,12 @@ def _print_query(answer: QueryAnswer) -> None:
     ]
     print_line("")
     print_table(rows, list(rows[0]) if rows else ["operator"], as_json=False)
+    if origins.total:
+        print_line("")
+        _print_origins(origins)
     for each in answer.operators:
-        listed = each.origins.listed
-        if listed:
-            states = ", ".join(f"{count} {state}" for state, count in each.origins.counts.items())
-            print_line(f"\norigins of operator {each.id}: {states}")
-            found = [
-                {
-                    "origin": _short(origin.name), "state": origin.status, "watermark": at(origin.watermark),
-                    "since": at(origin.since),
-                }
-                for origin in listed[:_ORIGINS]
-            ]  # fmt: skip
-            print_table(found, ["origin", "state", "watermark", "since"], as_json=False)
-            if len(listed) > _ORIGINS or each.origins.left_out:
-                left = len(listed) - _ORIGINS + each.origins.left_out
-                print_line(f"… and {left} more, further ahead")
+        if each.origins and each.id != origins.operator:
+            print_line(f"origins of operator {each.id}: {_counts(each.origins)} (add --operator {each.id})")
     if answer.holders:
         print_line("\nwho held it back")
         spans = [
@@ -151,6 +171,40 @@ def _print_query(answer: QueryAnswer) -> None:
             for span in answer.holders[:_HOLDERS]
         ]  # fmt: skip
         print_table(spans, ["from", "for", "held by", "reason"], as_json=False)
+
+
+def _print_origins(answer: OriginsAnswer) -> None:
+    at = partial(_time, now=answer.now)
+    if not answer.total:
+        print_line("no origins are in the reports of this query")
+        return
+    print_line(f"origins of operator {answer.operator}: {_counts(answer.counts)}")
+    rows = [
+        {
+            "origin": _short(each.name), "input": each.input, "state": each.status,
+            "watermark": at(each.watermark), "since": at(each.since), "gap": each.gap,
+        }
+        for each in answer.origins
+    ]  # fmt: skip
+    always = ("origin", "state", "watermark", "since")
+    columns = [
+        name
+        for name in ("origin", "input", "state", "watermark", "since", "gap")
+        if name in always or any(row[name] for row in rows)
+    ]
+    print_table(rows, columns, as_json=False)
+    if answer.matching < answer.total - answer.left_out:
+        print_line(f"{answer.matching} of {answer.total} match")
+    if (more := answer.matching - answer.offset - len(rows)) > 0:
+        print_line(
+            f"… and {more} more; see slackwater origins --offset {answer.offset + len(rows)}, --filter"
+        )
+    if answer.left_out:
+        print_line(f"{answer.left_out} are not in the reports, which have the slowest and the fastest")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def _print_windows(answer: WindowsAnswer) -> None:

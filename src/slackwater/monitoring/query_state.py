@@ -5,84 +5,15 @@ All times are integers of microseconds. All classes can be encoded as JSON with 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from slackwater.monitoring.origins import OriginSummary
 from slackwater.time import END_OF_TIME
-
-OriginStatus = Literal["active", "idle", "silent", "gap", "done"]
-"""``active``: it sends. ``silent``: it is waited for but has sent nothing since the last batch, or ever.
-``gap``: a numbered buffer of it is missing. ``idle`` and ``done``: it is not waited for."""
-
-SLOWEST_LISTED: Final = 1_800
-FASTEST_LISTED: Final = 200
-"""How many of the origins of an operator are listed in a report; all are counted."""
 
 LateKind = Literal["late", "closed", "invalid"]
 """Why a row was dropped: too late, its window had closed by its trigger, or no usable event time."""
-
-
-class OriginState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An origin of a source: a partition, a file, a writer.
-
-    >>> OriginState("7", "silent", {"default": 5}, since=20).watermark
-    5
-    """
-
-    name: str
-    status: OriginStatus
-    watermarks: dict[str, int | None] = {}
-    """By watermark key; None if it has none yet."""
-    since: int | None = None
-    """Since when it has the status, or last sent something; None if unknown."""
-    input: str | None = None
-    """The name of the input, if the operator has several."""
-    gap: str | None = None
-    """The missing buffers, if the status is ``gap``."""
-
-    @property
-    def watermark(self) -> int | None:
-        """The lowest watermark over all keys; None if one is unknown."""
-        values = self.watermarks.values()
-        return None if not values or None in values else min(values)  # type: ignore[type-var]
-
-
-class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The origins of an operator: all of them, or the slowest and fastest of thousands.
-
-    >>> OriginSummary({"active": 4000}, left_out=3936).left_out
-    3936
-    """
-
-    counts: dict[str, int] = {}
-    """The number of origins by status, over all of them."""
-    listed: tuple[OriginState, ...] = ()
-    """By watermark, the slowest first."""
-    left_out: int = 0
-    """How many are counted but not listed."""
-
-    @classmethod
-    def of(cls, origins: Iterable[OriginState]) -> OriginSummary:
-        """Count origins, and list the slowest `SLOWEST_LISTED` and the fastest `FASTEST_LISTED` of them.
-
-        >>> OriginSummary.of([OriginState("a", "idle", {"default": 7}), OriginState("b", "silent")]).counts
-        {'idle': 1, 'silent': 1}
-        """
-        ordered = sorted(origins, key=_by_watermark)
-        counts = dict(sorted(Counter[str](origin.status for origin in ordered).items()))
-        listed = ordered
-        if len(ordered) > SLOWEST_LISTED + FASTEST_LISTED:
-            listed = ordered[:SLOWEST_LISTED] + ordered[-FASTEST_LISTED:]
-        return cls(counts, tuple(listed), len(ordered) - len(listed))
-
-
-def _by_watermark(origin: OriginState) -> tuple[bool, int, str]:
-    """Those without a watermark first."""
-    at = origin.watermark
-    return at is not None, at or 0, origin.name
 
 
 class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slackwater._time_text import instant_text
-from slackwater.monitoring.query_state import OperatorState, OriginState, QueryState
+from slackwater.monitoring.origins import OriginState, OriginSummary
+from slackwater.monitoring.query_state import OperatorState, QueryState
 from slackwater.time import DAY, END_OF_TIME, SECOND, format_duration
 
 _STALE = 60 * SECOND
@@ -64,13 +65,12 @@ def _progress(query: QueryState, now: int) -> str:
         if operator.lag is not None:
             head += ", " + (f"{rough(operator.lag)} behind" if operator.lag > 0 else "not behind")
     holder = holder_of(query, operator)
-    origins = [
-        origin
+    before = [
+        each.origins
         for each in query.operators
         if each.id == holder.id or each.id.startswith(f"{holder.id}.")
-        for origin in each.origins.listed
     ]
-    return "; ".join([head, *_holder(holder, origins, now), *_waiting(operator)])
+    return "; ".join([head, *_holder(holder, before, now), *_waiting(operator)])
 
 
 def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
@@ -89,7 +89,7 @@ def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
     return holder_of(query, slowest)
 
 
-def _holder(operator: OperatorState, origins: Sequence[OriginState], now: int) -> list[str]:
+def _holder(operator: OperatorState, origins: Sequence[OriginSummary], now: int) -> list[str]:
     since = "" if operator.since is None else f" since {clock_text(operator.since, now)}"
     if operator.held_by is None:
         return {
@@ -98,7 +98,7 @@ def _holder(operator: OperatorState, origins: Sequence[OriginState], now: int) -
             "discovery": [f"waiting for origins to be discovered{since}"],
             "never spoke": ["there is no input yet"],
         }.get(operator.reason, [])
-    found = [origin for origin in origins if _names(operator.held_by, origin.name)]
+    found = _named(operator.held_by, origins)
     if len(found) == 1 and found[0].status in ("silent", "gap"):
         detail = found[0].gap or "silent"
         since = "" if found[0].since is None else f" since {clock_text(found[0].since, now)}"
@@ -106,9 +106,18 @@ def _holder(operator: OperatorState, origins: Sequence[OriginState], now: int) -
     return [f"held by {operator.held_by} ({operator.reason}){since}"]
 
 
+def _named(held_by: str, origins: Sequence[OriginSummary]) -> list[OriginState]:
+    """The origins that the text about a holder names; mostly one of the slowest, which are listed."""
+    for found in ((one.listed for one in origins), (one.all() for one in origins if one.packed)):
+        if named := [origin for several in found for origin in several if _names(held_by, origin.name)]:
+            return named
+    return []
+
+
 def _names(held_by: str, origin: str) -> bool:
     """Whether the text about a holder names an origin."""
-    texts = [f"{kind} {name}" for kind in ("partition", "origin") for name in (repr(origin), origin)]
+    names = [name for name in (repr(origin), origin) if name in held_by]
+    texts = [f"{kind} {name}" for kind in ("partition", "origin") for name in names]
     return any(held_by == text or held_by.startswith(f"{text} of ") for text in texts)
 
 

@@ -264,17 +264,6 @@ class OriginAnswer(Answer):
     """The missing buffers, if the status is `gap`."""
 
 
-class OriginsAnswer(Answer):
-    """The origins of an operator."""
-
-    counts: dict[str, int]
-    """The number of origins by status, over all of them."""
-    listed: list[OriginAnswer]
-    """The slowest first; of thousands only the slowest and the fastest."""
-    left_out: int
-    """How many are counted but not listed."""
-
-
 class BufferAnswer(Answer):
     """The rows that a join or a deduplication has buffered."""
 
@@ -307,7 +296,8 @@ class OperatorAnswer(Answer):
     buffers: dict[str, BufferAnswer]
     keys: list[WatermarkAnswer]
     inputs: list[WatermarkAnswer]
-    origins: OriginsAnswer
+    origins: dict[str, int]
+    """The number of origins by status; `/api/origins` lists them."""
 
 
 class QuerySummary(Answer):
@@ -386,6 +376,33 @@ class QueryAnswer(Answer):
     """Newest first."""
     history: list[HistoryAnswer]
     """Oldest first."""
+
+
+class OriginsAnswer(Answer):
+    """Some of the origins of an operator."""
+
+    now: int
+    operator: str | None = None
+    """The operator whose sources they are; null if no operator has reported origins."""
+    clock: int | None = None
+    """The clock of its newest batch."""
+    watermark: int | None = None
+    """The watermark of the operator."""
+    counts: dict[str, int] = {}
+    """The number of origins by status, over all of them."""
+    total: int = 0
+    """The number of all origins."""
+    left_out: int = 0
+    """How many are counted, but not in the reports, which have up to 20,000: neither slow nor fast ones."""
+    lowest: int | None = None
+    """The lowest known watermark of all origins, the beginning of the event-time axis."""
+    highest: int | None = None
+    """The highest known watermark of those that have not ended."""
+    matching: int = 0
+    """How many origins match the filter."""
+    offset: int = 0
+    """How many of them are before the first of `origins`."""
+    origins: list[OriginAnswer] = []
 
 
 class WindowAnswer(Answer):

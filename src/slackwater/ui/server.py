@@ -32,6 +32,7 @@ from slackwater.ui.models import (
     JobAnswer,
     LateAnswer,
     NowAnswer,
+    OriginsAnswer,
     Problem,
     QueryAnswer,
     Status,
@@ -39,7 +40,7 @@ from slackwater.ui.models import (
     StreamsAnswer,
     WindowsAnswer,
 )
-from slackwater.ui.views import Views
+from slackwater.ui.views import LISTED_ORIGINS, MOST_LISTED, OriginOrder, Views
 
 STATIC: Final = Path(__file__).parent / "static"
 _HEARTBEAT_SECONDS: Final = 5.0
@@ -167,6 +168,26 @@ def create_app(
         """Where the watermark of a query is, what holds it back, and what did so before."""
         chosen = ("query", name, operator, key)
         return answer(lambda: views.query(name, operator=operator, key=key), *chosen)
+
+    @app.get("/api/origins", tags=["queries"], response_model=OriginsAnswer, responses=_PROBLEMS)
+    def origins(
+        name: QueryName,
+        operator: Operator = None,
+        text: Annotated[str, Query(description="Text in the name, input or status of the origins.")] = "",
+        order: Annotated[OriginOrder, Query(description="What they are sorted by.")] = "behind",
+        offset: Annotated[int, Query(ge=0, description="How many of them to leave out.")] = 0,
+        limit: Annotated[
+            int, Query(ge=1, le=MOST_LISTED, description="The largest number.")
+        ] = LISTED_ORIGINS,
+    ) -> Response:
+        """The origins of a query, such as the partitions of a topic: filtered, sorted, page by page."""
+        key = ("origins", name, operator, text, order, offset, limit)
+        return answer(
+            lambda: views.origins(
+                name, operator=operator, text=text, order=order, offset=offset, limit=limit
+            ),
+            *key,
+        )
 
     @app.get("/api/windows", tags=["queries"], response_model=WindowsAnswer, responses=_PROBLEMS)
     def windows(name: QueryName, operator: Operator = None) -> Response:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 from sqlalchemy.engine import Connection
@@ -33,6 +33,7 @@ from slackwater.metadata.leases import Leases
 from slackwater.metadata.store import MetadataStore, open_store, schema_version
 from slackwater.monitoring.advice import advised
 from slackwater.monitoring.monitor import Monitor
+from slackwater.monitoring.origins import OriginState
 from slackwater.monitoring.query_state import (
     HolderSpan,
     OperatorState,
@@ -40,7 +41,7 @@ from slackwater.monitoring.query_state import (
     WatermarkSpan,
     WindowState,
 )
-from slackwater.monitoring.sentence import clock_text, rough, sentence
+from slackwater.monitoring.sentence import clock_text, holder_of, rough, sentence
 from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.sql.database import database_url, redacted_url
@@ -64,6 +65,8 @@ from slackwater.ui.models import (
     NowAnswer,
     Omission,
     OperatorAnswer,
+    OriginAnswer,
+    OriginsAnswer,
     QueryAnswer,
     QuerySummary,
     RunAnswer,
@@ -80,10 +83,15 @@ DROPPED: Final = {
     "late": "dropped_late", "closed": "dropped_closed", "invalid": "invalid", "duplicate": "dropped_duplicate"
 }  # fmt: skip
 """The counters of an operator for rows that it dropped, by reason."""
+LISTED_ORIGINS: Final = 100
+"""How many origins an answer has by default."""
+MOST_LISTED: Final = 1_000
+"""The most origins that one answer has."""
+OriginOrder = Literal["behind", "name", "state"]
 _LISTED_RUNS: Final = 20
 _LISTED_HOLDERS: Final = 200
 _LISTED_WINDOWS: Final = 100
-_LISTED_ORIGINS: Final = 200
+_LISTED_DELAYS: Final = 200
 _STATE_ORDER: Final = ("failed", "owed", "grace", "waiting", "left out", "done")
 _STATE_WORDS: Final = {"grace": "to read again"}
 
@@ -351,10 +359,59 @@ address, or create the store: open it with create=True, or run `slackwater strea
             return QueryAnswer(
                 now=at, summary=_query_summary(query, at), run=query.run, batch=query.batch,
                 batch_at=query.at, duration=query.duration, rows=query.rows, state_bytes=query.state_bytes,
-                lost=query.lost, operators=[OperatorAnswer.model_validate(each) for each in query.operators],
+                lost=query.lost, operators=[_operator(each) for each in query.operators],
                 operator=None if chosen is None else chosen.id, key=wanted,
                 holders=[HolderAnswer.model_validate(each) for each in holders],
                 history=[HistoryAnswer.model_validate(each) for each in history],
+            )  # fmt: skip
+
+        return self._read(work)
+
+    def origins(
+        self,
+        name: str,
+        *,
+        operator: str | None = None,
+        text: str = "",
+        order: OriginOrder = "behind",
+        offset: int = 0,
+        limit: int = LISTED_ORIGINS,
+    ) -> OriginsAnswer:
+        """The origins of an operator, page by page.
+
+        Args:
+            name: The id or name of the query.
+            operator: The operator; by default the last one. If it reads only other operators, the origins are
+                those of the operator before it that holds it back.
+            text: Only origins with this text in their name, input or status; upper and lower case are equal.
+            order: ``behind`` for the slowest first, ``name``, or ``state``.
+            offset: How many of them to leave out.
+            limit: The largest number to return; at most `MOST_LISTED`.
+
+        Raises:
+            InvalidArgument: There is no such query or operator.
+        """
+
+        def work(store: MetadataStore) -> OriginsAnswer:
+            monitor = Monitor(store)
+            at, query = monitor.now(), monitor.query(name)
+            source = _source_of(query, _operator_of(query, operator))
+            if source is None:
+                return OriginsAnswer(now=at)
+            found = source.origins.all()
+            known = [mark for each in found if (mark := each.watermark) is not None and mark != END_OF_TIME]
+            matching = _matching(found, text)
+            if order in _ORDERS:
+                matching = sorted(matching, key=_ORDERS[order])
+            return OriginsAnswer(
+                now=at, operator=source.id, clock=source.now, watermark=source.watermark,
+                counts=source.origins.counts, total=source.origins.total, left_out=source.origins.left_out,
+                lowest=min(known, default=None), highest=max(known, default=None), matching=len(matching),
+                offset=offset,
+                origins=[
+                    OriginAnswer.model_validate(each)
+                    for each in matching[offset : offset + min(limit, MOST_LISTED)]
+                ],
             )  # fmt: skip
 
         return self._read(work)
@@ -416,7 +473,7 @@ address, or create the store: open it with create=True, or run `slackwater strea
                     for lag in each.policy_lags
                 ],
                 advice=str(advised(delays for _, delays in found)) if found else None,
-                delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_ORIGINS]],
+                delays=[_delays(origin, delays) for origin, delays in found[:_LISTED_DELAYS]],
                 origins=len(found),
                 samples=[LateRowAnswer.model_validate(row) for row in monitor.late_rows(query.id)],
             )
@@ -475,6 +532,40 @@ def _operator_of(query: QueryState, wanted: str | None) -> OperatorState | None:
         known = ", ".join(operator.id for operator in query.operators) or "none"
         raise InvalidArgument("operator", _short(wanted), f"is not known; known: {known}")
     return found
+
+
+def _source_of(query: QueryState, operator: OperatorState | None) -> OperatorState | None:
+    """The operator, or one before it, that reads sources: the one that holds it back if that has any."""
+    if operator is None:
+        return None
+    before = [each for each in query.operators if each.id.startswith(f"{operator.id}.")]
+    return next(
+        (each for each in (operator, holder_of(query, operator), *before) if each.origins.counts), None
+    )
+
+
+def _matching(origins: Sequence[OriginState], text: str) -> Sequence[OriginState]:
+    """The origins with a text in their name, input or status."""
+    wanted = text.strip().lower()
+    if not wanted:
+        return origins
+    return [
+        each
+        for each in origins
+        if wanted in each.name.lower() or wanted in each.status or wanted in (each.input or "").lower()
+    ]
+
+
+_ORDERS: Final[Mapping[OriginOrder, Callable[[OriginState], tuple[str, ...]]]] = {
+    "name": lambda origin: (origin.name, origin.input or ""),
+    "state": lambda origin: (origin.status,),
+}
+"""The origins of a report are in the order `behind`, which also holds within a state."""
+
+
+def _operator(operator: OperatorState) -> OperatorAnswer:
+    fields = {name: getattr(operator, name) for name in OperatorAnswer.model_fields if name != "origins"}
+    return OperatorAnswer.model_validate({**fields, "origins": operator.origins.counts})
 
 
 def _dropped(query: QueryState) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import msgspec
@@ -10,18 +11,19 @@ import polars as pl
 import pytest
 
 from slackwater import windows
-from slackwater.monitoring.query_state import FASTEST_LISTED, SLOWEST_LISTED, OriginSummary, Panes
+from slackwater.monitoring.origins import LISTED, MOST_ORIGINS, MOST_PACKED, OriginState, OriginSummary
+from slackwater.monitoring.query_state import Panes
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.spark.runtime.bucket import OperatorPlan
-from slackwater.spark.runtime.delay_reports import observed_delays, reported_delays
+from slackwater.spark.runtime.delay_reports import LISTED_ORIGINS, observed_delays, reported_delays
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Peak
 from slackwater.spark.wire.columns import ORIGIN, TIME
-from slackwater.time import SECOND
+from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, shipped, ticks
 
@@ -59,18 +61,47 @@ def test_one_bucket_reports_all_origins_with_their_states() -> None:
     assert first.origins.counts == {"active": 1, "idle": 1}
 
 
-def test_thousands_of_origins_are_counted_and_few_are_listed() -> None:
+def test_every_one_of_ten_thousand_origins_is_in_a_report_of_bounded_size() -> None:
     progress = SourceProgress(RULES, 0)
     long_name = "p" * 10_000
-    names = [f"{number:04}" for number in range(3_000)] + [long_name]
+    names = [f"{number:05}" for number in range(10_000)] + [long_name]
     progress.advance([Observation(name, [Peak(index, 1)]) for index, name in enumerate(names)], 0)
     summary = OriginSummary.of(progress.origins())
-    assert summary.counts == {"active": 3_001}
-    assert len(summary.listed) == SLOWEST_LISTED + FASTEST_LISTED
-    assert summary.left_out == 3_001 - 2_000
-    assert [one.name for one in summary.listed[:2]] == ["0000", "0001"]
-    assert summary.listed[-1].name == "p" * 199 + "…"
-    assert len(msgspec.json.encode(summary)) < 160_000
+    assert summary.counts == {"active": 10_001}
+    assert (len(summary.listed), summary.left_out) == (LISTED, 0)
+    assert [one.name for one in summary.all()] == [*names[:-1], "p" * 199 + "…"]
+    assert set(summary.all()[5_000].watermarks) == set(progress.origins()[0].watermarks)
+    assert len(msgspec.json.encode(summary)) < 200_000
+
+
+def test_a_packed_origin_is_the_same_when_it_is_read() -> None:
+    odd = [
+        OriginState("silent", "silent"),
+        OriginState("gap", "gap", {"ordered": 5, "shipped": 9}, 7, "input 'left'", "gap at sequence 4"),
+        OriginState("one of two", "active", {"ordered": 5, "shipped": None}, 7, "input 'left'"),
+        OriginState("done", "done", {"default": END_OF_TIME}, input="input 'right'"),
+        OriginState("<b>", "idle", {"default": BEGINNING_OF_TIME + 1}, since=0),
+    ]
+    slow = [OriginState(f"{number}", "silent", {"default": None}) for number in range(LISTED)]
+    summary = OriginSummary.of([*odd, *slow])
+    read = msgspec.json.decode(msgspec.json.encode(summary), type=OriginSummary)
+    assert read == summary
+    assert len(read.all()) == len(read.listed) + len(odd)
+    assert {one.name: one for one in read.all()} == {one.name: one for one in (*odd, *slow)}
+
+
+def test_a_report_has_the_slowest_and_the_fastest_of_more_origins_than_it_can_hold() -> None:
+    random = Random(16)
+    names = [random.randbytes(100).hex() for _ in range(6_000)]
+    for count, name in ((MOST_ORIGINS + 5_000, str), (6_000, lambda index: names[index])):
+        origins = [OriginState(name(at), "active", {"default": at}) for at in range(count)]
+        summary = OriginSummary.of(origins)
+        found = [one.watermark or 0 for one in summary.all()]
+        assert len(found) <= MOST_ORIGINS
+        assert len(summary.packed) <= MOST_PACKED
+        assert summary.left_out == count - len(found) > 0
+        assert summary.total == count
+        assert (found[0], found[-1], found) == (0, count - 1, sorted(found))
 
 
 def test_an_origin_has_the_watermark_of_every_key() -> None:
@@ -184,15 +215,15 @@ def test_delays_are_measured_from_what_the_source_had_reached_before_the_batch()
 
 def test_the_delays_of_many_rows_and_origins_are_sampled_and_bounded() -> None:
     count = 200_000
-    origins = pl.Series(ORIGIN, [f"{number % 1000:04}" for number in range(count)])
+    origins = pl.Series(ORIGIN, [f"{number % 997:04}" for number in range(count)])
     frame = pl.DataFrame({TIME: pl.int_range(count, eager=True) * 1_000, ORIGIN: origins})
     observed = observed_delays(frame, None)
-    assert len(observed) <= 17
+    assert len(observed) == LISTED_ORIGINS + 1
     assert sum(sum(origin.rows) for origin in observed) == pytest.approx(count, rel=0.01)
     found = reported_delays([(None, observed, 100_000_000), ("b", observed, 100_000_000)])
-    assert len(found) == 17
+    assert len(found) == LISTED_ORIGINS + 1
     assert "(others)" in found
     total = sum(delays.rows for delays in found.values())
     behind = sum(delays.rows * (1 - delays.share_within(50 * SECOND)) for delays in found.values())
     assert behind / total == pytest.approx(0.25, abs=0.02)
-    assert len(msgspec.json.encode(found)) < 20_000
+    assert len(msgspec.json.encode(found)) < 60_000

@@ -15,7 +15,8 @@ import msgspec
 from slackwater import _notebook_html as notebook
 from slackwater._time_text import instant_text
 from slackwater.errors import InvalidArgument
-from slackwater.monitoring.query_state import LateRow, OpenWindows, OriginSummary, Panes, PolicyLag
+from slackwater.monitoring.origins import OriginSummary
+from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes, PolicyLag
 from slackwater.progress.delays import DelayHistogram
 from slackwater.spark.monitor.dead_letter_counts import dead_letter_counts
 from slackwater.time import END_OF_TIME, format_duration

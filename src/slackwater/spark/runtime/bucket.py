@@ -16,7 +16,8 @@ import polars as pl
 
 from slackwater._time_text import instant_text
 from slackwater.errors import AfterEnd, CorruptState
-from slackwater.monitoring.query_state import LateRow, OriginSummary
+from slackwater.monitoring.origins import OriginSummary
+from slackwater.monitoring.query_state import LateRow
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputReport, KeyReport

@@ -22,7 +22,7 @@ from slackwater.time import MILLISECOND
 
 OTHERS: Final = "(others)"
 """The name of the origins that are not reported one by one."""
-LISTED_ORIGINS: Final = 16
+LISTED_ORIGINS: Final = 64
 """How many origins are reported one by one, those with most rows."""
 SAMPLED_ROWS: Final = 5_000
 """A task looks at about this many of its rows, evenly spaced, and counts each for those in between."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from slackwater.monitoring.query_state import OriginState, PolicyLag
+from slackwater.monitoring.origins import OriginState
+from slackwater.monitoring.query_state import PolicyLag
 from slackwater.progress.explanation import Explanation
 from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules

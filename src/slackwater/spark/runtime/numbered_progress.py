@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import field
 
 from slackwater.errors import SequenceConflict
-from slackwater.monitoring.query_state import OriginState
+from slackwater.monitoring.origins import OriginState
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, Gap, Reason
 from slackwater.progress.saved_form import Saved, SavedForm

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from slackwater.errors import IncompatibleState
-from slackwater.monitoring.query_state import OriginState, OriginSummary, PolicyLag
+from slackwater.monitoring.origins import OriginState, OriginSummary
+from slackwater.monitoring.query_state import PolicyLag
 from slackwater.progress.coalescer import Coalescer
 from slackwater.progress.explanation import Explanation, Reason
 from slackwater.progress.saved_form import Saved

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from slackwater.errors import UnknownSource
-from slackwater.monitoring.query_state import OriginState, OriginStatus, PolicyLag
+from slackwater.monitoring.origins import OriginState, OriginStatus
+from slackwater.monitoring.query_state import PolicyLag
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, OriginProgress, Reason

@@ -12,27 +12,24 @@ export const STATES = {
 const COLOURS = { holds: "failed", ahead: "active", closed: "idle", done: "idle", "never spoke": "silent", "events removed": "failed", behind: "owed", "up to date": "active" };
 export const colourOf = (state) => COLOURS[state] ?? (["active", "idle", "silent", "gap"].includes(state) ? state : "unknown");
 
-// rows: {key, label, state, at, from?, to?, extra?: [text…]}; lines: [{at, kind, text}]
-export function Ladder({ rows, lines = [], caption, columns = [], filterable = false, most = 60, empty }) {
-  const [filter, setFilter] = useState("");
-  const [order, setOrder] = useState("time");
+// rows: {key, label, state, at, from?, to?, extra?: [text…]}; lines: [{at, kind, text}]; span: the ends of the axis.
+// pages: {text, order, offset, matching, total, size, onChange} if the server filters, sorts and pages the rows.
+export function Ladder({ rows, lines = [], caption, columns = [], filterable = false, most = 60, empty, span = [], pages }) {
+  const [own, setOwn] = useState({ text: "", order: "behind" });
   const [shown, setShown] = useState(most);
   const [ref, width] = useWidth();
-  const wanted = useMemo(() => {
-    const text = filter.trim().toLowerCase();
-    const found = text ? rows.filter((row) => row.label.toLowerCase().includes(text) || row.state.includes(text)) : [...rows];
-    const value = order === "name" ? (row) => row.label : order === "state" ? (row) => row.state : (row) => row.at ?? -Infinity;
-    return found.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : a.label < b.label ? -1 : 1));
-  }, [rows, filter, order]);
-  if (!rows.length) return html`<p class="empty">${empty}</p>`;
-  const [low, high] = axisOf(rows, lines);
+  const wanted = useMemo(() => (pages ? rows : chosenOf(rows, own)), [rows, own]);
+  if (!rows.length && !pages) return html`<p class="empty">${empty}</p>`;
+  const [low, high] = axisOf(rows, lines, span);
   const x = (at) => Math.max(4, Math.min(width - 4, ((at - low) / (high - low)) * width));
+  const { text, order } = pages ?? own;
+  const change = (changed) => (pages ? pages.onChange({ offset: 0, ...changed }) : setOwn({ ...own, ...changed }));
   return html`
     ${filterable && html`<div class="row" style=${{ marginBottom: ".4rem" }}>
-      <${Field} label="Filter"><input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><//>
-      <${Field} label="Sort by"><select value=${order} onChange=${(event) => setOrder(event.target.value)}>
-        <option value="time">furthest behind</option><option value="name">name</option><option value="state">state</option></select><//>
-      <span class="quiet small">${number(wanted.length)} of ${number(rows.length)}</span></div>`}
+      <${Field} label="Filter"><input type="search" value=${text} onInput=${(event) => change({ text: event.target.value })} /><//>
+      <${Field} label="Sort by"><select value=${order} onChange=${(event) => change({ order: event.target.value })}>
+        ${ORDERS.map(([value, title]) => html`<option key=${value} value=${value} selected=${value === order}>${title}</option>`)}</select><//>
+      <span class="quiet small" role="status">${number(pages ? pages.matching : wanted.length)} of ${number(pages ? pages.total : rows.length)}</span></div>`}
     <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table class="ladder">
       <caption>${caption}</caption>
       <thead><tr><th scope="col">Name</th><th scope="col">State</th>
@@ -43,7 +40,7 @@ export function Ladder({ rows, lines = [], caption, columns = [], filterable = f
               <text class="strong" x=${x(line.at)} y="10" text-anchor=${x(line.at) > width / 2 ? "end" : "start"}>${line.text}</text></g>`)}
           </svg></div></th>
         <th scope="col">Time</th>${columns.map((column) => html`<th scope="col" key=${column}>${column}</th>`)}</tr></thead>
-      <tbody>${wanted.slice(0, shown).map((row) => html`<tr key=${row.key}>
+      <tbody>${(pages ? wanted : wanted.slice(0, shown)).map((row) => html`<tr key=${row.key}>
         <td>${row.href ? html`<a href=${row.href}><${Name} text=${row.label} most=${60} /></a>` : html`<${Name} text=${row.label} most=${60} />`}</td>
         <td><${Badge} state=${colourOf(row.state)} text=${STATES[row.state] ?? row.state} /></td>
         <td><svg width=${width} height=${HEIGHT} aria-hidden="true">
@@ -52,7 +49,28 @@ export function Ladder({ rows, lines = [], caption, columns = [], filterable = f
         <td class="nowrap mono">${row.from !== undefined ? `${time(row.from)} to ${time(row.to)}` : time(row.at)}</td>
         ${(row.extra ?? []).map((text, index) => html`<td key=${index}>${text}</td>`)}</tr>`)}</tbody>
     </table></div>
-    ${wanted.length > shown && html`<p class="small"><button type="button" class="tool" onClick=${() => setShown(shown + 200)}>Show ${number(Math.min(200, wanted.length - shown))} more of ${number(wanted.length - shown)}</button></p>`}`;
+    ${!pages && wanted.length > shown && html`<p class="small"><button type="button" class="tool" onClick=${() => setShown(shown + 200)}>Show ${number(Math.min(200, wanted.length - shown))} more of ${number(wanted.length - shown)}</button></p>`}
+    ${pages && !pages.matching && html`<p class="empty">No name and no state has this text.</p>`}
+    ${pages && pages.matching > pages.size && html`<${Pages} ...${pages} />`}`;
+}
+const ORDERS = [["behind", "furthest behind"], ["name", "name"], ["state", "state"]];
+
+function chosenOf(rows, { text, order }) {
+  const wanted = text.trim().toLowerCase();
+  const found = wanted ? rows.filter((row) => row.label.toLowerCase().includes(wanted) || row.state.includes(wanted)) : [...rows];
+  const value = order === "name" ? (row) => row.label : order === "state" ? (row) => row.state : (row) => row.at ?? -Infinity;
+  return found.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : a.label < b.label ? -1 : 1));
+}
+
+function Pages({ offset, matching, size, onChange }) {
+  const last = Math.floor((matching - 1) / size) * size;
+  const to = (at) => onChange({ offset: Math.max(0, Math.min(last, at)) });
+  return html`<nav class="row small" aria-label="Pages" style=${{ marginTop: ".5rem" }}><div class="segmented">
+    <button type="button" disabled=${offset === 0} onClick=${() => to(0)}>First</button>
+    <button type="button" disabled=${offset === 0} onClick=${() => to(offset - size)}>← Previous</button>
+    <button type="button" disabled=${offset >= last} onClick=${() => to(offset + size)}>Next →</button>
+    <button type="button" disabled=${offset >= last} onClick=${() => to(last)}>Last</button></div>
+    <span class="quiet">${number(offset + 1)} to ${number(Math.min(offset + size, matching))} of ${number(matching)}</span></nav>`;
 }
 
 function Mark({ row, x }) {
@@ -74,8 +92,8 @@ function Mark({ row, x }) {
   return html`<line class="axis" x1="0" x2=${at} y1=${y} y2=${y} />${shape}`;
 }
 
-function axisOf(rows, lines) {
-  const times = [...rows.flatMap((row) => [row.at, row.from, row.to]), ...lines.map((line) => line.at)]
+function axisOf(rows, lines, span) {
+  const times = [...rows.flatMap((row) => [row.at, row.from, row.to]), ...lines.map((line) => line.at), ...span]
     .filter((at) => at !== null && at !== undefined && Math.abs(at) < 9e18);
   if (!times.length) return [0, 1];
   let low = Infinity, high = -Infinity;

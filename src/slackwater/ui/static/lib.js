@@ -92,6 +92,12 @@ export function useView(path) {
   }, [path, changes, connection.value, isPaused, visible]);
   return state.path === path ? state : { path, data: null, error: null };
 }
+// The last answer for the same key, while the next one is loading: what a person types into stays on the page.
+export function useLast(state, key) {
+  const last = useRef({ key: null, data: null });
+  if (state.data) last.current = { key, data: state.data };
+  return last.current.key === key ? last.current.data : null;
+}
 function useVisible() {
   const [visible, setVisible] = useState(!document.hidden);
   useEffect(() => {
@@ -141,6 +147,22 @@ export function time(at, { date = "auto", seconds = true } = {}) {
   const suffix = zone.value === "utc" ? "Z" : "";
   if (date === "only") return text;
   return date === true || (date === "auto" && !isNear) ? `${text} ${clock}${suffix}` : `${clock}${suffix}`;
+}
+// A text of the server with its times, which are UTC, in the chosen zone; names are in quotes and stay.
+const QUOTED = /('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/;
+const TIMES = /(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z|\b\d\d:\d\d:\d\d\b/g;
+export function local(text) {
+  if (zone.value === "utc") return text;
+  const now = serverNow.peek();
+  const shown = (found, day, clock) => {
+    if (day) return time(Date.parse(`${day}T${clock}Z`) * 1000);
+    // Only a time within 12 hours is written without its date.
+    let at = Date.parse(`${new Date(now / 1000).toISOString().slice(0, 10)}T${found}Z`) * 1000;
+    if (at - now > 432e8) at -= 864e8;
+    if (now - at > 432e8) at += 864e8;
+    return time(at, { date: false });
+  };
+  return text.split(QUOTED).map((part, index) => (index % 2 ? part : part.replace(TIMES, shown))).join("");
 }
 export function duration(micros) {
   if (micros === null || micros === undefined) return "unknown";

@@ -1,12 +1,13 @@
 // The Now view: all queries, and why the watermark of one is where it is.
-import { ago, bytes, counted, duration, html, link, number, route, time, useView } from "./lib.js";
+import { useState } from "preact/hooks";
+import { ago, bytes, counted, duration, html, link, local, number, route, shorten, time, useLast, useView } from "./lib.js";
 import { At, Badge, Loaded, Name, Segmented, Stale, Swatch, Table } from "./parts.js";
 import { Ladder, colourOf } from "./ladder.js";
 import { Lines } from "./lines.js";
 
 export function Now() {
   const { parts } = route.value;
-  return parts.length ? html`<${Query} name=${parts[0]} />` : html`<${Queries} />`;
+  return parts.length ? html`<${Query} key=${parts[0]} name=${parts[0]} />` : html`<${Queries} />`;
 }
 
 function Queries() {
@@ -15,7 +16,7 @@ function Queries() {
     <section class="card"><h1>Now</h1>
       ${data.queries.length === 0 && html`<p class="empty">No query has reported to this store. Start one with <code>sw.session(monitor="…")</code>, or set <code>SLACKWATER_STORE</code>.</p>`}
       ${data.queries.slice(0, 12).map((query) => html`<p key=${query.id} class="sentence" style=${{ margin: ".5rem 0" }}>
-        <${Swatch} state=${healthOf(query)} /> <a href=${link("now", [query.id])}>${query.sentence.length > 600 ? `${query.sentence.slice(0, 599)}…` : query.sentence}</a></p>`)}</section>
+        <${Swatch} state=${healthOf(query)} /> <a href=${link("now", [query.id])}>${shorten(sentenceOf(query), 600)}</a></p>`)}</section>
     ${data.queries.length > 0 && html`<section class="card"><h2>Queries</h2><${Table} caption=${counted(data.queries.length, "query", "queries")} rows=${data.queries} rowKey=${(query) => query.id} columns=${[
       ["Query", (query) => html`<a href=${link("now", [query.id])}><${Name} text=${query.title} most=${60} /></a>`, { sort: (query) => query.title }],
       ["State", (query) => html`<${Badge} state=${healthOf(query)} text=${stateText(query)} />`, { sort: stateText }],
@@ -26,6 +27,11 @@ function Queries() {
       ["Origins", (query) => Object.entries(query.origins).map(([status, count]) => `${number(count)} ${status}`).join(", ")],
       ["Last report", (query) => ago(query.updated), { sort: (query) => query.updated }],
     ]} /></section>`}`}<//>`;
+}
+// Neither the name of the query nor the text of its error is ours: their times stay as they are.
+export function sentenceOf({ sentence, title, error }) {
+  const end = error ? sentence.length - error.length : sentence.length;
+  return sentence.slice(0, title.length) + local(sentence.slice(title.length, end)) + sentence.slice(end);
 }
 export function healthOf(query) {
   if (query.error) return "failed";
@@ -44,7 +50,7 @@ export function QueryHead({ summary, view, children }) {
   return html`<section class="card">
     <div class="row spread"><p class="small"><a href=${link("now")}>All queries</a></p>
       <nav class="row small" aria-label="Views of this query">${views.map(([name, text]) => (name === view ? html`<strong key=${name} aria-current="page">${text}</strong>` : html`<a key=${name} href=${link(name, [summary.id])}>${text}</a>`))}</nav></div>
-    <h1 class="sentence large">${summary.sentence.length > 2000 ? `${summary.sentence.slice(0, 1999)}…` : summary.sentence}</h1>
+    <h1 class="sentence large">${shorten(sentenceOf(summary), 2000)}</h1>
     <p class="quiet small">Last report ${time(summary.updated)} (${ago(summary.updated)}).${children}</p>
     ${summary.error && html`<pre class="error">${summary.error}</pre>`}</section>`;
 }
@@ -53,17 +59,25 @@ function Query({ name }) {
   const { query } = route.value;
   const operator = query.get("operator"), key = query.get("key");
   const state = useView(`/api/query?${new URLSearchParams({ name, ...(operator ? { operator } : {}), ...(key ? { key } : {}) })}`);
+  const [page, setPage] = useState({ text: query.get("filter") ?? "", order: query.get("sort") ?? "behind", offset: 0 });
+  const origins = useLast(useView(`/api/origins?${new URLSearchParams({ name, ...(operator ? { operator } : {}), ...page, limit: PAGE })}`), `${name}\n${operator}`);
+  // Typing replaces the address instead of adding to the history, and the address leads to the same origins.
+  const change = (changed) => {
+    const next = { ...page, ...changed };
+    setPage(next);
+    history.replaceState(null, "", link("now", [name], { operator, key, filter: next.text || null, sort: next.order === "behind" ? null : next.order }));
+  };
   return html`<${Stale} state=${state} /><${Loaded} state=${state}>${(data) => {
     const chosen = data.operators.find((each) => each.id === data.operator);
-    const source = chosen && !chosen.origins.listed.length ? data.operators.find((each) => each.id.startsWith(`${chosen.id}.`) && each.origins.listed.length) ?? chosen : chosen;
+    const source = data.operators.find((each) => each.id === origins?.operator) ?? chosen;
     return html`
     <${QueryHead} summary=${data.summary} view="now"> Batch ${number(data.batch)}${data.duration === null ? "" : ` took ${duration(data.duration)}`}, ${counted(data.rows ?? 0, "row")}; state ${bytes(data.state_bytes)}.${data.lost ? ` ${counted(data.lost, "report")} could not be written.` : ""}<//>
     ${data.operators.length > 1 && html`<section class="card"><h2>Lag along the chain</h2>
       <p class="quiet small">How far each operator is behind the clock, and which part it inherits from the operators before it.</p>
       <${Chain} operators=${data.operators} chosen=${data.operator} name=${name} /></section>`}
     ${chosen && html`<section class="card"><h2>${data.operators.length > 1 ? `Origins of operator ${source.id}` : "Origins"}</h2>
-      <p class="quiet small name">${source.text}</p>
-      <${Origins} operator=${source} /></section>
+      <p class="quiet small name">${local(source.text)}</p>
+      <${Origins} operator=${source} data=${origins} page=${page} onChange=${change} /></section>
       ${chosen.inputs.length > 0 && html`<section class="card"><h2>Inputs</h2><${Watermarks} rows=${chosen.inputs} operator=${chosen} caption="The watermark of each input" /></section>`}
       ${chosen.keys.length > 1 && html`<section class="card"><h2>Watermark keys</h2><${Watermarks} rows=${chosen.keys} operator=${chosen} caption="The watermark of each event time" /></section>`}
       <section class="card"><h2>Lag over time</h2>
@@ -84,18 +98,20 @@ function Query({ name }) {
   }}<//>`;
 }
 
-function Origins({ operator }) {
-  const { listed, counts, left_out: leftOut } = operator.origins;
-  if (!listed.length) {
+const PAGE = 60;
+function Origins({ operator, data, page, onChange }) {
+  if (!data) return html`<p class="empty" role="status">Loading…</p>`;
+  if (!data.total) {
     return html`<${Watermarks} rows=${operator.keys} operator=${operator} caption="The watermark of each event time" />
       <p class="empty">Single origins are not in the reports of this query.</p>`;
   }
   return html`
-    <ul class="legend" style=${{ marginBottom: ".5rem" }}>${Object.entries(counts).map(([status, count]) => html`<li key=${status}><${Badge} state=${colourOf(status)} text=${`${number(count)} ${status}`} /></li>`)}</ul>
-    <${Ladder} filterable=${listed.length > 8} caption=${`Origins on the event-time axis${leftOut ? `: the slowest and the fastest, ${number(leftOut)} between them are left out` : ""}`}
-      columns=${["Since", "Behind"]} lines=${[{ at: operator.watermark, kind: "held", text: "watermark" }, { at: operator.now, kind: "now", text: "clock" }]}
-      rows=${listed.map((origin) => ({ key: `${origin.input}\n${origin.name}`, label: origin.input ? `${origin.name} (${origin.input})` : origin.name, state: origin.status, at: origin.watermark,
-        extra: [origin.gap ?? (origin.since === null ? "" : time(origin.since)), origin.watermark === null || origin.watermark > 9e18 ? "" : duration(operator.now - origin.watermark)] }))} />`;
+    <ul class="legend" style=${{ marginBottom: ".5rem" }}>${Object.entries(data.counts).map(([status, count]) => html`<li key=${status}><${Badge} state=${colourOf(status)} text=${`${number(count)} ${status}`} /></li>`)}</ul>
+    <${Ladder} filterable=${data.total > 8} caption=${`Origins on the event-time axis${data.left_out ? `: ${number(data.left_out)} of ${number(data.total)} are left out, neither the slowest nor the fastest` : ""}`}
+      columns=${["Since", "Behind"]} lines=${[{ at: data.watermark, kind: "held", text: "watermark" }, { at: data.clock, kind: "now", text: "clock" }]} span=${[data.lowest, data.highest]}
+      pages=${{ ...page, offset: data.offset, matching: data.matching, total: data.total, size: PAGE, onChange }}
+      rows=${data.origins.map((origin) => ({ key: `${origin.input}\n${origin.name}`, label: origin.input ? `${origin.name} (${origin.input})` : origin.name, state: origin.status, at: origin.watermark,
+        extra: [origin.gap ?? (origin.since === null ? "" : time(origin.since)), origin.watermark === null || origin.watermark > 9e18 ? "" : duration(data.clock - origin.watermark)] }))} />`;
 }
 
 function Watermarks({ rows, operator, caption }) {

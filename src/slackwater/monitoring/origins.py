@@ -1,0 +1,162 @@
+"""The origins of an operator in a report: each with its watermarks and its state.
+
+A report may be sent with every batch, so it has a bounded size. The slowest origins are listed as they are;
+the others follow in a packed form, which only the views that show them unpack.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, get_args
+
+import msgspec
+
+OriginStatus = Literal["active", "idle", "silent", "gap", "done"]
+"""``active``: it sends. ``silent``: it is waited for but has sent nothing since the last batch, or ever.
+``gap``: a numbered buffer of it is missing. ``idle`` and ``done``: it is not waited for."""
+
+LISTED: Final = 200
+"""How many origins of an operator are listed as they are, the slowest."""
+MOST_ORIGINS: Final = 20_000
+"""How many origins a report has; if there are more, it has the slowest nine tenths and the fastest tenth."""
+MOST_PACKED: Final = 500_000
+"""The most characters of the packed origins; there are fewer of them if their names do not compress."""
+
+_STATUSES: Final = get_args(OriginStatus)
+
+
+class OriginState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An origin of a source: a partition, a file, a writer.
+
+    >>> OriginState("7", "silent", {"default": 5}, since=20).watermark
+    5
+    """
+
+    name: str
+    status: OriginStatus
+    watermarks: dict[str, int | None] = {}
+    """By watermark key; None if it has none yet."""
+    since: int | None = None
+    """Since when it has the status, or last sent something; None if unknown."""
+    input: str | None = None
+    """The name of the input, if the operator has several."""
+    gap: str | None = None
+    """The missing buffers, if the status is ``gap``."""
+
+    @property
+    def watermark(self) -> int | None:
+        """The lowest watermark over all keys; None if one is unknown."""
+        values = self.watermarks.values()
+        return None if not values or None in values else min(values)  # type: ignore[type-var]
+
+
+class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The origins of an operator.
+
+    >>> OriginSummary({"active": 40_000}, left_out=20_000).total
+    40000
+    """
+
+    counts: dict[str, int] = {}
+    """The number of origins by status, over all of them."""
+    listed: tuple[OriginState, ...] = ()
+    """The slowest, by watermark, those without one first."""
+    left_out: int = 0
+    """How many are counted, but neither listed nor packed."""
+    packed: str = ""
+    """The origins after ``listed`` in the same order, for `all`."""
+
+    @classmethod
+    def of(cls, origins: Iterable[OriginState]) -> OriginSummary:
+        """Count origins, list the slowest `LISTED`, and pack the others.
+
+        >>> OriginSummary.of([OriginState("a", "idle", {"default": 7}), OriginState("b", "silent")]).counts
+        {'idle': 1, 'silent': 1}
+        >>> many = OriginSummary.of(OriginState(str(at), "active", {"default": at}) for at in range(3_000))
+        >>> len(many.listed), len(many.all()), many.all()[2_999].name
+        (200, 3000, '2999')
+        """
+        ordered = sorted(origins, key=_by_watermark)
+        counts = dict(sorted(Counter[str](origin.status for origin in ordered).items()))
+        others = _ends(ordered[LISTED:], MOST_ORIGINS - LISTED)
+        packed = _packed(others)
+        while len(packed) > MOST_PACKED:
+            others = _ends(others, len(others) * MOST_PACKED * 9 // (len(packed) * 10))
+            packed = _packed(others)
+        listed = tuple(ordered[:LISTED])
+        return cls(counts, listed, len(ordered) - len(listed) - len(others), packed)
+
+    @property
+    def total(self) -> int:
+        """The number of origins."""
+        return sum(self.counts.values())
+
+    def all(self) -> tuple[OriginState, ...]:
+        """The listed and the packed origins, the slowest first."""
+        return (*self.listed, *_unpacked(self.packed)) if self.packed else self.listed
+
+
+class _Columns(msgspec.Struct, array_like=True):
+    """Origins column by column, which compresses well."""
+
+    names: list[str]
+    statuses: bytes
+    since: list[int | None]
+    schemas: list[tuple[str | None, list[str]]]
+    """The distinct inputs with their watermark keys."""
+    schema_of: list[int]
+    watermarks: list[list[int | None]]
+    gaps: dict[int, str]
+    """By position."""
+
+
+_columns: Final = msgspec.msgpack.Decoder(_Columns)
+
+
+def _ends(origins: Sequence[OriginState], most: int) -> Sequence[OriginState]:
+    """At most so many of them: nine tenths from the beginning, one tenth from the end."""
+    if len(origins) <= most:
+        return origins
+    fastest = most // 10
+    return [*origins[: most - fastest], *origins[len(origins) - fastest :]]
+
+
+def _packed(origins: Sequence[OriginState]) -> str:
+    if not origins:
+        return ""
+    numbers: dict[tuple[str | None, tuple[str, ...]], int] = {}
+    schema_of = [
+        numbers.setdefault((origin.input, tuple(origin.watermarks)), len(numbers)) for origin in origins
+    ]
+    columns = _Columns(
+        [origin.name for origin in origins],
+        bytes(_STATUSES.index(origin.status) for origin in origins),
+        [origin.since for origin in origins],
+        [(name, list(keys)) for name, keys in numbers],
+        schema_of,
+        [list(origin.watermarks.values()) for origin in origins],
+        {number: origin.gap for number, origin in enumerate(origins) if origin.gap is not None},
+    )
+    return base64.b64encode(zlib.compress(msgspec.msgpack.encode(columns), 1)).decode()
+
+
+def _unpacked(packed: str) -> list[OriginState]:
+    found = _columns.decode(zlib.decompress(base64.b64decode(packed)))
+    schemas = [(name, tuple(keys)) for name, keys in found.schemas]
+    rows = zip(found.names, found.statuses, found.since, found.schema_of, found.watermarks, strict=True)
+    return [
+        OriginState(
+            name, _STATUSES[status], dict(zip(schemas[schema][1], values, strict=True)), since,
+            schemas[schema][0], found.gaps.get(number),
+        )
+        for number, (name, status, since, schema, values) in enumerate(rows)
+    ]  # fmt: skip
+
+
+def _by_watermark(origin: OriginState) -> tuple[bool, int, str]:
+    """Those without a watermark first."""
+    at = origin.watermark
+    return at is not None, at or 0, origin.name
