@@ -289,6 +289,24 @@ def test_the_time_zone_is_switched(opened: Opened) -> None:
     assert hours == 9
 
 
+def test_sentences_are_in_the_chosen_time_zone_and_names_stay(opened: Opened) -> None:
+    page = opened("#/now/5f0c", timezone_id="Asia/Tokyo")
+    pattern = re.compile(
+        r"^orders: watermark (\d\d):(\d\d:\d\d), 6 min behind; .* since (\d\d)(:\d\d:\d\d); "
+    )
+    utc = pattern.match(page.locator("h1").inner_text())
+    page.get_by_role("button", name="Time zone: UTC").click()
+    page.get_by_role("button", name="Time zone: local").wait_for()
+    tokyo = pattern.match(page.locator("h1").inner_text())
+    assert utc is not None
+    assert tokyo is not None
+    assert [(int(tokyo[hour]) - int(utc[hour])) % 24 for hour in (1, 3)] == [9, 9]
+    assert (tokyo[2], tokyo[4]) == (utc[2], utc[4])
+    text = "held by 'at 10:00:00', silent since 2024-03-01T20:00:00Z"
+    written = page.evaluate("""async (text) => (await import("/static/lib.js")).local(text)""", text)
+    assert written == "held by 'at 10:00:00', silent since 2024-03-02 05:00:00"
+
+
 def stop_query(store: Path) -> None:
     with open_store(f"sqlite:///{store}") as opened_store:
         event = RunEnded("5f0c", "run-1", now(), "the cable was pulled")
@@ -397,6 +415,7 @@ def test_a_query_that_was_dropped_from_the_store_stays_with_its_age(opened: Open
     [
         ("#/now/orders", "held by partition '7'"),
         ("#/now/5f0c?operator=0.0&key=default", "Origins of operator 0.0"),
+        ("#/now/5f0c?filter=gap", "1 of 10"),
         ("#/windows/orders?operator=0.0", "open windows by end"),
         ("#/late/5f0c?origin=3", "Dropped rows"),
         ("#/ingestion/orders", "country=SE"),

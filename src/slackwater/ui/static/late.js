@@ -58,7 +58,7 @@ function Distribution({ data, name }) {
     <div class="row" style=${{ margin: ".4rem 0" }}>
       ${data.delays.length > 1 && html`<${Field} label="Origin"><select value=${origin} onChange=${(event) => { location.hash = link("late", [name], { origin: event.target.value }); }}>
         <option value="">all ${number(data.origins)}</option>${data.delays.map((each) => html`<option key=${each.origin} value=${each.origin} selected=${each.origin === origin}>${each.origin.slice(0, 60)}</option>`)}</select><//>`}
-      <${Field} label="Lag now (s)"><input type="number" min="0" step="any" style=${{ width: "7rem" }} value=${now / 1e6} onInput=${(event) => setBase(Math.max(0, Number(event.target.value) * 1e6))} /><//>
+      <${Field} label="Lag now (s)"><input type="number" min="0" step="any" style=${{ width: "7rem" }} value=${Math.round(now / 1e3) / 1e3} onInput=${(event) => setBase(Math.max(0, Number(event.target.value) * 1e6))} /><//>
       <span class="quiet small">${base !== null ? "" : configured === undefined ? "estimated from the number of late rows" : "of the query"}</span></div>
     <${Histogram} bins=${bins} lag=${next} lateness=${lateness} onLag=${setLag} onLateness=${setLateness} />
     <${Legend} items=${[["done", "within the lag"], ["owed", "late, kept by the allowed lateness"], ["failed", "late beyond it"]]} />

@@ -1,5 +1,5 @@
 // The Streams view: all streams, and the timeline of one.
-import { ago, bytes, counted, duration, html, link, number, route, time, useView } from "./lib.js";
+import { ago, bytes, counted, duration, html, link, local, number, route, time, useView } from "./lib.js";
 import { At, Badge, Loaded, Name, Stale, Table } from "./parts.js";
 import { Ladder } from "./ladder.js";
 import { River, segmentName } from "./river.js";
@@ -14,7 +14,7 @@ function List() {
   return html`<${Stale} state=${state} /><${Loaded} state=${state}>${(data) => html`<section class="card"><h1>Streams</h1>
     <${Table} caption=${counted(data.streams.length, "stream")} rows=${data.streams} rowKey=${(stream) => stream.name} empty="The store has no streams." columns=${[
       ["Stream", (stream) => html`<a href=${link("streams", [stream.name])}><${Name} text=${stream.name} most=${80} /></a>`, { sort: (stream) => stream.name }],
-      ["State", (stream) => html`<${Name} text=${stream.sentence} most=${300} />`],
+      ["State", (stream) => html`<${Name} text=${local(stream.sentence)} most=${300} />`],
       ["Segments", (stream) => number(stream.segments), { class: "right", sort: (stream) => stream.segments }],
       ["Events", (stream) => number(stream.events), { class: "right", sort: (stream) => stream.events }],
       ["Size", (stream) => bytes(stream.bytes), { class: "right", sort: (stream) => stream.bytes }],
@@ -25,7 +25,7 @@ function Stream({ name }) {
   const state = useView(`/api/stream?${new URLSearchParams({ name })}`);
   return html`<${Stale} state=${state} /><${Loaded} state=${state}>${(data) => html`
     <section class="card"><p class="small"><a href=${link("streams")}>All streams</a></p>
-      <h1><${Name} text=${data.name} most=${160} /></h1><p class="sentence large">${data.sentence}</p>
+      <h1><${Name} text=${data.name} most=${160} /></h1><p class="sentence large">${local(data.sentence)}</p>
       <p class="quiet small">Marks are made every ${duration(data.period)} and wait at most ${duration(data.timeout)} for a writer. Created ${time(data.created_at)}, epoch ${data.epoch}.</p></section>
     <section class="card"><h2>Segments over time</h2><p class="quiet small">Keys from top to bottom; stronger colour for more events; a vertical line for each mark.</p>
       <${River} stream=${data} /></section>
@@ -33,7 +33,7 @@ function Stream({ name }) {
       <${Ladder} caption="The time that each writer has noted" columns=${["Behind since"]} filterable=${data.writers.length > 20} empty="No writer has noted a time."
         lines=${[{ at: data.mark, kind: "mark", text: "mark" }]}
         rows=${data.writers.map((writer) => ({ key: writer.writer, label: writer.writer, state: writer.state, at: writer.time,
-          extra: [writer.behind_since === null ? "" : `${time(writer.behind_since)} (${ago(writer.behind_since)})${writer.dropped_at === null ? "" : `, dropped ${time(writer.dropped_at)}`}`] }))} /></section>
+          extra: [writer.behind_since === null ? "" : `${time(writer.behind_since)} (${ago(writer.behind_since)})${writer.dropped_at === null ? "" : `, will be dropped at ${time(writer.dropped_at)}`}`] }))} /></section>
     <section class="card"><h2>Reader groups</h2>
       <${Ladder} caption="The time window of each group" columns=${["Readers", "Behind"]} empty="No reader group has been made."
         lines=${[{ at: data.mark, kind: "mark", text: "mark" }]}

@@ -1,5 +1,5 @@
 // The Windows view: open windows by end on the time axis, and those that closed.
-import { bytes, counted, duration, html, link, number, padded, route, time, useView, useWidth } from "./lib.js";
+import { bytes, counted, duration, html, link, local, number, padded, route, time, useView, useWidth } from "./lib.js";
 import { At, Badge, Field, Legend, Loaded, Stale, Table } from "./parts.js";
 import { Axis } from "./ladder.js";
 import { QueryHead } from "./now.js";
@@ -25,11 +25,11 @@ function Query({ name }) {
       <p class="quiet small">The watermark is at ${time(data.watermark)}. A window fires when it reaches the end of the window, and closes after the allowed lateness.${data.left_out ? ` ${counted(data.left_out, "more window")} not listed.` : ""}</p>
       ${data.open.length ? html`<${Strip} windows=${data.open} watermark=${data.watermark} chosen=${chosen} />` : html`<p class="empty">No window is open${data.summary.open_windows ? ", or the query does not report single windows" : ""}.</p>`}</section>
     ${found.map((window) => html`<section class="card" key=${window.operator} aria-live="polite"><h2>Window ${time(window.start)} to ${time(window.end)}</h2>
-      <p class="sentence">${window.closes}</p><${Facts} window=${window} /></section>`)}
+      <p class="sentence">${local(window.closes)}</p><${Facts} window=${window} /></section>`)}
     <section class="card"><h2>Open</h2><${Table} caption="By end" rows=${data.open} rowKey=${(window) => `${window.operator}\n${window.end}`} chosen=${(window) => window.end === chosen} empty="None." columns=${[
       ["Window", (window) => html`<a class="nowrap mono" href=${own(window.end)}>${time(window.start)} to ${time(window.end)}</a>`, { sort: (window) => window.end }],
       ["State", (window) => html`<${Badge} state=${window.owes_pane ? "owed" : "done"} text=${window.owes_pane ? "owes a pane" : "has fired"} />`],
-      ["Closes", (window) => window.closes],
+      ["Closes", (window) => local(window.closes), { class: "long" }],
       ["Keys", (window) => number(window.keys), { class: "right", sort: (window) => window.keys }],
       ["Size", (window) => bytes(window.bytes), { class: "right", sort: (window) => window.bytes }],
       ["Panes so far", panes],
@@ -72,7 +72,7 @@ function Strip({ windows, watermark, chosen }) {
       return html`<g key=${`${window.operator}\n${window.end}`}>
         <rect x=${from} y=${y} width=${Math.max(3, to - from)} height=${ROW - 6} rx="3" fill=${window.owes_pane ? "var(--owed)" : "var(--done)"} stroke=${window.end === chosen ? "var(--ink)" : "none"} stroke-width="2" />
         <rect x=${to} y=${y + 3} width=${Math.max(0, gone - to)} height=${ROW - 12} fill="var(--waiting)" />
-        <title>${`${time(window.start)} to ${time(window.end)}: ${window.closes}`}</title></g>`;
+        <title>${`${time(window.start)} to ${time(window.end)}: ${local(window.closes)}`}</title></g>`;
     })}
     ${watermark !== null && finite(watermark) && html`<line class="held" x1=${x(watermark)} x2=${x(watermark)} y1="8" y2=${height} />`}
   </svg></div>
