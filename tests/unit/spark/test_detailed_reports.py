@@ -213,6 +213,16 @@ def test_delays_are_measured_from_what_the_source_had_reached_before_the_batch()
     assert round((1 - delays.share_within(5 * SECOND)) * 3) == 1
 
 
+@pytest.mark.parametrize("origins", [2, 20, 50])
+def test_origins_that_take_turns_are_sampled_alike(origins: int) -> None:
+    count = 25_000
+    names = pl.Series(ORIGIN, [f"{number % origins:02}" for number in range(count)])
+    observed = observed_delays(pl.DataFrame({TIME: pl.int_range(count, eager=True), ORIGIN: names}), None)
+    rows = {str(origin.origin): sum(origin.rows) for origin in observed}
+    assert rows == pytest.approx(dict.fromkeys(rows, count / origins), rel=0.1)
+    assert len(rows) == origins
+
+
 def test_the_delays_of_many_rows_and_origins_are_sampled_and_bounded() -> None:
     count = 200_000
     origins = pl.Series(ORIGIN, [f"{number % 997:04}" for number in range(count)])
