@@ -24,13 +24,18 @@ def test_the_page_says_what_a_real_query_reports(spark: SparkSession, tmp_path: 
         state = monitor.query(query)
     with sw.ui(spark, store=url, port=0) as console, chromium() as browser:
         page = browser.new_page()
-        page.goto(f"{console.address}#/now/{query}?operator=0.0")
+        page.goto(f"{console.address}#/now/{query}?operator=0")
+        expect(page.locator("main")).to_contain_text("Origins of operator 0")
+        expect(page.locator("table.ladder").first.locator("tbody tr")).to_contain_text(["input 'deliveries'"])
+        page.goto(f"{console.address}#/now/{query}")
         expect(page.locator("h1")).to_have_text(sentence(state, now()))
+        expect(page.locator("main")).to_contain_text("Origins of operator 0.0")
         ladder = page.locator("table.ladder").first.locator("tbody tr")
         expect(ladder.first).to_contain_text("silent")
         assert [row.inner_text().split()[:2] for row in ladder.all()] == [["b", "silent"], ["a", "active"]]
         chain = page.locator("section").filter(has_text="Lag along the chain").locator("tbody tr")
         assert [row.locator("td").first.inner_text() for row in chain.all()] == ["0", "0.0"]
+        assert "operator 0.0" in chain.first.inner_text()
         held = page.locator("section").filter(has_text="Who held it back").locator("tbody tr")
         assert "partition 'b'" in held.first.inner_text()
         keep_screenshot(page, "spark-now")

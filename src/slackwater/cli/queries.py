@@ -14,7 +14,15 @@ from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.monitoring.sentence import clock_text, rough
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, format_duration
-from slackwater.ui.models import LagAnswer, LateAnswer, NowAnswer, OriginsAnswer, QueryAnswer, WindowsAnswer
+from slackwater.ui.models import (
+    LagAnswer,
+    LateAnswer,
+    NowAnswer,
+    OperatorAnswer,
+    OriginsAnswer,
+    QueryAnswer,
+    WindowsAnswer,
+)
 from slackwater.ui.views import LISTED_ORIGINS, MOST_LISTED, OriginOrder, Views
 
 Shown = TypeVar("Shown", bound=BaseModel)
@@ -60,7 +68,9 @@ def why(
 def origins(
     query: QueryName,
     store: Store = DEFAULT_STORE,
-    operator: Operator = None,
+    operator: Annotated[
+        str | None, typer.Option(help="Id of the operator; by default the one that holds the query back.")
+    ] = None,
     filter: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option(help="Only origins with this text in their name, input or state.")
     ] = "",
@@ -149,7 +159,7 @@ def _print_query(answer: QueryAnswer, origins: OriginsAnswer) -> None:
             "own": _duration(each.local_lag),
             "inherited": _duration(each.inherited_lag),
             "open windows": each.open_windows,
-            "held by": each.held_by or each.reason,
+            "held by": _held_by(each),
         }
         for each in answer.operators
     ]
@@ -162,7 +172,8 @@ def _print_query(answer: QueryAnswer, origins: OriginsAnswer) -> None:
         if each.origins and each.id != origins.operator:
             print_line(f"origins of operator {each.id}: {_counts(each.origins)} (add --operator {each.id})")
     if answer.holders:
-        print_line("\nwho held it back")
+        of = f" (operator {answer.held_operator})" if len(answer.operators) > 1 else ""
+        print_line(f"\nwho held it back{of}")
         spans = [
             {
                 "from": at(span.at), "for": format_duration(span.lasted),
@@ -201,6 +212,11 @@ def _print_origins(answer: OriginsAnswer) -> None:
         )
     if answer.left_out:
         print_line(f"{answer.left_out} are not in the reports, which have the slowest and the fastest")
+
+
+def _held_by(operator: OperatorAnswer) -> str:
+    before = operator.held_by_operator
+    return operator.held_by or operator.reason if before is None else f"operator {before}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -74,19 +74,27 @@ def _progress(query: QueryState, now: int) -> str:
 
 
 def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
-    """The operator whose source holds the watermark back: the slowest one before this, or this one itself.
+    """The operator whose source holds the watermark back: the slowest one before this, or this one itself."""
+    before = operator_that_holds(query, operator)
+    return operator if before is None else holder_of(query, before)
+
+
+def operator_that_holds(query: QueryState, operator: OperatorState) -> OperatorState | None:
+    """The operator directly before one that holds it back; None if a source of its own does.
 
     An operator that reads others only reports which bucket of them it waits for.
     """
+    if operator.held_by is None or not operator.held_by.startswith("input 'bucket "):
+        return None
+    depth = operator.id.count(".") + 1
     before = [
         each
         for each in query.operators
-        if each.id.startswith(f"{operator.id}.") and each.id.count(".") == operator.id.count(".") + 1
+        if each.id.startswith(f"{operator.id}.") and each.id.count(".") == depth
     ]
-    if operator.held_by is None or not operator.held_by.startswith("input 'bucket ") or not before:
-        return operator
-    slowest = min(before, key=lambda each: (each.watermark is not None, each.watermark or 0, each.id))
-    return holder_of(query, slowest)
+    return min(
+        before, key=lambda each: (each.watermark is not None, each.watermark or 0, each.id), default=None
+    )
 
 
 def _holder(operator: OperatorState, origins: Sequence[OriginSummary], now: int) -> list[str]:

@@ -280,6 +280,8 @@ class OperatorAnswer(Answer):
     watermark: int | None
     reason: str
     held_by: str | None
+    held_by_operator: str | None
+    """The operator before it that holds it back; null if a source of its own does."""
     since: int | None
     text: str
     lag: int | None
@@ -369,7 +371,9 @@ class QueryAnswer(Answer):
     operators: list[OperatorAnswer]
     """The last operator first."""
     operator: str | None
-    """The operator to which `holders` and `history` belong."""
+    """The operator to which `history` belongs."""
+    held_operator: str | None
+    """The operator to which `holders` belongs."""
     key: str | None
     """The watermark key to which `history` belongs."""
     holders: list[HolderAnswer]

@@ -172,7 +172,9 @@ def create_app(
     @app.get("/api/origins", tags=["queries"], response_model=OriginsAnswer, responses=_PROBLEMS)
     def origins(
         name: QueryName,
-        operator: Operator = None,
+        operator: Annotated[
+            str | None, Query(description="The id of an operator; by default the one that holds it back.")
+        ] = None,
         text: Annotated[str, Query(description="Text in the name, input or status of the origins.")] = "",
         order: Annotated[OriginOrder, Query(description="What they are sorted by.")] = "behind",
         offset: Annotated[int, Query(ge=0, description="How many of them to leave out.")] = 0,

@@ -41,7 +41,7 @@ from slackwater.monitoring.query_state import (
     WatermarkSpan,
     WindowState,
 )
-from slackwater.monitoring.sentence import clock_text, holder_of, rough, sentence
+from slackwater.monitoring.sentence import clock_text, holder_of, operator_that_holds, rough, sentence
 from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.sql.database import database_url, redacted_url
@@ -338,7 +338,8 @@ address, or create the store: open it with create=True, or run `slackwater strea
 
         Args:
             name: The id or name of the query.
-            operator: The operator whose history is returned; by default the last one.
+            operator: The operator whose history and holders are returned; by default the history of the last
+                one, and the holders of the one that holds it back.
             key: The watermark key of the history; by default the first one of the operator.
 
         Raises:
@@ -353,14 +354,18 @@ address, or create the store: open it with create=True, or run `slackwater strea
             wanted = key or (keys[0] if keys else None)
             holders: tuple[HolderSpan, ...] = ()
             history: tuple[WatermarkSpan, ...] = ()
+            held = chosen
             if chosen is not None:
-                holders = monitor.holders(query.id, operator=chosen.id, key=key, limit=_LISTED_HOLDERS)
+                # An operator in a chain only names the one before it; that one names the origin.
+                held = chosen if operator is not None else holder_of(query, chosen)
+                holders = monitor.holders(query.id, operator=held.id, key=key, limit=_LISTED_HOLDERS)
                 history = monitor.watermark_history(query.id, operator=chosen.id, key=wanted or DEFAULT_KEY)
             return QueryAnswer(
                 now=at, summary=_query_summary(query, at), run=query.run, batch=query.batch,
                 batch_at=query.at, duration=query.duration, rows=query.rows, state_bytes=query.state_bytes,
-                lost=query.lost, operators=[_operator(each) for each in query.operators],
+                lost=query.lost, operators=[_operator(query, each) for each in query.operators],
                 operator=None if chosen is None else chosen.id, key=wanted,
+                held_operator=None if held is None else held.id,
                 holders=[HolderAnswer.model_validate(each) for each in holders],
                 history=[HistoryAnswer.model_validate(each) for each in history],
             )  # fmt: skip
@@ -381,8 +386,7 @@ address, or create the store: open it with create=True, or run `slackwater strea
 
         Args:
             name: The id or name of the query.
-            operator: The operator; by default the last one. If it reads only other operators, the origins are
-                those of the operator before it that holds it back.
+            operator: The operator whose sources they are; by default the one that holds the query back.
             text: Only origins with this text in their name, input or status; upper and lower case are equal.
             order: ``behind`` for the slowest first, ``name``, or ``state``.
             offset: How many of them to leave out.
@@ -395,7 +399,7 @@ address, or create the store: open it with create=True, or run `slackwater strea
         def work(store: MetadataStore) -> OriginsAnswer:
             monitor = Monitor(store)
             at, query = monitor.now(), monitor.query(name)
-            source = _source_of(query, _operator_of(query, operator))
+            source = _source_of(query, operator)
             if source is None:
                 return OriginsAnswer(now=at)
             found = source.origins.all()
@@ -534,14 +538,18 @@ def _operator_of(query: QueryState, wanted: str | None) -> OperatorState | None:
     return found
 
 
-def _source_of(query: QueryState, operator: OperatorState | None) -> OperatorState | None:
-    """The operator, or one before it, that reads sources: the one that holds it back if that has any."""
-    if operator is None:
+def _source_of(query: QueryState, operator: str | None) -> OperatorState | None:
+    """An operator that reads sources: the one that was asked for, or the one that holds the query back.
+
+    If that one has none, because it only reads other operators, one before it.
+    """
+    chosen = _operator_of(query, operator)
+    if chosen is None:
         return None
-    before = [each for each in query.operators if each.id.startswith(f"{operator.id}.")]
-    return next(
-        (each for each in (operator, holder_of(query, operator), *before) if each.origins.counts), None
-    )
+    holder = holder_of(query, chosen)
+    first = (holder, chosen) if operator is None else (chosen, holder)
+    before = (each for each in query.operators if each.id.startswith(f"{chosen.id}."))
+    return next((each for each in (*first, *before) if each.origins.counts), None)
 
 
 def _matching(origins: Sequence[OriginState], text: str) -> Sequence[OriginState]:
@@ -563,9 +571,13 @@ _ORDERS: Final[Mapping[OriginOrder, Callable[[OriginState], tuple[str, ...]]]] =
 """The origins of a report are in the order `behind`, which also holds within a state."""
 
 
-def _operator(operator: OperatorState) -> OperatorAnswer:
-    fields = {name: getattr(operator, name) for name in OperatorAnswer.model_fields if name != "origins"}
-    return OperatorAnswer.model_validate({**fields, "origins": operator.origins.counts})
+def _operator(query: QueryState, operator: OperatorState) -> OperatorAnswer:
+    before = operator_that_holds(query, operator)
+    derived = {
+        "origins": operator.origins.counts, "held_by_operator": None if before is None else before.id
+    }  # fmt: skip
+    fields = {name: getattr(operator, name) for name in OperatorAnswer.model_fields if name not in derived}
+    return OperatorAnswer.model_validate({**fields, **derived})
 
 
 def _dropped(query: QueryState) -> dict[str, int]:

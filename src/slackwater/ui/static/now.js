@@ -83,7 +83,7 @@ function Query({ name }) {
       <section class="card"><h2>Lag over time</h2>
         ${chosen.keys.length > 1 && html`<${Segmented} label="Watermark key" options=${chosen.keys.map((each) => [each.name, each.name])} value=${data.key} onChange=${(value) => { location.hash = link("now", [name], { operator, key: value }); }} />`}
         <${Lag} history=${data.history} /></section>
-      <section class="card"><h2>Who held it back</h2><${Table} caption="Newest first" rows=${data.holders} most=${15} empty="Nothing is recorded yet." columns=${[
+      <section class="card"><h2>Who held it back</h2><${Table} caption=${data.operators.length > 1 ? `Operator ${data.held_operator}, newest first` : "Newest first"} rows=${data.holders} most=${15} empty="Nothing is recorded yet." columns=${[
         ["From", (span) => html`<${At} at=${span.at} />`, { sort: (span) => span.at }],
         ["For", (span) => duration(span.lasted), { class: "right", sort: (span) => span.lasted }],
         ["Held by", (span) => html`<${Name} text=${span.held_by ?? "nothing"} most=${80} />`, { sort: (span) => span.held_by ?? "" }],
@@ -91,7 +91,7 @@ function Query({ name }) {
         ["Watermark", (span) => html`<span class="nowrap mono">${time(span.watermark)}${span.reached === span.watermark ? "" : ` to ${time(span.reached)}`}</span>`],
         ...(chosen.keys.length > 1 ? [["Key", (span) => span.key]] : []),
       ]} /></section>
-      <div class="grid2"><section class="card"><h2>Counters</h2><${Table} caption="Since the query was first started" rows=${Object.entries(chosen.totals)} columns=${[
+      <div class="grid2"><section class="card"><h2>Counters</h2><${Table} caption="Since the query was first started; those that are 0 are left out" rows=${Object.entries(chosen.totals).filter(([, count]) => count)} empty="All are 0." columns=${[
         ["Counter", ([title]) => title.replace(/_/g, " ")], ["Count", ([, count]) => number(count), { class: "right" }]]} /></section>
       ${Object.keys(chosen.buffers).length > 0 && html`<section class="card"><h2>Buffered rows</h2><${Table} caption="Rows that wait for the other side" rows=${Object.entries(chosen.buffers)} columns=${[
         ["Buffer", ([title]) => title], ["Rows", ([, size]) => number(size.rows), { class: "right" }], ["Size", ([, size]) => bytes(size.bytes), { class: "right" }]]} /></section>`}</div>`}`;
@@ -130,7 +130,7 @@ function Chain({ operators, chosen, name }) {
     ["Inherited", (operator) => (operator.inherited_lag === null ? "none" : duration(operator.inherited_lag)), { class: "right" }],
     ["Inherited and own", (operator) => html`<svg width="220" height="14" class="hide-narrow" aria-hidden="true"><rect width=${(220 * Math.max(0, operator.inherited_lag ?? 0)) / most} height="14" rx="3" fill="var(--waiting)" />
       <rect x=${(220 * Math.max(0, operator.inherited_lag ?? 0)) / most} width=${(220 * Math.max(0, operator.local_lag ?? 0)) / most} height="14" rx="3" fill="var(--owed)" /></svg>`],
-    ["Held by", (operator) => html`<${Name} text=${operator.held_by ?? operator.reason} most=${70} />`],
+    ["Held by", (operator) => html`<${Name} text=${operator.held_by_operator ? `operator ${operator.held_by_operator}` : operator.held_by ?? operator.reason} most=${70} />`],
   ]} />`;
 }
 
