@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from slackwater.table_progress.table_watermark import completeness as completeness
     from slackwater.table_progress.waiting import WaitResult as WaitResult
     from slackwater.table_progress.waiting import wait_until as wait_until
+    from slackwater.tables.manifest import parquet_dataset as parquet_dataset
     from slackwater.time import BEGINNING_OF_TIME as BEGINNING_OF_TIME
     from slackwater.time import END_OF_TIME as END_OF_TIME
     from slackwater.time import Range as Range

@@ -20,6 +20,7 @@ EXTRA_OF: Final = {
     "httpx": "ingest",
     "javaproperties": "ingest",
     "matplotlib": "plot",
+    "obstore": "object-store",
     "openlineage": "lineage",
     "psycopg": "postgres",
     "pydantic": "ingest",

@@ -41,7 +41,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "monitoring": _BASE | {"progress", "sql", "metadata"},
     "spark": _CORE | {"sql", "tables", "monitoring"},
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
-    "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "spark", "metadata", "streams"},
+    "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "tables", "spark", "metadata", "streams"},
     "table_progress": _BASE | {"progress", "sql", "tables", "spark", "metadata", "streams"},
     "testing": _CORE | {"spark"},
     "plot": _CORE | {"testing"},

@@ -46,14 +46,17 @@ from slackwater.ingest.sources.queries import (
     zone_name,
 )
 from slackwater.ingest.sources.spark_columns import REJECTED, column
+from slackwater.ingest.targets.delta_objects_target import DeltaObjectsTarget
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.manifest_target import ManifestTarget
 from slackwater.ingest.targets.replacement import Approve, ReplacingTarget, Slice, Target, Written
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
 from slackwater.sql.adbc import adbc_address
 from slackwater.sql.database import database_url
+from slackwater.tables.object_store import object_store
 
 
 class _Shared(TypedDict):
@@ -90,8 +93,8 @@ class Extraction:
         return self._target.last_number() if isinstance(self._target, StreamTarget) else None
 
     def expect(self, made: Plan) -> None:
-        """Receive the plan, so that a stream target can note the time up to which all units are complete."""
-        if isinstance(self._target, StreamTarget):
+        """Receive the plan, so that the target can state the time up to which all units are complete."""
+        if isinstance(self._target, (StreamTarget, ReplacingTarget)):
             self._target.expect(Completeness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve) -> Written:
@@ -238,7 +241,13 @@ class Extraction:
         if settings.target_type == "stream":
             return self._made_stream()
         if settings.target_type != "sql":
-            folder = local_folder(str(settings.target_path)) or Path()
+            path = str(settings.target_path)
+            folder = local_folder(path)
+            if folder is None or settings.target_layout == "manifest":
+                store = object_store(path if folder is None else folder.as_uri())
+                if settings.target_type == "delta":
+                    return DeltaObjectsTarget(store, **shared)
+                return ManifestTarget(store, **shared)
             if settings.target_type == "delta":
                 return DeltaTarget(folder, **shared)
             return FolderTarget(folder, str(settings.target_type), **shared)

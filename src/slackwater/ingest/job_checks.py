@@ -18,6 +18,7 @@ from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_problems
 from slackwater.ingest.targets.folder_names import check_folder_values
 from slackwater.sql.database import database_url
 from slackwater.streams.arguments import scope_and_name
+from slackwater.tables.object_store import object_store, shown_url
 
 _NEEDED: Final = {
     "sql": ("source_url",),
@@ -26,6 +27,8 @@ _NEEDED: Final = {
 }
 _RANGE: Final = ("low", "high")
 _FOLDERS: Final = ("parquet", "json", "csv")
+_OBJECTS: Final = ("parquet", "delta")
+"""The targets that can be on an object store."""
 _TARGETS: Final = {
     "sql": ("target_url", "target_table"),
     "stream": ("target_url", "target_stream"),
@@ -131,14 +134,35 @@ def _target_problems(job: Job) -> list[Problem]:
         if settings.target_on_error == "emit":
             reason, fix = "does not work with a stream", "remove it, or write to a table or a folder"
             problems.append(Problem("ms.target.on.error", "'emit'", reason, fix))
-    elif settings.target_path is not None and local_folder(settings.target_path) is None:
-        fix = "use a folder that the driver and the executors share"
-        problems.append(Problem("ms.target.path", repr(settings.target_path), "is not a local path", fix))
-    elif kind in _FOLDERS:
+    elif settings.target_path is not None:
+        problems += _path_problems(kind, settings.target_path, settings.target_layout)
+    if kind in _FOLDERS:
         problems += _folder_problems(job)
     if settings.target_mode == "merge" and (kind != "sql" or not settings.target_key):
         fix = "use a sql target and set ms.target.key"
         problems.append(Problem("ms.target.mode", "'merge'", "needs a sql target and a key", fix))
+    return problems
+
+
+def _path_problems(kind: str, path: str, layout: str | None) -> list[Problem]:
+    remote = local_folder(path) is None
+    if remote and kind not in _OBJECTS and kind in _FOLDERS:
+        fix = "use a parquet or delta target, or a folder that the driver and the executors share"
+        return [
+            Problem("ms.target.path", repr(shown_url(path)), f"is not a local path, as {kind} requires", fix)
+        ]
+    problems = []
+    if remote:
+        try:
+            object_store(path)
+        except InvalidArgument as error:
+            problems.append(Problem.from_error(error, key="ms.target.path"))
+    if layout == "manifest" and kind != "parquet":
+        fix = "remove it" if kind == "delta" else "remove it, or use a parquet target"
+        problems.append(Problem("ms.target.layout", "'manifest'", f"does not work with {kind}", fix))
+    if layout == "links" and remote:
+        reason, fix = "does not work on an object store, which has no symbolic links", "remove it"
+        problems.append(Problem("ms.target.layout", "'links'", reason, fix))
     return problems
 
 

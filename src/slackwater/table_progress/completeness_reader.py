@@ -17,6 +17,7 @@ from slackwater.sql.pane_table import LEDGER
 from slackwater.sql.staging_table import is_embedded
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.time import mark_store
+from slackwater.tables.manifest import manifest_completeness
 from slackwater.tables.table_address import lake_table
 
 FORMS: Final = (
@@ -33,19 +34,21 @@ def complete_until(
     """Read up to which event time a table is complete: all windows that end at or before it are written.
 
     Every commit of `Panes.upsert_to`, `Panes.merge_into` and `write_stream` states this time, which is the
-    watermark of the query after everything that its last operator still holds. Rows that arrive late may
-    still correct the results, as long as the allowed lateness permits; with ``final`` the time is the one
-    before which nothing changes any more.
+    watermark of the query after everything that its last operator still holds. A Delta table, or a Parquet
+    table with a manifest, that ingestion jobs write states the time before which all units are read. Rows
+    that arrive late may still correct the results, as long as the allowed lateness permits; with ``final``
+    the time is the one before which nothing changes any more.
 
     If several queries write to the table, the time is the earliest of theirs.
 
     Args:
         table: ``DATABASE_URL#TABLE``, as in ``postgresql://host/shop#totals``, ``sqlite:///shop.db#totals``
             or ``env:SHOP#totals``; ``delta:LOCATION``; ``iceberg:CATALOG/NAMESPACE.TABLE``;
-            ``parquet:FOLDER``; or ``stream:SCOPE/NAME``.
+            ``parquet:FOLDER``, or ``parquet:s3://…`` for a table with a manifest; or ``stream:SCOPE/NAME``.
         final: Return the time before which late rows cannot change the results any more. A stream does not
             state it.
-        identity: Only consider the query that commits under this identity; see `upsert_to`.
+        identity: Only consider the query that commits under this identity, see `upsert_to`; that of an
+            ingestion job is ``ingest:`` and its name.
         store: The URL of the metadata store, for a stream; the variable ``SLACKWATER_STORE`` if omitted.
 
     Returns:
@@ -72,6 +75,8 @@ DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOL
 def read_completeness(table: str, *, identity: str | None = None, store: str | None = None) -> Completeness:
     """Both times of `complete_until`; arguments as there."""
     kind = str(table).partition(":")[0]
+    if kind == "parquet" and (jobs := manifest_completeness(table.removeprefix("parquet:"))) is not None:
+        return _of_identities(jobs, identity)
     if kind in _FILES:
         return _of_identities(
             {name: entry.completeness for name, entry in lake_table(table).ledger().items()}, identity

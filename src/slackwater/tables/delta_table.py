@@ -61,13 +61,13 @@ class DeltaLakeTable(LakeTable):
         """The entries of all identities, from the newest commit that has them."""
         if not _library().DeltaTable.is_deltatable(self.location):
             return {}
-        return _ledger(self._open())
+        return ledger_of(self._open())
 
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
         """Apply changes and record the batch in one commit."""
         library = _library()
         table = self._open()
-        known = _ledger(table)
+        known = ledger_of(table)
         if batch.identity not in known:
             applied = table.transaction_version(_APPLICATION + batch.identity)
             if applied is not None:  # the log of the commit is gone
@@ -76,7 +76,7 @@ class DeltaLakeTable(LakeTable):
         if entry is None:
             return False
         known[batch.identity] = entry
-        metadata = {LEDGER: msgspec.json.encode(known).decode()}
+        metadata = {LEDGER: encode_ledger(known)}
         if entry.complete_until is not None:
             metadata[COMPLETE] = str(entry.complete_until)
         properties = library.CommitProperties(
@@ -98,12 +98,22 @@ class DeltaLakeTable(LakeTable):
         return table
 
 
-def _ledger(table: DeltaTable) -> dict[str, LedgerEntry]:
+def ledger_of(table: DeltaTable) -> dict[str, LedgerEntry]:
+    """The entries of all identities, from the newest commit that has them."""
     for limit in (1, _NEWEST, None):
         for commit in table.history(limit):
             if LEDGER in commit:
                 return msgspec.json.decode(commit[LEDGER], type=dict[str, LedgerEntry])
     return {}
+
+
+def encode_ledger(known: dict[str, LedgerEntry]) -> str:
+    """The ledger as the metadata of a commit.
+
+    >>> encode_ledger({"totals": LedgerEntry(7, None)})
+    '{"totals":{"batch":7,"query":null}}'
+    """
+    return msgspec.json.encode(known).decode()
 
 
 def _merge(table: DeltaTable, columns: LakeColumns, changes: pl.DataFrame, properties: Any) -> None:

@@ -32,6 +32,11 @@ write "delta:LOCATION", "iceberg:CATALOG/NAMESPACE.TABLE" or "parquet:FOLDER"
     if kind == "iceberg" and rest:
         catalog, _, identifier = rest.partition("/")
         return IcebergTable(catalog, identifier).configured()
+    if kind == "parquet" and "://" in rest:
+        raise InvalidArgument(
+            "table", address, "is on an object store, where panes cannot be merged into Parquet files",
+            fix=f'write "delta:{rest}"',
+        )  # fmt: skip
     if kind == "parquet" and rest:
         return ParquetTable(rest)
     raise InvalidArgument(

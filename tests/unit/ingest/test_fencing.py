@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import pytest
 from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.manifest_target import ManifestTarget
 from slackwater.ingest.targets.rejected_rows import joined_letters
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import WHOLE
 from slackwater.sql.database import database_url
+from slackwater.tables.manifest import parquet_dataset
+from slackwater.tables.object_store import object_store
 
 SLICE = Slice(WHOLE, 0, 0, 10)
 KEYS: dict[str, Any] = {"time_column": None, "watermark_column": None, "zone": "UTC", "job": "orders"}
@@ -31,6 +35,8 @@ def target_of(kind: str, folder: Path, token: int | None) -> ReplacingTarget[Any
         target = TableTarget(database_url(f"sqlite:///{folder}/copied.db"), "copied", **KEYS)
     elif kind == "delta":
         target = DeltaTarget(folder / "copied", **KEYS)
+    elif kind == "manifest":
+        target = ManifestTarget(object_store((folder / "copied").as_uri()), **KEYS)
     else:
         target = FolderTarget(folder / "copied", "parquet", **KEYS)
     if token is not None:
@@ -46,6 +52,8 @@ def written(kind: str, folder: Path) -> list[int]:
         import deltalake
 
         return list(deltalake.DeltaTable(folder / "copied").to_pyarrow_table()["id"].to_pylist())
+    if kind == "manifest":
+        return list(parquet_dataset((folder / "copied").as_uri()).to_table()["id"].to_pylist())
     return list(pq.read_table(folder / "copied" / "rows")["id"].to_pylist())
 
 
@@ -59,18 +67,19 @@ class Writing:
         self.entered = self.area.__enter__()
         batch = pa.record_batch({"id": pa.array([number])})
         self.columns = {"id": pa.int64()}
-        if not isinstance(target, FolderTarget):
+        if not isinstance(target, (FolderTarget, ManifestTarget)):
             partition = pa.array(["1970-01-01 00:00:00"])
             batch = batch.append_column("slackwater_partition", partition)
             self.columns["slackwater_partition"] = pa.string()
-        size, payload = target.stage_task(self.entered, SLICE)(iter([batch]), "a")
-        self.staged = [StagedRows("a", 1, size, None, payload)]
+        name = uuid.uuid4().hex
+        size, payload = target.stage_task(self.entered, SLICE)(iter([batch]), name)
+        self.staged = [StagedRows(name, 1, size, None, payload)]
 
     def swap(self) -> None:
         assert self.target.swap(self.entered, self.staged, self.columns, SLICE, joined_letters([])) == 0
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["sqlite", "parquet", "delta", "manifest"])
 def test_a_run_that_was_replaced_while_it_slept_changes_no_row(tmp_path: Path, kind: str) -> None:
     asleep = Writing(target_of(kind, tmp_path, 5), 1)
     Writing(target_of(kind, tmp_path, 6), 2).swap()
@@ -79,7 +88,7 @@ def test_a_run_that_was_replaced_while_it_slept_changes_no_row(tmp_path: Path, k
     assert written(kind, tmp_path) == [2]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["sqlite", "parquet", "delta", "manifest"])
 def test_a_run_that_was_replaced_is_stopped_before_the_newer_one_has_written(
     tmp_path: Path, kind: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ from slackwater.ingest.sources.spark_columns import REJECTED
 from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
+from slackwater.ingest.targets.manifest_target import ManifestTarget
 from slackwater.ingest.targets.rejected_rows import LETTERS, RejectionRule, RowSorter
 from slackwater.ingest.targets.replacement import Slice, StagedRows
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import unit_of
 from slackwater.sql.database import database_url
 from slackwater.sql.dead_letters import dead_letters
+from slackwater.tables.manifest import ManifestTable
+from slackwater.tables.object_store import object_store
 
 UNIT = unit_of({"site": "7"})
-KINDS = ["sqlite", "parquet", "delta"]
+KINDS = ["sqlite", "parquet", "delta", "manifest"]
 REJECTION = {"reason": "column 'price' is odd", "value": "1.9", "content": '{"price":1.9}'}
 
 
@@ -60,22 +64,26 @@ def target_of(kind: str, folder: Path, time_column: str | None) -> Any:
     if kind == "sqlite":
         return TableTarget(database_url(f"sqlite:///{folder}/copied.db"), "copied", **keys)
     path = folder / "copied"
+    if kind == "manifest":
+        return ManifestTarget(object_store(path.as_uri()), **keys)
     return DeltaTarget(path, **keys) if kind == "delta" else FolderTarget(path, "parquet", **keys)
 
 
 def swap(target: Any, slice_: Slice, letters: list[tuple[str, int | None]]) -> None:
     """Replace a slice by one row and some letters."""
-    identity = {} if isinstance(target, FolderTarget) else slice_.identity(target.time_column)
+    partitioned = isinstance(target, (FolderTarget, ManifestTarget))
+    identity = {} if partitioned else slice_.identity(target.time_column)
     arrays = {
         "id": pa.array([1]), "at": pa.array([slice_.low], INSTANTS),
         **{name: pa.array([value], pa.string()) for name, value in identity.items()},
     }  # fmt: skip
     rows = pa.record_batch(arrays)
     found = [{"reason": "odd", "content": json.dumps({"id": name}), "time": at} for name, at in letters]
+    name = uuid.uuid4().hex
     with target.staging_area() as area:
-        size, payload = target.stage_task(area, slice_)(iter([rows]), "a")
+        size, payload = target.stage_task(area, slice_)(iter([rows]), name)
         columns = {field.name: field.type for field in rows.schema}
-        staged = [StagedRows("a", 1, size, None, payload)]
+        staged = [StagedRows(name, 1, size, None, payload)]
         assert target.swap(area, staged, columns, slice_, pa.Table.from_pylist(found, LETTERS)) == 0
 
 
@@ -94,6 +102,9 @@ def letters_of(kind: str, folder: Path) -> list[str]:
 
 
 def _letter_files(kind: str, folder: Path) -> list[Path]:
+    if kind == "manifest":
+        store = object_store((folder / "copied").as_uri())
+        return [folder / "copied" / key for key in ManifestTable(store).read().letters.values()]
     if kind == "delta":
         return list((folder / "copied" / "_slackwater_dead_letters").glob("*.jsonl"))
     return [path for path in [folder / "copied" / "site=7" / DEAD_LETTERS] if path.exists()]
@@ -126,8 +137,9 @@ def test_a_row_that_the_database_rejects_when_it_is_inserted_becomes_a_dead_lett
         file.execute("CREATE TABLE copied (id BIGINT CHECK (id <> 3), at TEXT, site TEXT)")
     target = target_of("sqlite", tmp_path, "at")
     rows = pa.record_batch({"id": range(5), "at": pa.array(range(5), INSTANTS), "site": ["7"] * 5})
+    name = uuid.uuid4().hex
     with target.staging_area() as area:
-        size, payload = target.stage_task(area, Slice(UNIT, 0, 0, 10))(iter([rows]), "a")
+        size, payload = target.stage_task(area, Slice(UNIT, 0, 0, 10))(iter([rows]), name)
         columns = {field.name: field.type for field in rows.schema}
         staged = [StagedRows("a", 5, size, None, payload)]
         found = target.swap(area, staged, columns, Slice(UNIT, 0, 0, 10), LETTERS.empty_table())

@@ -71,10 +71,27 @@ def test_a_folder_cannot_be_named_after_an_empty_text(units: list[dict[str, str 
     check_runnable(parse_job({**SOURCE, **table}))
 
 
-def test_a_folder_is_no_address() -> None:
-    for target in ("delta", "csv"):
-        error = refused(target_type=target, target_path="s3://bucket/out")
-        assert "ms.target.path = 's3://bucket/out': is not a local path" in error
+def test_only_parquet_and_delta_targets_are_on_an_object_store() -> None:
+    error = refused(target_type="csv", target_path="s3://bucket/out")
+    assert "ms.target.path = 's3://bucket/out': is not a local path, as csv requires; use a parquet" in error
+    for target in ("delta", "parquet"):
+        check_runnable(parse_job({**SOURCE, "ms.target.type": target, "ms.target.path": "s3://bucket/out"}))
+        error = refused(target_type=target, target_path="hdfs://host/out")
+        assert "ms.target.path = 'hdfs://host/out': is not the URL of an object store; use one of" in error
+
+
+def test_the_url_of_a_target_has_no_credentials() -> None:
+    for url in ("s3://app:hunter-22@bucket/out", "s3://bucket/out?secret=hunter-22"):
+        error = refused(target_type="parquet", target_path=url)
+        assert "contains credentials or options; remove them, and set them in the environment" in error
+        assert "hunter-22" not in error
+
+
+def test_a_layout_is_one_that_the_target_has() -> None:
+    error = refused(target_type="delta", target_path="out", target_layout="manifest")
+    assert "ms.target.layout = 'manifest': does not work with delta; remove it" in error
+    error = refused(target_type="parquet", target_path="s3://bucket/out", target_layout="links")
+    assert "ms.target.layout = 'links': does not work on an object store" in error
 
 
 def test_only_tables_are_merged() -> None:

@@ -137,7 +137,16 @@ class EndpointKeys(HttpKeys):
         None,
         alias="ms.target.path",
         description=(
-            "the folder of a `parquet`, `json`, `csv` or `delta` target, or of the events of a new stream"
+            "the folder of a `parquet`, `json`, `csv` or `delta` target, or of the events of a new stream; "
+            "for `parquet` and `delta` also a URL such as `s3://bucket/folder`, without credentials"
+        ),
+    )
+    target_layout: Annotated[Literal["links", "manifest"] | None, one_of("links", "manifest")] = Field(
+        None,
+        alias="ms.target.layout",
+        description=(
+            "how a folder is switched to its next version: by symbolic `links`, the default, or by a "
+            "`manifest` (`parquet` only), as always on an object store"
         ),
     )
     target_url: Secret | None = Field(

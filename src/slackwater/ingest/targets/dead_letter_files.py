@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyarrow as pa
 
 from slackwater._durable_files import fsync_path
 from slackwater.ingest.targets.replacement import Slice
+from slackwater.tables.object_store import ObjectStore
 from slackwater.time import format_instant, instant
 
 DEAD_LETTERS: Final = "_dead_letters.jsonl"
@@ -46,6 +48,42 @@ def write_letters(
         fsync_path(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def write_letter_object(
+    store: ObjectStore,
+    key: str,
+    before: bytes | None,
+    letters: pa.Table,
+    slice_: Slice,
+    job: str,
+    time_column: str | None,
+) -> bool:
+    """Do the same in an object store: write an object, or delete it if there are no letters.
+
+    Returns:
+        Whether there are letters.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.ingest.targets.rejected_rows import joined_letters
+    >>> from slackwater.ingest.units import WHOLE
+    >>> from slackwater.tables.object_store import object_store
+    >>> with TemporaryDirectory() as folder:
+    ...     store = object_store(f"file://{folder}")
+    ...     write_letter_object(store, "a", None, joined_letters([]), Slice(WHOLE, 0, 0, 10), "orders", "at")
+    False
+    """
+    if before is None and not letters.num_rows:
+        return False
+    with TemporaryDirectory() as folder:
+        path, old = Path(folder, DEAD_LETTERS), Path(folder, "before")
+        old.write_bytes(before or b"")
+        write_letters(path, old, letters, slice_, job, time_column)
+        if path.exists():
+            store.write(key, path)
+            return True
+    store.delete([key])
+    return False
 
 
 def _as_object(letter: dict[str, Any], slice_: Slice, job: str) -> dict[str, Any]:

@@ -12,44 +12,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from slackwater._durable_files import fsync_path
-from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.extracted_rows import Batches, Rows
+from slackwater.ingest.sources.extracted_rows import Batches
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS, write_letters
+from slackwater.ingest.targets.delta_commits import LETTERS, DeltaCommits
 from slackwater.ingest.targets.folder_fence import fenced
 from slackwater.ingest.targets.parquet_writer import write_parquet
-from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
+from slackwater.ingest.targets.replacement import Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
-from slackwater.sql.identifiers import quote_identifier
-from slackwater.time import format_instant
 
 _LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 """The only file in the log that is replaced."""
 _STAGING: Final = "_slackwater"
-_LETTERS: Final = "_slackwater_dead_letters"
-"""The folder with the rows that the table cannot store, in a file for each unit."""
 _FENCE: Final = "_slackwater_fence"
 """The folder with the fencing tokens; the names of folders that begin with _ are not part of the table."""
 
 
 @dataclass(frozen=True)
-class DeltaTarget(ReplacingTarget[Path]):
+class DeltaTarget(DeltaCommits[Path]):
     """The folder of a Delta Lake table, and the columns that identify its rows."""
 
     folder: Path
+
+    @property
+    def location(self) -> str:
+        """The folder of the table."""
+        return str(self.folder)
 
     # ---- the steps of a replacement
 
@@ -62,21 +62,9 @@ class DeltaTarget(ReplacingTarget[Path]):
         """Remove the staging folders of a killed run."""
         remove_staging_folders(self.folder / _STAGING, self.job)
 
-    def shape(self, rows: Rows, slice_: Slice) -> Rows:
-        """Add the columns that identify the unit."""
-        return rows.marked(slice_.identity(self.time_column))
-
     def staging_area(self) -> AbstractContextManager[Path]:
         """Provide a new staging folder."""
         return staging_folder(self.folder / _STAGING, self.job)
-
-    def target_columns(self, found: Columns) -> Columns | None:
-        """Read the schema of the table."""
-        table = _library().DeltaTable
-        if not table.is_deltatable(str(self.folder)):
-            return None
-        schema = _with_spark_types(pa.schema(table(str(self.folder)).schema()))
-        return {field.name: field.type for field in schema}
 
     def stage_task(self, area: Path, slice_: Slice) -> StageTask:
         """Write the rows of a task to one Parquet file."""
@@ -108,7 +96,7 @@ class DeltaTarget(ReplacingTarget[Path]):
 
     def _replace_letters(self, area: Path, letters: pa.Table, slice_: Slice) -> None:
         unit = hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
-        path, fresh = self.folder / _LETTERS / f"{unit}.jsonl", area / DEAD_LETTERS
+        path, fresh = self.folder / LETTERS / f"{unit}.jsonl", area / DEAD_LETTERS
         write_letters(fresh, path, letters, slice_, self.job, self.time_column)
         if fresh.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,28 +106,7 @@ class DeltaTarget(ReplacingTarget[Path]):
             path.unlink(missing_ok=True)
 
     def _commit(self, files: list[Path], columns: Columns, slice_: Slice) -> None:
-        library, folder = _library(), str(self.folder)
-        exists = library.DeltaTable.is_deltatable(folder)
-        range_ = f"[{format_instant(slice_.low)}, {format_instant(slice_.high)})"
-        properties = library.CommitProperties(
-            custom_metadata={
-                "slackwater.job": self.job,
-                "slackwater.slice": f"{slice_.unit} {range_}".strip(),
-            }
-        )
-        if not columns:
-            if exists:
-                library.DeltaTable(folder).delete(self._predicate(slice_), commit_properties=properties)
-            return
-        schema = pa.schema(list(columns.items()))
-        library.write_deltalake(
-            folder,
-            pa.RecordBatchReader.from_batches(schema, _batches(files)),
-            mode="overwrite" if exists else "append",
-            predicate=self._predicate(slice_) if exists else None,
-            schema_mode="merge" if exists and self.drift == "add" else None,
-            commit_properties=properties,
-        )
+        self.commit(files, columns, slice_)
 
     def _logged(self) -> set[str]:
         """The names of the versions and checkpoints in the log; other writers have temporary files there."""
@@ -163,46 +130,6 @@ class DeltaTarget(ReplacingTarget[Path]):
         for folder in (log, self.folder, self.folder.parent):
             fsync_path(folder)
 
-    def _predicate(self, slice_: Slice) -> str:
-        conditions = [
-            f"{quote_identifier(name)} IS NULL"
-            if value is None
-            else f"{quote_identifier(name)} = {_literal(value)}"
-            for name, value in slice_.identity(self.time_column).items()
-        ]
-        if self.time_column is not None:
-            at = quote_identifier(self.time_column)
-            conditions += [f"{at} >= {_literal(format_instant(slice_.low))}"]
-            conditions += [f"{at} < {_literal(format_instant(slice_.high))}"]
-        return " AND ".join(conditions)
-
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def _literal(value: str) -> str:
-    doubled = value.replace("'", "''")
-    return f"'{doubled}'"
-
-
-def _with_spark_types(schema: pa.Schema) -> pa.Schema:
-    """Replace the wide variants of string and binary by those that Spark has."""
-    wide = {pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.large_binary(): pa.binary()}
-    return pa.schema([(field.name, wide.get(field.type, field.type)) for field in schema])
-
-
-def _batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches()
-
-
-def _library() -> Any:
-    try:
-        import deltalake
-    except ModuleNotFoundError:
-        reason = "needs the package deltalake, which is not installed"
-        fix = 'run: pip install "slackwater[delta]"'
-        raise InvalidArgument("ms.target.type", "delta", reason, fix=fix) from None
-    return deltalake

@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from slackwater._durable_files import fsync_path
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.arrow_types import INSTANTS, instants, within
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS, write_letters
 from slackwater.ingest.targets.folder_fence import fenced
 from slackwater.ingest.targets.folder_names import folder_names
+from slackwater.ingest.targets.parquet_copier import copy_parquet
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
@@ -227,27 +226,6 @@ def _text(value: Any) -> str:
     return json.dumps(value, default=_text) if isinstance(value, (dict, list)) else str(value)
 
 
-def _copy_parquet(old: Path, new: Path, time_column: str | None, slice_: Slice, columns: Columns) -> None:
-    schema = pa.schema(list(columns.items()))
-
-    def kept(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-        for batch in file.iter_batches():
-            if time_column is not None:
-                times = instants(batch.column(time_column), "UTC", time_column).cast(INSTANTS)
-                batch = batch.filter(pa.compute.invert(within(times, slice_.low, slice_.high)))
-            present = set(batch.schema.names)
-            arrays = [
-                batch.column(field.name) if field.name in present else pa.nulls(batch.num_rows, field.type)
-                for field in schema
-            ]
-            if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    with pq.ParquetFile(old) as file:
-        batches = kept(file)
-        write_parquet(new, next(batches, pa.RecordBatch.from_pylist([], schema)), batches)
-
-
 def _copy_json(old: Path, new: Path, time_column: str | None, slice_: Slice, columns: Columns) -> None:
     """Copy lines; a column that is not in a line reads as null."""
     with old.open(encoding="utf-8") as source, new.open("w", encoding="utf-8") as target:
@@ -275,7 +253,7 @@ _WRITERS: Final[dict[str, Callable[[Path, pa.RecordBatch, Iterator[pa.RecordBatc
     "csv": _write_csv,
 }
 _COPIERS: Final[dict[str, Callable[[Path, Path, str | None, Slice, Columns], None]]] = {
-    "parquet": _copy_parquet,
+    "parquet": copy_parquet,
     "json": _copy_json,
     "csv": _copy_csv,
 }

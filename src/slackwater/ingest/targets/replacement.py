@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
@@ -127,6 +128,7 @@ class _RunState:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.token: int | None = None
+        self.completeness: Completeness | None = None
         self.leftovers_removed = False
 
 
@@ -152,6 +154,15 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         """Set the fencing token of the run, before the first slice is replaced."""
         self._state.token = token
 
+    def expect(self, completeness: Completeness) -> None:
+        """Receive the completeness of all units of the job, before the first slice is replaced."""
+        self._state.completeness = completeness
+
+    def complete_after(self, slice_: Slice) -> int | None:
+        """The time before which all units are read once a slice is replaced; None if it is not known."""
+        known = self._state.completeness
+        return None if known is None else known.time_without(slice_.start, slice_.unit)
+
     def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
         """Replace a slice by rows, or by nothing.
 
@@ -172,6 +183,8 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
                 approve(written)
                 with self._state.lock:
                     found = self.swap(area, staged, columns, slice_, letters)
+                    if found is not None and self._state.completeness is not None:
+                        self._state.completeness.succeed(slice_.start, slice_.unit)
                 if found is not None:
                     return replace(written, rows=written.rows - found, rejected=written.rejected + found)
 

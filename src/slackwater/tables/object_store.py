@@ -1,0 +1,295 @@
+"""Objects below a URL: on S3 and stores like it, or files below ``file:``.
+
+Credentials and endpoints come from the environment of each process, such as ``AWS_ACCESS_KEY_ID`` and
+``AWS_ENDPOINT_URL``, or from the role of the machine. They are never part of a URL, so they are in no
+message, job history or saved state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from slackwater._durable_files import file_lock, fsync_path
+from slackwater._extras import naming_extras
+from slackwater.errors import InvalidArgument, SlackwaterError
+
+SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "file")
+"""The schemes of URLs. S3 is ``s3a`` for Spark with hadoop-aws, and ``s3`` for most other programs."""
+_URL: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+_LOCK: Final = "_slackwater.lock"
+_LONGEST_REASON: Final = 300
+
+Result = TypeVar("Result")
+
+
+class ObjectStoreFailed(SlackwaterError):
+    """An object store refused a request, or cannot be reached.
+
+    >>> print(ObjectStoreFailed("s3://shop/orders", "Access Denied"))
+    s3://shop/orders cannot be used: Access Denied; check the bucket, and the credentials, region and \
+endpoint in the environment of the driver and of the executors, as in AWS_ACCESS_KEY_ID, AWS_REGION and \
+AWS_ENDPOINT_URL
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"{url} cannot be used: {reason}; check the bucket, and the credentials, region and endpoint in "
+            "the environment of the driver and of the executors, as in AWS_ACCESS_KEY_ID, AWS_REGION and "
+            "AWS_ENDPOINT_URL"
+        )
+
+
+class StoredObject(NamedTuple):
+    """The content of an object, and the tag that identifies this content."""
+
+    content: bytes
+    tag: str
+
+
+@dataclass(frozen=True)
+class ObjectStore(ABC):
+    """The objects below a URL; a key is a path relative to it. It can be sent to executors."""
+
+    url: str
+
+    def url_of(self, key: str) -> str:
+        """The URL of an object, with escaped characters."""
+        return f"{self.url}/{quote(key, safe='/=:@!$&()*+,;~')}"
+
+    @abstractmethod
+    def read(self, key: str) -> StoredObject | None:
+        """The content of an object; None if there is none."""
+
+    @abstractmethod
+    def write(self, key: str, content: bytes | Path) -> None:
+        """Write an object, from memory or from a file; it appears when it is complete."""
+
+    @abstractmethod
+    def replace(self, key: str, content: bytes, tag: str | None) -> bool:
+        """Write an object if its content still has the tag, or, for None, if there is none yet.
+
+        Returns:
+            Whether it was written; if not, another process wrote it first.
+        """
+
+    @abstractmethod
+    def keys(self, folder: str) -> list[str]:
+        """The keys of all objects in a folder and below, sorted."""
+
+    @abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; one that does not exist is ignored."""
+
+    @abstractmethod
+    def local_file(self, key: str, folder: Path) -> Path:
+        """An object as a local file: a copy in a folder, unless it is one already."""
+
+
+def object_store(url: str) -> ObjectStore:
+    """The objects below a URL.
+
+    Args:
+        url: A URL without credentials.
+
+    Returns:
+        The store.
+
+    Raises:
+        InvalidArgument: It is not the URL of an object store, or contains credentials.
+
+    >>> object_store("s3://shop/orders/").url
+    's3://shop/orders'
+    >>> object_store("s3://key:secret@shop/orders")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: url = 's3://…@shop/orders': contains credentials or options; remove \
+them, and set them in the environment of the driver and of the executors, as in AWS_ACCESS_KEY_ID
+    """
+    found = _URL.match(url)
+    if found is None or found[1].lower() not in SCHEMES:
+        fix = f"use one of the schemes {', '.join(SCHEMES)}, as in s3://bucket/folder"
+        raise InvalidArgument("url", shown_url(url), "is not the URL of an object store", fix=fix)
+    parts = urlsplit(url)
+    if parts.scheme.lower() == "file":
+        return FolderObjects(f"file://{parts.path.rstrip('/')}")
+    names_account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc  # container@account
+    if parts.query or parts.fragment or ("@" in parts.netloc and not names_account):
+        fix = (
+            "remove them, and set them in the environment of the driver and of the executors, as in "
+            "AWS_ACCESS_KEY_ID"
+        )
+        raise InvalidArgument("url", shown_url(url), "contains credentials or options", fix=fix)
+    return RemoteObjects(url.rstrip("/"))
+
+
+def is_object_store(url: str) -> bool:
+    """Whether a text is a URL that `object_store` accepts by its scheme; ``file:`` is one.
+
+    >>> is_object_store("s3://shop/orders"), is_object_store("/data/orders"), is_object_store("hdfs://host/a")
+    (True, False, False)
+    """
+    found = _URL.match(url)
+    return found is not None and found[1].lower() in SCHEMES
+
+
+def shown_url(url: str) -> str:
+    """A URL as messages show it: without accounts and options.
+
+    >>> shown_url("s3://key:secret@bucket/a?token=x")
+    's3://…@bucket/a?…'
+    """
+    return re.sub(r"[?#].*", "?…", re.sub(r"(?<=//)[^/]*@", "…@", url), flags=re.DOTALL)
+
+
+class FolderObjects(ObjectStore):
+    """Files below a ``file:`` URL; every write survives a crash of the machine.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = object_store(f"file://{folder}/orders")
+    ...     store.replace("a", b"1", None), store.replace("a", b"2", None), store.read("a").content
+    (True, False, b'1')
+    """
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return Path(unquote(urlsplit(self.url).path))
+
+    def read(self, key: str) -> StoredObject | None:
+        """The content of a file; its tag is a digest of it."""
+        try:
+            content = (self.folder / key).read_bytes()
+        except FileNotFoundError:
+            return None
+        return StoredObject(content, hashlib.sha256(content).hexdigest())
+
+    def write(self, key: str, content: bytes | Path) -> None:
+        """Write a file under another name, and rename it."""
+        path = self.folder / key
+        _make_folder(path.parent)
+        fresh = path.with_name(f"_{path.name}-{uuid.uuid4().hex}")
+        if isinstance(content, bytes):
+            fresh.write_bytes(content)
+        else:
+            shutil.copyfile(content, fresh)
+        fsync_path(fresh)
+        fresh.replace(path)
+        fsync_path(path.parent)
+
+    def replace(self, key: str, content: bytes, tag: str | None) -> bool:
+        """Compare and write under a lock."""
+        _make_folder(self.folder)
+        with file_lock(self.folder / _LOCK):
+            found = self.read(key)
+            if (None if found is None else found.tag) != tag:
+                return False
+            self.write(key, content)
+            return True
+
+    def keys(self, folder: str) -> list[str]:
+        """The paths of all files."""
+        found = (path for path in (self.folder / folder).rglob("*") if path.is_file())
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files."""
+        for key in keys:
+            (self.folder / key).unlink(missing_ok=True)
+
+    def local_file(self, key: str, folder: Path) -> Path:
+        """The path of the file."""
+        return self.folder / key
+
+
+class RemoteObjects(ObjectStore):
+    """Objects on S3, Google Cloud Storage or Azure, with conditional requests."""
+
+    def read(self, key: str) -> StoredObject | None:
+        """The content of an object and its ETag."""
+
+        def request(store: Any) -> StoredObject | None:
+            try:
+                found = _library().get(store, key)
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+            return StoredObject(found.bytes().to_bytes(), str(found.meta["e_tag"]))
+
+        return self._ask(request)
+
+    def write(self, key: str, content: bytes | Path) -> None:
+        """Upload an object, in several parts if it is large."""
+        self._ask(lambda store: _library().put(store, key, content))
+
+    def replace(self, key: str, content: bytes, tag: str | None) -> bool:
+        """Write with ``If-Match``, or ``If-None-Match``."""
+        library = _library()
+
+        def request(store: Any) -> bool:
+            try:
+                library.put(store, key, content, mode="create" if tag is None else {"e_tag": tag})
+            except (library.exceptions.AlreadyExistsError, library.exceptions.PreconditionError):
+                return False
+            return True
+
+        return self._ask(request)
+
+    def keys(self, folder: str) -> list[str]:
+        """List all objects."""
+        return self._ask(
+            lambda store: sorted(one["path"] for part in _library().list(store, folder) for one in part)
+        )
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects in bulk."""
+        wanted = list(keys)
+        if wanted:
+            self._ask(lambda store: _library().delete(store, wanted))
+
+    def local_file(self, key: str, folder: Path) -> Path:
+        """Download an object."""
+        path = folder / uuid.uuid4().hex
+
+        def request(store: Any) -> Path:
+            with path.open("wb") as file:
+                for part in _library().get(store, key):
+                    file.write(part)
+            return path
+
+        return self._ask(request)
+
+    def _ask(self, request: Callable[[Any], Result]) -> Result:
+        library = _library()
+        parts = urlsplit(self.url)
+        url = f"{parts.scheme}://{parts.netloc}{quote(unquote(parts.path), safe='/')}"
+        try:
+            return request(library.store.from_url(url))
+        except (library.exceptions.BaseError, OSError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            # the rest of the message lists requests
+            raise ObjectStoreFailed(self.url, lines[0][:_LONGEST_REASON]) from None
+
+
+def _make_folder(folder: Path) -> None:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        fsync_path(path.parent)
+
+
+def _library() -> Any:
+    with naming_extras():
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    return obstore
