@@ -21,7 +21,7 @@ from tests.tables.object_store import s3_server
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 ROOT = Path(__file__).parents[2]
 SECRET = "-".join(["hunter", "22", "hunter"])
-EXPECTED = sorted([shop, number] for shop in ("a/b", "ø") for number, _, _ in ROWS)
+EXPECTED = [["a/b ø", number] for number, _, _ in ROWS]
 
 
 def pairs(found: Any) -> list[list[Any]]:

@@ -65,6 +65,7 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
 
 def test_reading_and_writing_rows_in_an_executor_imports_no_job_files() -> None:
     modules = ["sources.adbc_source", "targets.folder_target", "targets.delta_target"]
+    modules += ["targets.manifest_target", "targets.delta_objects_target"]
     imports = "; ".join(f"import slackwater.ingest.{name}" for name in modules)
     code = f"import sys; {imports}; print(*sys.modules)"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

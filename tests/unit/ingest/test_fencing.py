@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
@@ -106,6 +107,13 @@ def test_tokens_are_those_of_one_job(tmp_path: Path) -> None:
     other.fence(5)
     Writing(other, 1).swap()
     assert written("parquet", tmp_path) == [1]
+
+
+@pytest.mark.parametrize(("first", "second"), [("parquet", "manifest"), ("manifest", "parquet")])
+def test_a_folder_keeps_its_layout(tmp_path: Path, first: str, second: str) -> None:
+    Writing(target_of(first, tmp_path, 5), 1).swap()
+    with pytest.raises(InvalidArgument, match=r"ms\.target\.layout"):
+        target_of(second, tmp_path, 6).pass_fence()
 
 
 @pytest.mark.parametrize("job", ["..", ".", "a/../..", "../x"])

@@ -21,8 +21,6 @@ from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice
 from slackwater.sql.identifiers import quote_identifier
-from slackwater.tables.delta_table import LEDGER, encode_ledger, ledger_of
-from slackwater.tables.lake_ledger import LedgerEntry
 from slackwater.time import format_instant
 
 LETTERS: Final = "_slackwater_dead_letters"
@@ -69,6 +67,8 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
 
     def metadata_of(self, table: Any) -> dict[str, str]:
         """The metadata of a commit that continues the ledger of a version."""
+        from slackwater.tables.delta_table import LEDGER, encode_ledger, ledger_of  # not in executors
+
         known = ledger_of(table)
         return {LEDGER: encode_ledger(known)} if known else {}
 
@@ -88,6 +88,9 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
                 return
 
     def _attempt(self, table: Any, files: Sequence[Path], columns: Columns, slice_: Slice) -> None:
+        from slackwater.tables.delta_table import LEDGER, encode_ledger, ledger_of  # not in executors
+        from slackwater.tables.lake_ledger import LedgerEntry
+
         known = {} if table is None else ledger_of(table)
         until, identity = self.complete_after(slice_), _IDENTITY + self.job
         range_ = f"[{format_instant(slice_.low)}, {format_instant(slice_.high)})"

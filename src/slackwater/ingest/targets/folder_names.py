@@ -8,6 +8,8 @@ from typing import Final
 
 from slackwater.errors import InvalidArgument
 
+VERSIONS: Final = "_versions"
+"""The folder with the versions of all units, to which links refer."""
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 

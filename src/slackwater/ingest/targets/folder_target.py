@@ -31,15 +31,15 @@ from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.dead_letter_files import DEAD_LETTERS, write_letters
 from slackwater.ingest.targets.folder_fence import fenced
-from slackwater.ingest.targets.folder_names import folder_names
+from slackwater.ingest.targets.folder_names import VERSIONS, folder_names
 from slackwater.ingest.targets.parquet_copier import copy_parquet
 from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
+from slackwater.tables.manifest import MANIFEST
 from slackwater.time import instant
 
-_VERSIONS: Final = "_versions"
 _STAGING: Final = "_staging"
 _COLUMNS: Final = "_columns"
 _ROWS: Final = "rows"
@@ -57,6 +57,9 @@ class FolderTarget(ReplacingTarget[Path]):
 
     def pass_fence(self) -> None:
         """Record the token of the run in the folder."""
+        if (self.folder / MANIFEST).exists():
+            fix = "set it to manifest, or use another folder"
+            raise InvalidArgument("ms.target.layout", "links", "the folder has a manifest", fix=fix)
         with fenced(self.folder, self.job, self.token):
             pass
 
@@ -109,7 +112,7 @@ class FolderTarget(ReplacingTarget[Path]):
         self, area: Path, staged: Sequence[StagedRows], columns: Columns, slice_: Slice, letters: pa.Table
     ) -> None:
         old = self._current_version(slice_)
-        versions = self.folder / _VERSIONS / hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
+        versions = self.folder / VERSIONS / hashlib.sha256(slice_.unit.key.encode()).hexdigest()[:32]
         version = versions / uuid.uuid4().hex
         version.mkdir(parents=True)
         _write_columns(version, columns, area)

@@ -18,17 +18,18 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from slackwater.errors import InvalidArgument
 from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.dead_letter_files import write_letter_object
-from slackwater.ingest.targets.folder_names import folder_names
+from slackwater.ingest.targets.folder_names import VERSIONS, folder_names
 from slackwater.ingest.targets.parquet_copier import copy_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.targets.staged_objects import RunMark, temporary_file, uploading
 from slackwater.tables.manifest import DATA, Manifest, ManifestTable, TableFile
-from slackwater.tables.object_store import ObjectStore
+from slackwater.tables.object_store import FolderObjects, ObjectStore
 
 _LETTERS: Final = "_dead_letters"
 
@@ -51,6 +52,11 @@ class ManifestTarget(ReplacingTarget[None]):
 
     def pass_fence(self) -> None:
         """Record the token of the run in the manifest; publish what a killed run may have committed."""
+        if isinstance(self.store, FolderObjects) and (self.store.folder / VERSIONS).exists():
+            fix = "use another folder, or remove ms.target.layout"
+            raise InvalidArgument(
+                "ms.target.layout", "manifest", "the folder was written with links", fix=fix
+            )
         found = self._table.commit(self._past_fence)
         if found is not None and found.version:
             self._table.publish(found)

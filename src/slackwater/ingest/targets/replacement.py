@@ -14,14 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.plan.completeness import Completeness
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.queries import time_value
@@ -29,6 +28,9 @@ from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.rejected_rows import Check, RejectionRule, RowSorter, joined_letters
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.units import Unit
+
+if TYPE_CHECKING:
+    from slackwater.ingest.plan.completeness import Completeness  # executors need no job files
 
 PARTITION: Final = "slackwater_partition"
 """The column that identifies the partition of a row in a target without a time column."""
