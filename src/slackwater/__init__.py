@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from slackwater.errors import UnknownSource as UnknownSource
     from slackwater.errors import UnsupportedStateVersion as UnsupportedStateVersion
     from slackwater.errors import WatermarkRegression as WatermarkRegression
+    from slackwater.lineage.query_lineage import QueryLineage as QueryLineage
+    from slackwater.lineage.query_lineage import send_lineage as send_lineage
     from slackwater.monitoring.advice import Advice as Advice
     from slackwater.monitoring.monitor import Monitor as Monitor
     from slackwater.monitoring.monitor import open_monitor as open_monitor

@@ -43,14 +43,15 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "streams": _CORE | {"_durable_files", "sql", "spark", "metadata"},
     "ingest": _CORE | {"_durable_files", "_lazy_exports", "sql", "tables", "spark", "metadata", "streams"},
     "table_progress": _BASE | {"progress", "sql", "tables", "spark", "metadata", "streams"},
+    "lineage": _BASE | {"sql", "spark", "ingest"},
     "testing": _CORE | {"spark"},
     "plot": _CORE | {"testing"},
     "ui": _ALL_PACKAGES,
     "demo": _ALL_PACKAGES | {FACE, "plot", "table_progress", "ui"},
     "doctor": _ALL_PACKAGES,
     "simulation": _ALL_PACKAGES | {"_durable_files"},
-    "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation", "table_progress"},
-    FACE: _ALL_PACKAGES | {"_lazy_exports", "table_progress", "testing", "ui"},
+    "cli": _ALL_PACKAGES | {FACE, "demo", "doctor", "ui", "plot", "simulation", "table_progress", "lineage"},
+    FACE: _ALL_PACKAGES | {"_lazy_exports", "lineage", "table_progress", "testing", "ui"},
 }
 """The packages that each package may import. A package that is not listed is a violation."""
 

@@ -47,7 +47,8 @@ from slackwater.ingest.ledger.run_ledger import (
 )
 from slackwater.ingest.plan.plan_report import plan_as_json, warnings_of
 from slackwater.ingest.plan.planner import RUN_REASONS
-from slackwater.ingest.runner import Report, Watcher, first_units, run_job
+from slackwater.ingest.runner import Report, Watcher, Watchers, first_units, run_job
+from slackwater.lineage.run_lineage import lineage_of_run
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.time import SECOND, duration, format_instant, now
 
@@ -131,10 +132,15 @@ def run(
             raise typer.Exit(INTERRUPTED)
         from slackwater.ingest.extraction import Extraction
 
-        report = run_job(
-            loaded, store, Extraction(loaded, spark), now=at_time, only_failed=only_failed,
-            max_units=max_units, watcher=_watcher(stack, as_json=as_json), stop=interrupt.requested,
-        )  # fmt: skip
+        watcher, lineage = _watcher(stack, as_json=as_json), lineage_of_run(loaded)
+        report = None
+        try:
+            report = run_job(
+                loaded, store, Extraction(loaded, spark), now=at_time, only_failed=only_failed,
+                max_units=max_units, watcher=Watchers([watcher, lineage]), stop=interrupt.requested,
+            )  # fmt: skip
+        finally:
+            lineage.close(succeeded=report is not None and report.succeeded)
     _print_report(report, as_json=as_json)
     for text in warnings_of(report.plan):
         print_note(f"warning: {text}")

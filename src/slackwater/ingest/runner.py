@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,6 +106,31 @@ class Watcher:
 
     def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
         """A unit has ended and its outcome is recorded."""
+
+
+class Watchers(Watcher):
+    """Passes the events of a run on to several watchers.
+
+    >>> Watchers([Watcher(), Watcher()]).planned(Plan("orders", "system", 20, 0, 20, [], [], (), None))
+    """
+
+    def __init__(self, several: Sequence[Watcher]) -> None:
+        self._several = tuple(several)
+
+    def planned(self, made: Plan) -> None:
+        """The plan is made."""
+        for one in self._several:
+            one.planned(made)
+
+    def started(self, number: int, work: WorkUnit) -> None:
+        """A unit starts."""
+        for one in self._several:
+            one.started(number, work)
+
+    def ended(self, number: int, work: WorkUnit, outcome: Outcome) -> None:
+        """A unit has ended and its outcome is recorded."""
+        for one in self._several:
+            one.ended(number, work, outcome)
 
 
 class Stopped(SlackwaterError):
