@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from slackwater.progress.watermark_policies import fixed_delay as fixed_delay
     from slackwater.progress.watermark_policies import lag as lag
     from slackwater.progress.watermark_policies import learned as learned
+    from slackwater.spark.api.declared import declared as declared
     from slackwater.spark.api.kafka import from_kafka as from_kafka
     from slackwater.spark.api.stream import stream as stream
     from slackwater.spark.api.stream_options import headers as headers

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkValueError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 __all__ = [
     "ROCKSDB",
     "JavaError",
+    "declare_columns",
     "default_file_system",
     "is_remote",
     "is_streaming_query",
@@ -36,6 +41,9 @@ __all__ = [
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+_ACCUMULATORS: Final = "__python_accumulator__"
+_PLANNING_SESSION: Final = "_slackwater_planning_session"
+_PIPELINE_SESSION: Final = "_slackwater_pipeline_session"
 _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 
 
@@ -104,6 +112,86 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         if archive not in paths:
             environment["PYTHONPATH"] = os.pathsep.join([*paths, archive])
     spark.dataSource.register(source)
+    pipeline = getattr(spark, _PIPELINE_SESSION, None)
+    if pipeline is not None:
+        # in a thread of its own, which has none of the context by which Spark recognizes a query function
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(pipeline.dataSource.register, source).result()
+
+
+def declare_columns(df: DataFrame, schema: StructType | str) -> DataFrame:
+    """A Spark Connect DataFrame that is analyzed as if it had these columns, without asking the server.
+
+    Analysis requests go to a clone of the session, with an empty source in place of the plan of ``df``. The
+    plan that any other session sends contains the plan of ``df``.
+    """
+    from pyspark.sql.connect.dataframe import DataFrame as RemoteFrame
+    from pyspark.sql.connect.plan import LogicalPlan
+
+    pipeline, given = df.sparkSession, cast(Any, df)._plan  # noqa: SLF001
+    planning: Any = _planning_session(pipeline)
+    if isinstance(schema, str):  # parsed by the server
+        schema = cast(StructType, planning.createDataFrame([], schema).schema)
+    streaming = any(True for _ in _options_in_proto(given.to_proto(cast(Any, pipeline).client)))
+    empty = planning.readStream.format("rate").load() if streaming else planning.range(0)
+    columns = (sql.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
+    stand_in = empty.select(*columns)._plan  # noqa: SLF001
+
+    class DeclaredColumns(LogicalPlan):
+        """The plan of ``df``, or its stand-in for requests of the planning session."""
+
+        def __init__(self) -> None:
+            super().__init__(None)
+
+        def plan(self, session: Any) -> Any:
+            relation = (stand_in if session is planning.client else given).plan(session)
+            relation.common.plan_id = self._plan_id
+            return relation
+
+    return cast(DataFrame, RemoteFrame(DeclaredColumns(), planning))
+
+
+def _planning_session(spark: SparkSession) -> SparkSession:
+    """A clone of a Spark Connect session, one for each; data sources are registered with both."""
+    client = cast(Any, spark).client
+    found: SparkSession | None = getattr(client, _PLANNING_SESSION, None)
+    if found is None:
+        found = cast(SparkSession, cast(Any, spark).cloneSession())
+        setattr(found, _PIPELINE_SESSION, spark)
+        setattr(client, _PLANNING_SESSION, found)
+        _close_together(client, cast(Any, found).client)
+        _accept_accumulators(client)
+    return found
+
+
+def _accept_accumulators(client: Any) -> None:
+    """Let the events of a pipeline end with the accumulators of Python workers.
+
+    The server sends them after any function in Python has run. The client then ends with UNKNOWN_RESPONSE,
+    and the pipeline with exit code 1 although it has succeeded (seen in Spark 4.3).
+    """
+    execute = client.execute_command_as_iterator
+
+    def accepting(*arguments: Any, **options: Any) -> Iterator[Any]:
+        try:
+            yield from execute(*arguments, **options)
+        except PySparkValueError as error:
+            if error.getCondition() != "UNKNOWN_RESPONSE" or _ACCUMULATORS not in str(error):
+                raise
+
+    client.execute_command_as_iterator = accepting
+
+
+def _close_together(client: Any, other: Any) -> None:
+    """Close another client with a client; otherwise the process waits for the server at its end."""
+    close = client.close
+
+    def close_both() -> None:
+        other.release_session()
+        other.close()
+        close()
+
+    client.close = close_both
 
 
 def repartition_checkpoint(spark: SparkSession, checkpoint: str, partitions: int) -> bool:
