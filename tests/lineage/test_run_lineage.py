@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from slackwater.lineage.run_lineage import lineage_of_run
 from slackwater.metadata.store import open_store
 from slackwater.time import instant
 from tests.lineage.receiver import receiver
+from tests.support.unit_reads import Amount
 
 PASSWORD = "-".join(["hunter", "22"])
 KEYS: dict[str, Any] = {
@@ -35,26 +35,16 @@ KEYS: dict[str, Any] = {
 }
 
 
-@dataclass
-class Read:
-    rows: int = 3
-    bytes: int = 120
-    highest: int | None = None
-    drift: str | None = None
-    without_time: int | None = None
-    rejected: int = 0
-
-
 def run(folder: Path) -> Report:
     """A run of two days, the second of which fails."""
     job = parse_job(KEYS)
     lineage = lineage_of_run(job)
 
-    def extract(work: WorkUnit, approve: Approve, /) -> Read:
+    def extract(work: WorkUnit, approve: Approve, /) -> Amount:
         if work.start >= instant("2020-01-02T00:00:00Z"):
             raise RuntimeError(f"login failed: {PASSWORD}")
-        approve(Read())
-        return Read()
+        approve(Amount(3))
+        return Amount(3)
 
     with open_store(f"sqlite:///{folder}/state.db", create=True) as store:
         watcher = Watchers([lineage])
