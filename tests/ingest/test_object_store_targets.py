@@ -22,6 +22,9 @@ from tests.tables.object_store import s3_server
 
 pytestmark = pytest.mark.proof
 ROOT = Path(__file__).parents[2]
+TABLES = ("file", "s3", "delta")
+KILLS = 8
+"""The least number of requests before which a run is killed, for each table."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def bucket() -> Iterator[dict[str, str]]:
         yield variables
 
 
-@pytest.fixture(params=["file", "s3", "delta"])
+@pytest.fixture(params=TABLES)
 def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The kind and the URL of a table."""
     if request.param == "file":
@@ -115,7 +118,7 @@ def test_a_run_killed_at_any_request_leaves_the_old_rows_or_the_new_ones(
             if ended == 0:
                 break
     assert middle == {token}
-    assert request > 8
+    assert request > KILLS
     assert observer.reads > 1
     assert not observer.mixtures
 

@@ -41,6 +41,10 @@ def configured() -> dict[str, int]:
         ),
         rounds: 2 * constant(rounds, "ROUNDS") * constant(rounds, "KILLS_A_ROUND"),  # on two kinds of store
         "tests/ingest/test_sixty_days.py": constant("tests/ingest/test_sixty_days.py", "KILLS"),
+        "tests/ingest/test_object_store_targets.py": len(
+            constant("tests/ingest/test_object_store_targets.py", "TABLES")
+        )
+        * constant("tests/ingest/test_object_store_targets.py", "KILLS"),
         "tests/ingest/test_killed.py": len(constant("tests/ingest/killed.py", "POINTS")),
     }
 
