@@ -22,6 +22,7 @@ NAMES = (
     "spark_joins",
     "growth",
     "streams_spark",
+    "lake_merges",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

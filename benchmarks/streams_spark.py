@@ -90,6 +90,18 @@ def _measure(spark: SparkSession, store: str, folder: Path) -> dict[str, float]:
     return {**rates, "write, a job": EVENTS // 4 / _best(write)}
 
 
+def local_session() -> SparkSession:
+    """A session on two cores that prints no more than errors."""
+    spark = session(
+        "slackwater benchmarks",
+        master="local[2]",
+        partitions=2,
+        config={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
 def run(report: Report) -> None:
     """A stream of two segments, on SQLite and the local disk."""
     section = report.section(
@@ -105,13 +117,7 @@ def run(report: Report) -> None:
         with Streams.open(store, create=True) as streams:
             _fill(streams.create("bench/events", segments=SEGMENTS, columns=columns))
             streams.create("bench/copy", segments=SEGMENTS, columns=columns)
-        spark = session(
-            "slackwater benchmarks",
-            master="local[2]",
-            partitions=2,
-            config={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
-        )
-        spark.sparkContext.setLogLevel("ERROR")
+        spark = local_session()
         register(spark)
         try:
             rates = _measure(spark, store, folder)

@@ -67,7 +67,7 @@ def test_names_of_files_are_escaped_as_in_urls(table: ManifestTable) -> None:
 
 
 def test_a_commit_that_another_one_precedes_is_made_again(table: ManifestTable) -> None:
-    seen = []
+    seen: list[int] = []
 
     def change(found: Manifest) -> Manifest:
         if not seen:
