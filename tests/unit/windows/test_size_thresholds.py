@@ -7,11 +7,21 @@ sessions need more data than a random scenario has; the results must equal those
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
 
-from slackwater.windows import AfterProcessingTime, First, Repeatedly, Sliding, WindowedOperator
+from slackwater.windows import (
+    AfterProcessingTime,
+    Count,
+    First,
+    Last,
+    Repeatedly,
+    Sliding,
+    Sum,
+    WindowedOperator,
+)
 from slackwater.windows.engine import divided_frames, row_log, session_windows, slice_partials, window_state
 from tests.property.comparing import compare
 from tests.strategies.windows import RandomSource, scenario
@@ -21,7 +31,8 @@ from tests.support.sampling import sampled
 @pytest.mark.parametrize("seed", sampled(range(40), keep=range(12)))
 def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_partials, "_ROWS_WORTH_SPLITTING", 2)
-    monkeypatch.setattr(slice_partials, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(slice_partials, "_ROWS_AT_ONCE", (3, 1_000)[seed % 2])
+    monkeypatch.setattr(slice_partials, "_SLICES_WORTH_SHARING", 1)
     monkeypatch.setattr(slice_partials, "FAN_IN", 2)
     monkeypatch.setattr(session_windows, "_GAPS_IN_A_GROUP", 1)
     monkeypatch.setattr(session_windows.SessionWindows, "minimum_width", 1)
@@ -34,6 +45,54 @@ def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(row_log, "_MAX_CHANGED", (1e9, 3.0, 0.0)[seed % 3])
     monkeypatch.setattr(row_log, "FAN_IN", 2)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))
+
+
+@pytest.mark.parametrize("due_at_once", [1, 2, 3, 7, 40])
+def test_slices_that_due_windows_share_are_merged_once_with_the_same_result(
+    due_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(due_at_once)
+    rows = [
+        (random.randrange(4), at, random.randrange(99)) for at in sorted(random.choices(range(200), k=150))
+    ]
+    batch = pl.DataFrame(rows, ["key", "ts", "value"], orient="row")
+    operator = WindowedOperator(
+        window=Sliding(30, 1),
+        accumulations={"n": Count(), "sum": Sum("value"), "first": First("value"), "last": Last("value")},
+        key="key",
+        event_time="ts",
+    )
+
+    def panes() -> pl.DataFrame:
+        state, output = operator.step(operator.initial_state(), batch, {"default": 0}, now=0)
+        found = [output.panes]
+        for watermark in range(due_at_once, 240, due_at_once):
+            state, output = operator.step(state, None, {"default": watermark}, now=0)
+            found.append(output.panes)
+        return pl.concat(frame for frame in found if frame.height).sort("window_start", "key")
+
+    shared = panes()
+    merged = merges(monkeypatch)
+    assert panes().equals(shared)
+    assert (len(merged) > 0) == (due_at_once > 1)
+    monkeypatch.setattr(slice_partials, "_SLICES_WORTH_SHARING", 10**9)
+    assert panes().equals(shared)
+    in_window = pl.col("ts").is_between(100, 129)
+    assert shared.filter(pl.col("window_start") == 100)["sum"].sum() == batch.filter(in_window)["value"].sum()
+
+
+def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Records how many slices are merged for several windows, from now on."""
+    found: list[int] = []
+    shared = slice_partials.SlicePartials._shared
+
+    def recorded(self: slice_partials.SlicePartials, *arguments: Any) -> Any:
+        result = shared(self, *arguments)
+        found.extend(len(one.slices) for one in result.values())
+        return result
+
+    monkeypatch.setattr(slice_partials.SlicePartials, "_shared", recorded)
+    return found
 
 
 def test_compacted_steps_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any, Final
 
 import polars as pl
@@ -26,6 +27,8 @@ _ROWS_WORTH_SPLITTING: Final = 10_000
 """With at least so many rows, a slice or window is grouped on its own, which needs only the keys."""
 _FEW_SLICES: Final = 8
 """Up to this number of slices, the rows of each are selected by a filter."""
+_SLICES_WORTH_SHARING: Final = 16
+"""Slices that several due windows have in common are merged once for all of them if there are as many."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,14 @@ class Combined:
     """The partials before they were merged, with their elements; None if no accumulation stores elements."""
     selected: frozenset[WindowBounds] = frozenset()
     """The windows of which only the keys that fire were read."""
+
+
+@dataclass(frozen=True)
+class _SharedSlices:
+    """Consecutive slices that several windows consist of, merged to one row per key."""
+
+    slices: Sequence[WindowBounds]
+    partials: pl.DataFrame
 
 
 class SlicePartials:
@@ -148,14 +159,30 @@ class SlicePartials:
         parts: list[pl.DataFrame] = []
         together: list[tuple[WindowBounds, pl.DataFrame]] = []
         selected: list[WindowBounds] = []
+        windows = list(windows)
+        is_mergeable = fired is None and not lists and not self.counts_steps
+        shared = self._shared(state, windows) if is_mergeable else {}
         for window in windows:
             bounds = pl.lit(window[0], pl.Int64()).alias(START), pl.lit(window[1], pl.Int64()).alias(END)
-            blobs = [blob for part in self._known(state, window) for blob in state.slices[part].blobs]
+            common = shared.get(window)
+            known = self._known(state, window)
+            if common is not None:
+                at = known.index(common.slices[0])
+                sides = known[:at], known[at + len(common.slices) :]
+                left, right = (self._frames(state, self._blobs(state, side)) for side in sides)
+                merged.append(
+                    stack([*left, common.partials, *right])
+                    .group_by(keys)
+                    .agg(aggregations)
+                    .with_columns(bounds)
+                )
+                continue
+            blobs = self._blobs(state, known)
             chosen = None
             if fired is not None and self._divided_for(state, blobs, fired):
                 chosen = fired
                 selected.append(window)
-            frames = [self._read(state, blob, chosen) for blob in blobs]
+            frames = self._frames(state, blobs, chosen)
             are_merged = len(frames) == 1
             if lists and frames:
                 united = self.compiled.united(frames)
@@ -183,12 +210,45 @@ class SlicePartials:
             merged.append(state.no_partials.with_columns(nothing.alias(START), nothing.alias(END)))
         return Combined(stack(merged), self.compiled.united(parts) if parts else None, frozenset(selected))
 
+    def _shared(
+        self, state: WindowState, windows: Sequence[WindowBounds]
+    ) -> dict[WindowBounds, _SharedSlices]:
+        """The slices that several windows have in common, by window, if they are worth merging once.
+
+        With ``n`` slices per window, windows are grouped by about the square root of ``n``.
+        """
+        if len(windows) < 2 or not self.slicing.shared:
+            return {}
+        known = {window: self._known(state, window) for window in sorted(windows)}
+        ordered = list(known)
+        size = max(2, isqrt(max(map(len, known.values()))))
+        shared: dict[WindowBounds, _SharedSlices] = {}
+        for start in range(0, len(ordered), size):
+            group = ordered[start : start + size]
+            common = set(known[group[0]]).intersection(*(known[window] for window in group[1:]))
+            if len(group) < 2 or len(common) < _SLICES_WORTH_SHARING:
+                continue
+            slices = [part for part in known[group[0]] if part in common]
+            frames = self._frames(state, self._blobs(state, slices))
+            merged = self.compiled.compacted(stack(frames), state.missed)
+            shared |= dict.fromkeys(group, _SharedSlices(slices, merged))
+        return shared
+
+    @staticmethod
+    def _blobs(state: WindowState, slices: Iterable[WindowBounds]) -> list[Blob]:
+        return [blob for part in slices for blob in state.slices[part].blobs]
+
+    def _frames(
+        self, state: WindowState, blobs: Sequence[Blob], keys: pl.DataFrame | None = None
+    ) -> list[pl.DataFrame]:
+        return [self._read(state, blob, keys) for blob in blobs]
+
     def portions(self, state: WindowState, windows: Sequence[WindowBounds]) -> Iterable[list[WindowBounds]]:
         """Divide windows into portions whose partials fit into memory together."""
         portion: list[WindowBounds] = []
         size = 0
         for window in windows:
-            rows = sum(blob.rows for part in self._known(state, window) for blob in state.slices[part].blobs)
+            rows = sum(blob.rows for blob in self._blobs(state, self._known(state, window)))
             if portion and size + rows > _ROWS_AT_ONCE:
                 yield portion
                 portion, size = [], 0
