@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
+from slackwater.spark.runtime import map_side
+from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.map_side import FURTHEST, Shipper
 from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
-from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, unpack
-from slackwater.spark.wire.columns import BUCKET_INDEX, ORIGIN, TIME
+from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, read_header, unpack
+from slackwater.spark.wire.columns import BUCKET_INDEX, ORIGIN, TIME, column_alias
 from slackwater.time import SECOND
+from slackwater.windows import Count, Fixed
+from slackwater.windows.spec.window_spec import WindowSpec
 
 
 def rows(*times: int | None, origins: str = "a") -> pl.DataFrame:
@@ -107,3 +112,38 @@ def test_rows_without_a_positive_session_gap_are_invalid_and_still_move_time() -
     )
     kept = [unpack(payload) for _, _, payload in buffers if payload is not None]
     assert [frame["session:gap"].to_list() for frame in kept] == [[5]]
+
+
+def keyed(rows: int, keys: int) -> list[pa.RecordBatch]:
+    """Rows as Spark passes them to a task, in Arrow batches of ten; the last one has no usable time."""
+    frame = pl.DataFrame(
+        {
+            TIME: [*range(rows - 1), None],
+            BUCKET_INDEX: pl.Series([number % keys % 2 for number in range(rows)], dtype=pl.Int32),
+            column_alias(0): [number % keys for number in range(rows)],
+        }
+    )
+    return frame.to_arrow().combine_chunks().to_batches(max_chunksize=10)
+
+
+@pytest.mark.parametrize(
+    ("keys", "parts"), [(2, [0]), (1_000, [0, 1, 2, 3])], ids=["rows that fold", "rows that do not"]
+)
+def test_rows_that_do_not_fold_are_sent_while_others_still_arrive(
+    keys: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
+    monkeypatch.setattr(map_side, "_SAMPLED_TO_FOLD", 8)
+    host = WindowHost(
+        WindowSpec(window=Fixed(1_000), key=("key",), accumulations={"n": Count()}, event_time=TIME)
+    )
+    ship = shipper(columns=("key",), origin="input", fold=host.fold)
+    sent = [row for batch in ship(keyed(70, keys)) for row in batch.to_pylist()]
+    headers = [read_header(row["header"]) for row in sent]
+    assert sorted({header.part for header in headers if isinstance(header, Shipment)}) == parts
+    assert sum(header.invalid for header in headers if isinstance(header, Shipment)) == len(ship.buckets)
+    payloads = [unpack(row["payload"]) for row in sent if row["payload"] is not None]
+    if keys == 2:
+        assert sum(partials.height for partials in payloads) == keys
+    else:
+        assert sorted(key for frame in payloads for key in frame["key"]) == list(range(69))

@@ -61,6 +61,9 @@ FURTHEST: Final = 2**62
 """Event times further from 1970 than this (146,000 years) are invalid."""
 
 _ROWS_AT_ONCE: Final = 1_000_000
+_ROWS_IN_TURNS: Final = 100_000
+"""A task whose rows do not fold works on so many of them, while the JVM converts the next ones."""
+_SAMPLED_TO_FOLD: Final = 20_000
 _BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
 _INVALID_GAP: Final = "the session gap is null, not positive or too long"
@@ -105,9 +108,19 @@ class Shipper:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         names = {column_alias(index): name for index, name in enumerate(self.columns)}
-        for part, frame in enumerate(_portions(batches)):
+        for part, frame in enumerate(_portions(batches, lambda frame: self._folds(frame.rename(names)))):
             yield buffer_batch(self.buffers(frame.rename(names), task, part))
         freeze_imports()
+
+    def _folds(self, frame: pl.DataFrame) -> bool:
+        """Whether all rows of a task are better processed at once than in turns, given a few of them.
+
+        Rows that fold become fewer partials the more of them are folded at once.
+        """
+        if CONTROL in frame.columns or SEQUENCE in frame.columns:
+            return True
+        frame = frame.filter(_usable(TIME))
+        return self.fold is not None and not frame.is_empty() and self.fold(frame, [BUCKET_INDEX]) is not None
 
     def buffers(
         self, frame: pl.DataFrame, task: int, part: int
@@ -241,16 +254,26 @@ def _usable(column: str) -> pl.Expr:
     return pl.col(column).is_between(-FURTHEST, FURTHEST).fill_null(value=False)
 
 
-def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
-    """Combine the Arrow batches of a task into frames of about `_ROWS_AT_ONCE` rows or `_BYTES_AT_ONCE`."""
+def _portions(
+    batches: Iterable[pa.RecordBatch], folds: Callable[[pl.DataFrame], bool]
+) -> Iterator[pl.DataFrame]:
+    """Combine the Arrow batches of a task into frames.
+
+    A frame has about `_ROWS_AT_ONCE` rows or `_BYTES_AT_ONCE`; if some of the rows do not fold, it has about
+    `_ROWS_IN_TURNS` rows, or those of one Arrow batch.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
+    limit: int | None = None
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
-        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+        if limit is None and rows >= _ROWS_IN_TURNS:
+            sample = _frame([waiting[0].slice(0, _SAMPLED_TO_FOLD)])
+            limit = _ROWS_AT_ONCE if folds(sample) else _ROWS_IN_TURNS
+        if (limit is not None and rows >= limit) or size >= _BYTES_AT_ONCE:
             yield _frame(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
