@@ -21,6 +21,7 @@ from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.runtime.window_reports import LISTED_PANES, PaneCounts
 from slackwater.spark.wire.buffers import Chunk, Observation, Peak
 from slackwater.spark.wire.columns import ORIGIN, TIME
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND
@@ -141,6 +142,17 @@ def test_sessions_are_counted_and_their_panes_reported_by_end() -> None:
     assert sum(report.windows_left_out for report in found) > 0
     panes = [pane for report in found for pane in report.panes]
     assert {(pane.end // SECOND, pane.on_time) for pane in panes} == {(8, 1), (9, 1)}
+
+
+@pytest.mark.parametrize("ends", [LISTED_PANES, LISTED_PANES + 1, 500])
+def test_the_panes_of_the_latest_ends_are_counted(ends: int) -> None:
+    panes = pl.DataFrame({"window_end": [10 + number % ends for number in range(1_500)]}).with_columns(
+        window_start=pl.col("window_end") - 5, timing=pl.lit("ON_TIME"), retraction=pl.lit(value=False)
+    )
+    counts = PaneCounts()
+    counts.add(panes)
+    expected = [(end, panes.filter(pl.col("window_end") == end).height) for end in range(10, 10 + ends)]
+    assert [(one.end, one.on_time) for one in counts.panes] == expected[-LISTED_PANES:]
 
 
 def test_late_panes_and_retractions_are_counted_by_end() -> None:

@@ -19,6 +19,7 @@ LISTED_ENDS: Final = 50
 """How many ends of open windows a bucket lists, the earliest first."""
 LISTED_PANES: Final = 50
 """For how many ends a bucket reports the panes of a batch, the latest ones if there are more."""
+_SAMPLED_ENDS: Final = 1_000
 _LONGEST_VALUE: Final = 100
 
 
@@ -37,6 +38,10 @@ class PaneCounts:
 
     def add(self, panes: pl.DataFrame) -> None:
         """Count some panes."""
+        ends = panes["window_end"]
+        if ends.head(_SAMPLED_ENDS).n_unique() > LISTED_PANES:
+            # Nearly every session has an end of its own: count only those that are listed.
+            panes = panes.filter(ends >= ends.unique().top_k(LISTED_PANES).min())
         kept, timing = ~pl.col("retraction"), pl.col("timing")
         counted = panes.group_by("window_end").agg(
             pl.col("window_start").min(),
