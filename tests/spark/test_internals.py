@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from slackwater import windows
@@ -77,6 +79,21 @@ def test_the_causes_of_a_java_error(spark: SparkSession) -> None:
         class_exists(spark, "no.such.Class")
     assert list(internals.java_causes(caught.value)) == ["java.lang.ClassNotFoundException: no.such.Class"]
     assert list(internals.java_causes(ValueError("not from the JVM"))) == []
+
+
+def test_the_observed_metrics_of_every_batch_are_reported(spark: SparkSession) -> None:
+    found: list[tuple[str, str | None, Mapping[str, str]]] = []
+    internals.listen_to_metrics(spark, lambda *metrics: found.append(metrics))
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    counted = rows.observe("counted", sql.count("*").alias("rows"), sql.max("value").alias("last"))
+    query = counted.writeStream.format("noop").queryName("observed").start()
+    try:
+        assert until(lambda: any(name == "observed" for _, name, _ in found), seconds=60)
+    finally:
+        query.stop()
+    identity, _, metrics = next(one for one in found if one[1] == "observed")
+    assert identity == str(query.id)
+    assert json.loads(metrics["counted"]) == {"rows": 5, "last": 4}
 
 
 def monitors(spark: SparkSession) -> int:

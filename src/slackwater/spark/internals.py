@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkValueError
-from pyspark.java_gateway import launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource
@@ -29,6 +29,7 @@ __all__ = [
     "is_remote",
     "is_streaming_query",
     "java_causes",
+    "listen_to_metrics",
     "register_source",
     "repartition_checkpoint",
     "run_in_background",
@@ -220,6 +221,48 @@ def run_in_background(df: DataFrame, description: str) -> Any:
         return cast(Any, df)._jdf.toJavaRDD().countAsync()  # noqa: SLF001
     finally:
         context.setLocalProperty("spark.job.description", cast(str, before))
+
+
+class _MetricsCallback:
+    """Implements the Java interface of a listener, and reads only the observed metrics of a batch."""
+
+    class Java:
+        """What Py4J reads from a class that implements an interface."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def __init__(self, on_metrics: Callable[[str, str | None, Mapping[str, str]], None]) -> None:
+        self._on_metrics = on_metrics
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress()
+        observed = progress.observedMetrics()
+        if names := list(observed.keySet().toArray()):
+            metrics = {str(name): str(observed.get(name).json()) for name in names}
+            self._on_metrics(str(progress.id().toString()), progress.name(), metrics)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815 - Spark's names
+
+
+def listen_to_metrics(
+    spark: SparkSession, on_metrics: Callable[[str, str | None, Mapping[str, str]], None]
+) -> None:
+    """Call a function with the observed metrics of every batch of a session; not for Spark Connect.
+
+    A `StreamingQueryListener` in Python gets the whole progress of a batch, for which Spark makes about a
+    hundred calls from Python to the JVM.
+
+    Args:
+        spark: The session.
+        on_metrics: Gets the id and the name of the query, and each metric by its name as a JSON object.
+    """
+    gateway = cast(Any, SparkContext)._gateway  # noqa: SLF001
+    cast(Any, ensure_callback_server_started)(gateway)
+    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+    cast(Any, spark.streams)._jsqm.addListener(wrapper(_MetricsCallback(on_metrics)))  # noqa: SLF001
 
 
 def start_gateway(settings: Mapping[str, str], standard_error: Callable[[], int]) -> None:

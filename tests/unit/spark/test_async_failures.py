@@ -87,7 +87,7 @@ def test_a_skipped_row_must_be_counted_by_an_operator() -> None:
 def test_failed_rows_are_in_the_warning_of_rows_left_out(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
-    report: Any = SimpleNamespace(operators=[SimpleNamespace(totals={"failed": 2})])
+    report: Any = [SimpleNamespace(totals={"failed": 2})]
     warnings = DropWarnings()
     with caplog.at_level(logging.WARNING):
         warnings.check("id", "rates", report)

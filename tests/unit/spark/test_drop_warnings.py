@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from slackwater.spark.monitor.drop_warnings import DropWarnings
-from slackwater.spark.monitor.reports import BucketReport, OperatorReport, QueryReport
+from slackwater.spark.monitor.reports import METRIC, BucketReport, OperatorReport
 
 
-def report(**totals: int) -> QueryReport:
-    bucket = BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, totals)
-    return QueryReport((OperatorReport((bucket,)), OperatorReport((bucket,), "0.0")), 0)
+def bucket(**totals: int) -> BucketReport:
+    return BucketReport(0, 20, 5, "watermark …", None, None, "slowest", 3, False, totals)
+
+
+def report(**totals: int) -> list[OperatorReport]:
+    return [OperatorReport((bucket(**totals),)), OperatorReport((bucket(**totals),), "0.0")]
 
 
 def test_the_first_rows_left_out_are_reported_once_for_each_query_and_reason(
@@ -28,3 +32,12 @@ def test_the_first_rows_left_out_are_reported_once_for_each_query_and_reason(
     assert ".allowed_lateness(" in late
     assert "they have no usable event time; check the column of event_time" in invalid
     assert other.startswith("query '6a': 2 rows were left out")
+
+
+def test_the_reports_are_read_from_the_observed_metrics_of_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+    found = msgspec.json.encode(
+        {"bucket_0": msgspec.json.encode(bucket(invalid=4)).decode(), "bucket_2": None}
+    )
+    DropWarnings().on_metrics("5f", "bids", {f"{METRIC}_7": found.decode(), "rows of the user": '{"n": 1}'})
+    (message,) = caplog.messages
+    assert message.startswith("query 'bids': 4 rows were left out")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from slackwater.spark.monitor.reports import QueryReport, reported
+from slackwater.spark.internals import is_remote, listen_to_metrics
+from slackwater.spark.monitor.reports import METRIC, OperatorReport, operator_reports, reported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,15 +57,24 @@ class DropWarnings(StreamingQueryListener):
         """Log a warning if a batch is the first that left rows out for a reason."""
         report = reported(event.progress)
         if report is not None:
-            self.check(str(event.progress.id), event.progress.name, report)
+            self.check(str(event.progress.id), event.progress.name, report.operators)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do: the counters go on after a restart, so the rows were reported."""
 
-    def check(self, query: str, name: str | None, report: QueryReport) -> None:
+    def on_metrics(self, query: str, name: str | None, metrics: Mapping[str, str]) -> None:
+        """Do the same, given the observed metrics of a batch as JSON objects; those of others are ignored."""
+        ours = {
+            metric: msgspec.json.decode(text, type=dict[str, str | None]).values()
+            for metric, text in metrics.items()
+            if metric.startswith(METRIC)
+        }
+        self.check(query, name, operator_reports(ours))
+
+    def check(self, query: str, name: str | None, operators: Sequence[OperatorReport]) -> None:
         """Log a warning for each new reason for which a query has left rows out."""
         for counter, (why, fix) in _REASONS.items():
-            rows = sum(operator.totals.get(counter, 0) for operator in report.operators)
+            rows = sum(operator.totals.get(counter, 0) for operator in operators)
             if rows and (query, counter) not in self._warned:
                 self._warned.add((query, counter))
                 left_out = "1 row was" if rows == 1 else f"{rows} rows were"
@@ -84,6 +96,10 @@ def warn_of_drops(spark: SparkSession) -> None:
     >>> warn_of_drops(spark)
     >>> warn_of_drops(spark)
     """
-    if spark not in _listeners:
-        _listeners[spark] = DropWarnings()
-        spark.streams.addListener(_listeners[spark])
+    if spark in _listeners:
+        return
+    listener = _listeners[spark] = DropWarnings()
+    if is_remote(spark):
+        spark.streams.addListener(listener)
+    else:
+        listen_to_metrics(spark, listener.on_metrics)

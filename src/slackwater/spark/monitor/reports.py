@@ -6,7 +6,7 @@ need no extra action and arrive with Spark's own progress events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -358,16 +358,28 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
     >>> reported(SimpleNamespace(observedMetrics={}, stateOperators=[])) is None
     True
     """
-    names = sorted(name for name in progress.observedMetrics if name.startswith(METRIC))
-    operators = [
-        found
-        for name, number in zip(names, _ids(names), strict=True)
-        if (found := _operator(progress.observedMetrics[name], number)).buckets
-    ]
+    operators = operator_reports({name: _texts(metric) for name, metric in progress.observedMetrics.items()})
     if not operators:
         return None
     state_bytes = sum(map(_state_bytes, progress.stateOperators))
-    return QueryReport(tuple(operators), state_bytes, dead_letter_counts().of(str(progress.id)))
+    return QueryReport(operators, state_bytes, dead_letter_counts().of(str(progress.id)))
+
+
+def operator_reports(metrics: Mapping[str, Iterable[str | None]]) -> tuple[OperatorReport, ...]:
+    """The reports of a query's operators, from its observed metrics: for each, the reports of its buckets.
+
+    >>> operator_reports({"rows": ["7"]})
+    ()
+    """
+    names = sorted(name for name in metrics if name.startswith(METRIC))
+    found = (
+        OperatorReport(
+            tuple(msgspec.json.decode(text, type=BucketReport) for text in metrics[name] if text is not None),
+            number,
+        )
+        for name, number in zip(names, _ids(names), strict=True)
+    )
+    return tuple(one for one in found if one.buckets)
 
 
 def _ids(names: Sequence[str]) -> list[str]:
@@ -385,12 +397,11 @@ def _ids(names: Sequence[str]) -> list[str]:
     return ids
 
 
-def _operator(metric: Any, number: str) -> OperatorReport:
+def _texts(metric: Any) -> Iterable[str | None]:
     row = metric.asDict()
     # Over Spark Connect the metric of a query is a row of a schema and a list of values.
-    texts = row["values"] if {"values", "schema"} == row.keys() else row.values()
-    found = (msgspec.json.decode(text, type=BucketReport) for text in texts if text is not None)
-    return OperatorReport(tuple(found), number)
+    texts: Iterable[str | None] = row["values"] if {"values", "schema"} == row.keys() else row.values()
+    return texts
 
 
 def _state_bytes(operator: Any) -> int:
