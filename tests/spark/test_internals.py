@@ -156,4 +156,4 @@ def test_a_jvm_that_runs_is_not_started_again(spark: SparkSession) -> None:
     def standard_error() -> int:
         raise AssertionError("a second JVM is about to start")
 
-    internals.start_gateway({}, standard_error)
+    internals.start_gateway({}, standard_error, list)

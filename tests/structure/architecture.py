@@ -73,10 +73,12 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "engine": {"columns", "assigners", "triggers", "accumulations", "spec"},
     },
     "spark": {
+        "class_archive": set(),
         "internals": set(),
+        "jvm_options": {"class_archive"},
         "quiet_console": set(),
         "versions": set(),
-        "session": {"internals", "quiet_console", "versions"},
+        "session": {"internals", "jvm_options", "quiet_console", "versions"},
         "wire": _SPARK_BASE,
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},

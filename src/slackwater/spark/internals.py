@@ -7,13 +7,15 @@ release has to be checked in one place: `tests/spark/test_internals.py` has a te
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkValueError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -34,6 +36,7 @@ __all__ = [
     "repartition_checkpoint",
     "run_in_background",
     "silence_standard_error",
+    "spark_jars",
     "start_gateway",
     "stop_surplus_monitors",
     "streaming_source_options",
@@ -45,6 +48,8 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 _ACCUMULATORS: Final = "__python_accumulator__"
 _PLANNING_SESSION: Final = "_slackwater_planning_session"
 _PIPELINE_SESSION: Final = "_slackwater_pipeline_session"
+_JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""The environment variable with further options for the JVM that Spark's scripts start."""
 _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 
 
@@ -265,22 +270,36 @@ def listen_to_metrics(
     cast(Any, spark.streams)._jsqm.addListener(wrapper(_MetricsCallback(on_metrics)))  # noqa: SLF001
 
 
-def start_gateway(settings: Mapping[str, str], standard_error: Callable[[], int]) -> None:
+def spark_jars() -> Path:
+    """The folder with the jar files of the installed Spark."""
+    return Path(_find_spark_home()) / "jars"
+
+
+def start_gateway(
+    settings: Mapping[str, str], standard_error: Callable[[], int], options: Callable[[], Sequence[str]]
+) -> None:
     """Start the JVM of this process with another standard error; does nothing if there is a JVM already.
 
     Args:
         settings: The Spark settings of the session that is about to be created.
         standard_error: Returns a file descriptor for the JVM, which is closed here.
+        options: Returns further options for the JVM.
     """
     running = cast(Any, SparkContext)._gateway is not None  # noqa: SLF001
     if running or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     conf = SparkConf().setAll(list(settings.items()))
+    before = os.environ.get(_JVM_OPTIONS)
+    further = [*([] if before is None else [before]), *options()]
     descriptor = standard_error()
     try:
+        os.environ[_JVM_OPTIONS] = " ".join(further)
         gateway = cast(Any, launch_gateway)(conf, popen_kwargs={"stderr": descriptor})
     finally:
         os.close(descriptor)
+        del os.environ[_JVM_OPTIONS]
+        if before is not None:
+            os.environ[_JVM_OPTIONS] = before
     cast(Any, SparkContext)._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 
 

@@ -31,9 +31,11 @@ from slackwater.spark.internals import (
     ROCKSDB,
     default_file_system,
     is_remote,
+    spark_jars,
     start_gateway,
     worker_python,
 )
+from slackwater.spark.jvm_options import jvm_options
 from slackwater.spark.quiet_console import filtered_pipe
 from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS
 from slackwater.time import duration
@@ -169,7 +171,7 @@ def session(
         builder = builder.config(name, value)
     if remote is None and "SPARK_REMOTE" not in os.environ:
         named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
-        start_gateway(named | chosen, filtered_pipe)
+        start_gateway(named | chosen, filtered_pipe, lambda: jvm_options(chosen, spark_jars(), local=local))
     with warnings.catch_warnings():
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)

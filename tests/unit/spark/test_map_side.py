@@ -123,7 +123,8 @@ def keyed(rows: int, keys: int) -> list[pa.RecordBatch]:
             column_alias(0): [number % keys for number in range(rows)],
         }
     )
-    return frame.to_arrow().combine_chunks().to_batches(max_chunksize=10)
+    batches: list[pa.RecordBatch] = frame.to_arrow().combine_chunks().to_batches(max_chunksize=10)
+    return batches
 
 
 @pytest.mark.parametrize(
