@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from base64 import b64decode
 from datetime import date
 from decimal import Decimal
@@ -434,6 +435,29 @@ def test_a_sign_is_stored_with_integers_that_have_room_for_it(price: int | None,
     _, output = tested.step(state, watermarks={"default": END_OF_TIME})
     panes = output.panes.sort("key").select("key", "low", "high")
     assert panes.rows() == [("a", price, price), ("b", other, other)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_extremes_equal_those_of_the_remaining_integers(seed: int) -> None:
+    """Integers of several sizes in random batches, most of them equal to others, and many retracted."""
+    chosen = random.Random(seed)
+    tested = auction(accumulations={"low": windows.min("price"), "high": windows.max("price")})
+    limits = chosen.sample([2, 2**6, 2**14, 2**31, 2**62, 2**63 - 1], 2)
+    state, remaining = tested.initial_state(), {key: list[int]() for key in "abc"}
+    for _ in range(10):
+        rows: list[tuple[str, int, str, int, bool]] = []
+        limit = chosen.choice(limits)
+        for key in chosen.choices("abc", k=20):
+            values = remaining[key]
+            if values and chosen.random() < 0.45:
+                rows.append((key, values.pop(chosen.randrange(len(values))), "x", 1, True))
+            else:
+                values.append(chosen.choice([-limit, limit, limit - 1, 0, chosen.randint(-limit, limit)]))
+                rows.append((key, values[-1], "x", 1, False))
+        state, _ = tested.step(state, bids(*rows))
+    _, output = tested.step(state, watermarks={"default": END_OF_TIME})
+    expected = [(key, min(values), max(values)) for key, values in remaining.items() if values]
+    assert output.panes.sort("key").select("key", "low", "high").rows() == expected
 
 
 @pytest.mark.parametrize("form", ["wide", "narrow"])

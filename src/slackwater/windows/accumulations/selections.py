@@ -79,6 +79,11 @@ class Extreme(_RecomputableOfColumn):
             lists: a column of lists.
         """
 
+    @property
+    @abstractmethod
+    def is_greatest(self) -> bool:
+        """Whether the extreme is the maximum."""
+
     @abstractmethod
     def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
         """Whether a value is the extreme of two, and not equal to the other.
@@ -105,6 +110,11 @@ class Min(Extreme):
         """The minimum of each of some lists."""
         return lists.list.min()
 
+    @property
+    def is_greatest(self) -> bool:
+        """Whether the extreme is the maximum."""
+        return False
+
     def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
         """Whether a value is less than another."""
         return value < other
@@ -125,6 +135,11 @@ class Max(Extreme):
     def select_in_lists(self, lists: pl.Expr) -> pl.Expr:
         """The maximum of each of some lists."""
         return lists.list.max()
+
+    @property
+    def is_greatest(self) -> bool:
+        """Whether the extreme is the maximum."""
+        return True
 
     def is_beyond(self, value: pl.Expr, other: pl.Expr) -> pl.Expr:
         """Whether a value is greater than another."""

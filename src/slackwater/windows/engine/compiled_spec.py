@@ -147,15 +147,17 @@ class CompiledSpec:
             narrow: the accumulations for which the elements are `narrowed`.
         """
         bounded = bounded_columns(elements, map(input_column, self._summed_inputs))
-        aggregations = [pl.len().cast(pl.Int64).alias(ADDED)]
+        aggregations: list[pl.Expr] = []
+        if not self.numbers(elements, narrow):
+            aggregations.append(pl.len().cast(pl.Int64).alias(ADDED))
+            if self.spec.takes_retractions:
+                aggregations.append(pl.col(WEIGHT).sum().alias(REMAINING))
         if self.spec.timestamp != "end_of_window":
             times = pl.col(TIME).filter(pl.col(TIME) >= watermark)
             stamp = times.min() if self.spec.timestamp == "earliest" else times.max()
             aggregations.append(stamp.alias(STAMP))
         if self.spec.ttl is not None:
             aggregations.append(pl.col(TIME).max().alias(LATEST))
-        if self.spec.takes_retractions:
-            aggregations.append(pl.col(WEIGHT).sum().alias(REMAINING))
         if self.session_elements is not None:
             aggregations += self.session_elements.add()
         for name, accumulation in self.accumulations.items():
@@ -165,6 +167,18 @@ class CompiledSpec:
                 is_bounded = bounded.issuperset(map(input_column, accumulation.inputs))
                 aggregations += accumulation.add(replace(self.partials[name], bounded=is_bounded))
         return aggregations
+
+    def numbers(self, elements: pl.DataFrame, narrow: Collection[str]) -> list[pl.Expr]:
+        """The number of elements, and that minus retractions, from lists that `add_elements` aggregates.
+
+        Reading them from a list takes a fifth of the time of an aggregation. Empty if no list has signs.
+        """
+        several = (
+            counted.numbers(elements, columns)
+            for counted, columns in self._counted
+            if columns.accumulation in narrow
+        )
+        return next(filter(None, several), [])
 
     @cached_property
     def _summed_inputs(self) -> list[str]:
@@ -292,10 +306,12 @@ class CompiledSpec:
         def parts_of(rows: pl.DataFrame) -> pl.DataFrame:
             if parts is None:
                 return rows
-            # Their positions are matched, so that the lists of only these parts are copied.
-            positions = parts.select(self.row_columns).with_row_index(_POSITION)
+            # Their positions are matched, so that the lists of only these parts are copied, from one chunk:
+            # from several it takes longer than to copy all lists.
+            whole = parts.rechunk()
+            positions = whole.select(self.row_columns).with_row_index(_POSITION)
             found = match(positions, rows.select(GROUP, *self.row_columns), self._identity(parts), "inner")
-            return parts[found[_POSITION]].with_columns(found[GROUP])
+            return whole[found[_POSITION]].with_columns(found[GROUP])
 
         for counted, columns in self._counted:
             partials = counted.prepare(partials, columns, parts_of)

@@ -71,7 +71,9 @@ class SlicePartials:
         kept = [pl.col(name).first() for name in carried]
         elements, narrow = self.compiled.narrowed(elements)
         aggregations = self.compiled.add_elements(watermark, elements, narrow)
-        return self._grouped(elements, slices, [*aggregations, *kept])
+        partials = self._grouped(elements, slices, [*aggregations, *kept])
+        numbers = self.compiled.numbers(elements, narrow)
+        return partials.with_columns(numbers) if numbers else partials
 
     def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
         """Merge partials to one per slice and key; among equal event times the first stays the first."""
