@@ -179,18 +179,45 @@ def test_distinct_values_that_do_not_fit_raise() -> None:
         emitted(windows.sum_distinct("v"), added(NINES, ALMOST), pl.Decimal(38, 0))
 
 
-@pytest.mark.parametrize("run", ["one batch", "a batch per row", "restarts"])
-def test_retracted_integers_are_subtracted_exactly(run: str) -> None:
-    rows = [(LEAST + 1, False), (LEAST + 1, True), (7, False)]
+@RUNS
+@pytest.mark.parametrize("value", [LEAST, LEAST + 1, GREATEST])
+def test_retracted_integers_are_subtracted_exactly(run: str, value: int) -> None:
+    """A retraction of the least integer alone needs 65 bits."""
+    rows = [(value, False), (value, True), (7, False)]
     assert emitted(windows.sum("v"), rows, pl.Int64(), run=run, retracts=True) == [7]
+    assert emitted(windows.mean("v"), rows, pl.Int64(), run=run, retracts=True) == [7.0]
+    assert emitted(windows.sum("v"), rows[1:2] + rows[:1] + rows[2:], pl.Int64(), retracts=True) == [7]
     too_much = [(GREATEST, False), (GREATEST, False), (7, False)]
     with pytest.raises(SumOverflow):
         emitted(windows.sum("v"), too_much, pl.Int64(), run=run, retracts=True)
     whole = [*too_much, (GREATEST, True), (GREATEST, True)]
-    assert emitted(windows.sum("v"), whole, pl.Int64(), retracts=True) == [7]
+    assert emitted(windows.sum("v"), whole, pl.Int64(), run=run, retracts=True) == [7]
     distinct = [(GREATEST, False), (7, False)]
     with pytest.raises(SumOverflow):
         emitted(windows.sum_distinct("v"), distinct, pl.Int64(), run=run, retracts=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(NINES, pl.Decimal(38, 0)), (GREATEST, pl.Duration("us"))],
+    ids=["decimals", "durations"],
+)
+def test_a_sum_that_did_not_fit_is_not_forgotten_if_its_count_is_0(value: Any, kind: pl.DataType) -> None:
+    """Two large values and two retractions of small ones in a batch: its sum does not fit, its count is 0."""
+    operator = WindowedOperator(
+        window=Fixed(10),
+        key=(),
+        accumulations={"total": windows.sum("v")},
+        event_time="ts",
+        retractions="gone",
+    )
+    large, small = (pl.Series("v", [number], kind, strict=False) for number in (value, type(value)(1)))
+    state = operator.initial_state()
+    for values, gone in (([large, large, small, small], [False, False, True, True]), ([small], [False])):
+        batch = pl.DataFrame({"v": pl.concat(values), "ts": 7, "gone": gone})
+        state, _ = operator.step(state, batch)
+    with pytest.raises(SumOverflow):
+        operator.step(state, watermarks={"default": 100})
 
 
 @RUNS

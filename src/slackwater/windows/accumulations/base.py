@@ -8,7 +8,7 @@ is aggregated for all keys at once. A partial whose columns are null is the empt
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -229,7 +229,13 @@ def bounded_columns(elements: pl.DataFrame, columns: Iterable[str]) -> frozenset
 
 
 def exact_sums(
-    column: str, name: str, weight: pl.Expr | None = None, *, bounded: bool = False
+    column: str,
+    name: str,
+    weight: pl.Expr | None = None,
+    *,
+    bounded: bool = False,
+    wide: bool = False,
+    known: Callable[[pl.Expr], pl.Expr] | None = None,
 ) -> list[pl.Expr]:
     """Sum a column, exactly for integers, durations and decimals; null if the sum does not fit into its type.
 
@@ -240,6 +246,8 @@ def exact_sums(
         name: the name of the sum.
         weight: what each value is multiplied by: 1 or -1.
         bounded: whether the column is known to have only integers whose sum fits; see `bounded_columns`.
+        wide: whether sums of integers stay in 128 bits: the sum of a few retractions may need 65.
+        known: whether no duration or decimal among some sums is null because it did not fit.
 
     >>> sums = exact_sums("price", "total")
     >>> pl.DataFrame({"price": [2**63 - 1, 5]}).select(sums).item() is None
@@ -257,15 +265,23 @@ def exact_sums(
     def weighted(each: pl.Expr) -> pl.Expr:
         return each if weight is None else each * weight
 
-    unsigned_total = pl.UInt64() if weight is None else pl.Int64()
-    wide = weighted(durations.to_physical().cast(pl.Int128)).sum()
+    def total(each: pl.Expr, kind: pl.DataType) -> pl.Expr:
+        if bounded:
+            return weighted(each.cast(pl.Int64)).sum().cast(kind, strict=False)
+        exact = weighted(each.cast(pl.Int128)).sum()
+        return exact if wide else exact.cast(kind, strict=False)
+
+    def if_it_fits(each: pl.Expr, fits: pl.Expr) -> pl.Expr:
+        return pl.when(fits if known is None else fits & known(each)).then(weighted(each).sum())
+
+    physical = weighted(durations.to_physical().cast(pl.Int128)).sum()
     sums = [
         weighted(narrow.cast(pl.Int64)).sum(),
         weighted(single.cast(pl.Float64)).sum(),
-        weighted(long.cast(pl.Int64 if bounded else pl.Int128)).sum().cast(pl.Int64, strict=False),
-        weighted(unsigned.cast(pl.Int64 if bounded else pl.Int128)).sum().cast(unsigned_total, strict=False),
-        pl.when(wide.is_between(-(2**63), 2**63 - 1)).then(weighted(durations.as_expr()).sum()),
-        pl.when(_fits_decimal(weighted(decimals.as_expr()))).then(weighted(decimals.as_expr()).sum()),
+        total(long.as_expr(), pl.Int64()),
+        total(unsigned.as_expr(), pl.UInt64() if weight is None else pl.Int64()),
+        if_it_fits(durations.as_expr(), physical.is_between(-(2**63), 2**63 - 1)),
+        if_it_fits(decimals.as_expr(), _fits_decimal(weighted(decimals.as_expr()))),
         weighted(others.as_expr()).sum(),
     ]
     return [each.alias(name) for each in sums]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import polars as pl
@@ -88,6 +89,19 @@ class Count(_Subtractable):
         return partials.column("n").fill_null(0)
 
 
+def _is_known(sums: pl.Expr, count: pl.Expr) -> pl.Expr:
+    """Whether no sum is null because it did not fit; a partial without a count has no sum."""
+    return ~(sums.is_null() & count.is_not_null()).any()
+
+
+def _narrowed(partials: PartialColumns) -> pl.Expr:
+    """The sum of a partial; null if it is an integer of more than 64 bits."""
+    sums = cs.by_name(partials.name("sum"))
+    wide = sums & cs.by_dtype(pl.Int128)
+    # One of the two is left.
+    return pl.coalesce(wide.as_expr().cast(pl.Int64, strict=False), (sums - wide).as_expr())
+
+
 @dataclass(frozen=True, slots=True)
 class Sum(_SubtractableOfColumn):
     """The sum of a column; null without values.
@@ -107,24 +121,30 @@ class Sum(_SubtractableOfColumn):
         """Aggregate elements to a partial."""
         weight = pl.col(WEIGHT) if partials.retractable else None
         column = input_column(self.column)
-        sums = exact_sums(column, partials.name("sum"), weight, bounded=partials.bounded)
+        sums = exact_sums(
+            column, partials.name("sum"), weight, bounded=partials.bounded, wide=partials.retractable
+        )
         count = _weighted_count(self._value(), partials)
         return [*sums, count.alias(partials.name("n"))]
 
     def merge(self, partials: PartialColumns) -> Sequence[pl.Expr]:
         """Merge partials to one."""
-        name = partials.name("sum")
-        is_known = ~(partials.column("sum").is_null() & (partials.column("n") != 0)).any()
+        name, count = partials.name("sum"), partials.column("n")
+        if partials.retractable:
+            # The count is 0 if as many elements were retracted as added, although a sum did not fit.
+            known = partial(_is_known, count=count)
+            return [*exact_sums(name, name, wide=True, known=known), count.sum()]
+        is_known = ~(partials.column("sum").is_null() & (count != 0)).any()
         sums = [pl.when(is_known).then(each).alias(name) for each in exact_sums(name, name)]
-        return [*sums, partials.column("n").sum()]
+        return [*sums, count.sum()]
 
     def overflowed(self, partials: PartialColumns) -> pl.Expr:
         """Whether the sum does not fit into its type."""
-        return partials.column("sum").is_null() & (partials.column("n") != 0)
+        return _narrowed(partials).is_null() & (partials.column("n") != 0)
 
     def output(self, partials: PartialColumns) -> pl.Expr:
         """The sum; null without values."""
-        return pl.when(partials.column("n") != 0).then(partials.column("sum"))
+        return pl.when(partials.column("n") != 0).then(_narrowed(partials))
 
 
 @dataclass(frozen=True, slots=True)
