@@ -196,3 +196,19 @@ def test_the_rule_of_spark_counts_rows_and_scripted_watermarks_one_step_later() 
     run = stream.run(pipeline)
     assert [step.watermark for step in run.steps[:3]] == [None, 6 * SECOND, 38 * SECOND]
     assert run.panes["bids"].to_list() == [3, 1]
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59.999999", "0001-01-01T00:00:00"])
+def test_a_row_without_a_calendar_window_is_invalid_and_does_not_stop_the_pipeline(at: str) -> None:
+    """The years 1 and 9999 are often written for unknown times; their windows would leave these years."""
+    far = pl.DataFrame({"ts": [datetime.fromisoformat(at).replace(tzinfo=UTC)], "price": [1]})
+    near = far.with_columns(pl.lit(datetime(2024, 5, 17, tzinfo=UTC)).alias("ts"))
+
+    def monthly(bids: Any) -> Panes:
+        stream = sw.stream(bids, event_time="ts", watermark=sw.lag("2 seconds"), max_ahead="1 day")
+        window = sw.calendar("months", timezone="America/New_York")
+        return stream.window(window).agg(total=sw.sum("price"))
+
+    run = TestStream().add(pl.concat([near, far])).add(near).end().run(monthly)
+    assert run.panes["total"].to_list() == [2]
+    assert run.counters["invalid"] == 1

@@ -18,6 +18,7 @@ from slackwater.errors import InvalidArgument, InvalidInstant
 from slackwater.progress.values import is_text
 from slackwater.time import (
     BEGINNING_OF_TIME,
+    DAY,
     END_OF_TIME,
     DurationLike,
     check_int64,
@@ -324,6 +325,31 @@ class Calendar:
                 "its calendar window is outside of the years 1 to 9999",
                 fix="filter out such rows",
             ) from None
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The first and the last event time that has a window within the years 1 to 9999.
+
+        Both are bounds of days in UTC, whose windows are found together.
+
+        >>> from slackwater.time import format_instant
+        >>> [format_instant(at)[:10] for at in Calendar("months").limits]
+        ['0001-01-01', '9999-11-30']
+        """
+        first, last = (self._number(day) // self.count * self.count for day in (date.min, date.max))
+        while not self._is_known(first):
+            first += self.count
+        while not self._is_known(last):
+            last -= self.count
+        return -(-self._boundary(first) // DAY) * DAY, self._boundary(last) // DAY * DAY - 1
+
+    def _is_known(self, number: int) -> bool:
+        """Whether a boundary is within the years 1 to 9999, in local time and in UTC."""
+        try:
+            to_datetime(self._boundary(number))
+        except (ValueError, OverflowError):
+            return False
+        return True
 
     @property
     def _first_week(self) -> int:

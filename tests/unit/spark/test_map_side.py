@@ -148,3 +148,10 @@ def test_rows_that_do_not_fold_are_sent_while_others_still_arrive(
         assert sum(partials.height for partials in payloads) == keys
     else:
         assert sorted(key for frame in payloads for key in frame["key"]) == list(range(69))
+
+
+def test_rows_outside_of_the_limits_of_windows_are_invalid() -> None:
+    buffers = list(shipper(limits=(2, 3)).buffers(rows(1, 2, 3, 4), task=0, part=0))
+    assert [header.invalid for _, header, _ in buffers if isinstance(header, Shipment)] == [2, 2]
+    kept = [unpack(payload) for _, _, payload in buffers if payload is not None]
+    assert [frame[TIME].to_list() for frame in kept] == [[3], [2]]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from slackwater.errors import IncompatibleState, InvalidArgument, WatermarkRegression
-from slackwater.time import END_OF_TIME
+from slackwater.time import END_OF_TIME, to_datetime
 from slackwater.windows import (
     AfterAny,
     AfterCount,
@@ -330,6 +330,18 @@ class TestBadInput:
         year_9999 = 253_370_764_800_000_000
         with pytest.raises(InvalidArgument, match="is outside of the years 1 to 9999"):
             operator.step(operator.initial_state(), pl.DataFrame({"ts": [year_9999]}))
+
+    @pytest.mark.parametrize("timezone", ["UTC", "Pacific/Kiritimati", "America/New_York", "Etc/GMT+12"])
+    @pytest.mark.parametrize("unit", ["days", "weeks", "months", "years"])
+    def test_the_limits_of_a_calendar_have_windows(self, unit: Any, timezone: str) -> None:
+        window = Calendar(unit, count=3, timezone=timezone)
+        operator = make(window=window, key=())
+        state, _ = operator.step(operator.initial_state(), pl.DataFrame({"ts": window.limits}))
+        _, output = operator.step(state, watermarks={"default": END_OF_TIME})
+        bounds = sorted(output.panes.select("window_start", "window_end").rows())
+        for at, (start, end) in zip(window.limits, bounds, strict=True):
+            assert start <= at < end
+        assert (to_datetime(bounds[0][0]).year, to_datetime(bounds[1][1]).year) >= (1, 9997)
 
     @pytest.mark.parametrize("timezone", [None, ["UTC"], "Mars/Olympus"])
     def test_unknown_timezones_raise(self, timezone: Any) -> None:

@@ -164,6 +164,7 @@ class Dataflow:
                 fold=self.host.fold if spec.can_fold else None,
                 keys=keys,
                 gap=spec.gap_column,
+                limits=spec.time_limits,
                 sampled=self.key if sample_late else None,
             )
             inputs.append(OperatorInput(source, request, shipper))

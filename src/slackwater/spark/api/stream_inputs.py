@@ -200,6 +200,7 @@ class Source(ABC):
         fold: Fold | None = None,
         keys: Sequence[str] = (),
         gap: str | None = None,
+        limits: tuple[int, int] | None = None,
         sampled: tuple[str, ...] | None = None,
     ) -> Shipper:
         """What turns columns into buffers for the buckets of an operator; this is its input ``number``."""
@@ -215,6 +216,7 @@ class Source(ABC):
             kept=tuple(map(time_column, keys)),
             fold=fold if self.can_fold else None,
             gap=gap,
+            limits=limits,
             sampled=sampled,
         )
 

@@ -68,6 +68,7 @@ _BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
 _INVALID_GAP: Final = "the session gap is null, not positive or too long"
 _INVALID_TEXT: Final = "a text is not UTF-8"
+_NO_WINDOW: Final = "its calendar window is outside of the years 1 to 9999"
 
 _COUNT: Final = "invalid:count"
 
@@ -102,6 +103,8 @@ class Shipper:
     """The columns of the key that samples of invalid rows contain; None: they contain no values."""
     gap: str | None = None
     """The column with the session gap of each row, if there is one; a row must have a positive gap."""
+    limits: tuple[int, int] | None = None
+    """The first and the last event time that has a window; other rows are invalid."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The buffers of a task; none if it has no rows."""
@@ -142,6 +145,8 @@ class Shipper:
         usable = _usable(TIME)
         if self.gap is not None:
             usable = usable & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
+        if self.limits is not None:
+            usable = usable & pl.col(TIME).is_between(*self.limits).fill_null(value=False)
         if UNREADABLE in frame.columns:
             usable = usable & ~pl.col(UNREADABLE)
         chunks: list[Chunk] = []
@@ -166,7 +171,7 @@ class Shipper:
         frame = _without_witnesses(frame)
         if INVALID_REASON in frame.columns:
             frame = frame.drop(INVALID_REASON, *RECORD_POSITION, strict=False)
-            rejects = rejects.with_columns(pl.col(INVALID_REASON).fill_null(_unstated_reason(rejects)))
+            rejects = rejects.with_columns(pl.col(INVALID_REASON).fill_null(self._unstated_reason(rejects)))
         if UNREADABLE in frame.columns:
             frame, rejects = frame.drop(UNREADABLE), rejects.drop(UNREADABLE)
         # Invalid rows of a numbered chunk are counted in the chunk, because it may be a repeated one.
@@ -204,6 +209,13 @@ class Shipper:
             )
             for row in found.head(SAMPLED_ROWS).iter_rows(named=True)
         ]
+
+    def _unstated_reason(self, rejects: pl.DataFrame) -> pl.Expr:
+        """Why records are invalid if their source did not find a reason."""
+        reason = pl.lit(_INVALID_GAP if self.gap is not None else _NO_WINDOW)
+        if UNREADABLE in rejects.columns:
+            return pl.when(UNREADABLE).then(pl.lit(_INVALID_TEXT)).otherwise(reason)
+        return reason
 
     def _delays(self, frame: pl.DataFrame) -> list[OriginDelays]:
         """The delays of the rows by origin, for reports."""
@@ -295,16 +307,6 @@ def _marked(batch: pa.RecordBatch, unreadable: list[int]) -> pa.RecordBatch:
     for row in unreadable:
         marks[row] = True
     return replace_invalid_bytes(batch).append_column(UNREADABLE, pa.array(marks, pa.bool_()))
-
-
-def _unstated_reason(rejects: pl.DataFrame) -> pl.Expr:
-    """Why records are invalid if their source did not find a reason."""
-    gap = pl.lit(_INVALID_GAP)
-    return (
-        pl.when(UNREADABLE).then(pl.lit(_INVALID_TEXT)).otherwise(gap)
-        if UNREADABLE in rejects.columns
-        else gap
-    )
 
 
 def _is_witness(frame: pl.DataFrame) -> pl.Expr:

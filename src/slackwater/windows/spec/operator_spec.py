@@ -47,6 +47,11 @@ class OperatorSpec:
         return False
 
     @property
+    def time_limits(self) -> tuple[int, int] | None:
+        """The first and the last event time that has a window, if not every time has one."""
+        return None
+
+    @property
     def gap_column(self) -> str | None:
         """The column with the session gap of each row, if there is one."""
         return None

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import DEFAULT_KEY
-from slackwater.windows.assigners import Global, Inherited, Sessions, Window
+from slackwater.windows.assigners import Calendar, Global, Inherited, Sessions, Window
 from slackwater.windows.spec.operator_spec import Late, OperatorSpec
 from slackwater.windows.spec.spec_checks import check_choice, check_lateness, check_type, set_names
 from slackwater.windows.triggers import (
@@ -162,6 +162,11 @@ class WindowingStrategy(OperatorSpec):
     def ttl(self) -> int | None:
         """How long the state of a key is kept after its latest element; None if keys do not expire."""
         return self.window.ttl if isinstance(self.window, Global) else None
+
+    @property
+    def time_limits(self) -> tuple[int, int] | None:
+        """The first and the last event time that has a window, if not every time has one."""
+        return self.window.limits if isinstance(self.window, Calendar) else None
 
     @property
     def gap_column(self) -> str | None:
