@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -155,3 +157,16 @@ def test_rows_outside_of_the_limits_of_windows_are_invalid() -> None:
     assert [header.invalid for _, header, _ in buffers if isinstance(header, Shipment)] == [2, 2]
     kept = [unpack(payload) for _, _, payload in buffers if payload is not None]
     assert [frame[TIME].to_list() for frame in kept] == [[3], [2]]
+
+
+def test_rows_outside_of_the_limits_of_windows_are_not_folded_as_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
+    folded: list[int] = []
+
+    def fold(frame: pl.DataFrame, _: Sequence[str]) -> None:
+        folded.extend(frame[TIME])
+
+    list(shipper(columns=("key",), origin="input", limits=(5, 60), fold=fold)(keyed(70, 1_000)))
+    assert (min(folded), max(folded)) == (5, 60)

@@ -122,8 +122,19 @@ class Shipper:
         """
         if CONTROL in frame.columns or SEQUENCE in frame.columns:
             return True
-        frame = frame.filter(_usable(TIME))
+        frame = frame.filter(self._valid(frame))
         return self.fold is not None and not frame.is_empty() and self.fold(frame, [BUCKET_INDEX]) is not None
+
+    def _valid(self, frame: pl.DataFrame) -> pl.Expr:
+        """Whether a row can be read and has a time, a gap and a window."""
+        valid = _usable(TIME)
+        if self.gap is not None:
+            valid = valid & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
+        if self.limits is not None:
+            valid = valid & pl.col(TIME).is_between(*self.limits).fill_null(value=False)
+        if UNREADABLE in frame.columns:
+            valid = valid & ~pl.col(UNREADABLE)
+        return valid
 
     def buffers(
         self, frame: pl.DataFrame, task: int, part: int
@@ -142,13 +153,7 @@ class Shipper:
         if FALLBACKS in frame.columns:
             fallbacks = int(frame[FALLBACKS].sum())
             frame = frame.drop(FALLBACKS)
-        usable = _usable(TIME)
-        if self.gap is not None:
-            usable = usable & pl.col(self.gap).is_between(1, LONGEST).fill_null(value=False)
-        if self.limits is not None:
-            usable = usable & pl.col(TIME).is_between(*self.limits).fill_null(value=False)
-        if UNREADABLE in frame.columns:
-            usable = usable & ~pl.col(UNREADABLE)
+        usable = self._valid(frame)
         chunks: list[Chunk] = []
         if SEQUENCE in frame.columns:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
