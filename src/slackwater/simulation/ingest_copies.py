@@ -256,7 +256,7 @@ class StreamCopy:
 
     def ids(self) -> list[int]:
         """The ids of valid readings; a row that was appended twice by one reading is listed twice."""
-        query = "SELECT file, place, size, checksum, events FROM slackwater_appends WHERE stream = ?"
+        query = "SELECT file, byte_offset, size, checksum, events FROM slackwater_appends WHERE stream = ?"
         readings: Counter[tuple[int, int]] = Counter()
         for row in self._database.execute(query, [self._stream.id]).fetchall():
             batch = self._stream.folder.read(BatchLocation(*row), self._stream.columns)
