@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from slackwater import _durable_files
 from slackwater.ingest.ledger.progress_ledger import record_success
 from slackwater.ingest.ledger.run_ledger import Run
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
@@ -125,7 +125,7 @@ def delta_slices_that_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
 
 def streams_that_claim_units_of_others(patch: pytest.MonkeyPatch) -> None:
     only("stream", patch)
-    patch.setattr(Completeness, "time_without", lambda self, start, unit: self._limit)
+    patch.setattr(PlanCompleteness, "time_without", lambda self, start, unit: self._limit)
 
 
 def batches_that_are_merged_again(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from slackwater.ingest.axis.partitions import divide
 from slackwater.ingest.job_checks import check_runnable
 from slackwater.ingest.jobfile.job import Job
 from slackwater.ingest.jobfile.parameters import names_in, parameter_values
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.plan.planner import Plan, WorkUnit
 from slackwater.ingest.sources.adbc_source import (
     DatabaseReading,
@@ -95,7 +95,7 @@ class Extraction:
     def expect(self, made: Plan) -> None:
         """Receive the plan, so that the target can state the time up to which all units are complete."""
         if isinstance(self._target, (StreamTarget, ReplacingTarget)):
-            self._target.expect(Completeness(made))
+            self._target.expect(PlanCompleteness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve) -> Written:
         """Read the range of a unit and write it to the target; calls ``approve`` in between.

@@ -18,8 +18,8 @@ from slackwater.progress.discovery import Discover
 from slackwater.progress.explanation import Explanation, OriginProgress, Reason
 from slackwater.progress.generator_state import FORM, SavedGenerator, SavedPartition
 from slackwater.progress.learned_lag import LagDecision, LagLearner
-from slackwater.progress.policy_state import ClockAnchors, PendingEvents
-from slackwater.progress.silence import Silence
+from slackwater.progress.policy_state import ClockAnchors, PostponedEvents
+from slackwater.progress.silence import PartitionSilence
 from slackwater.progress.values import DEFAULT_KEY, IDLE, Emission, Origin, Watermark, check_origin
 from slackwater.progress.watermark_policies import (
     Constant,
@@ -139,10 +139,10 @@ class WatermarkGenerator:
         self._combined.open_key(key)
         self._slots: dict[Origin, int] = {}
         self._names: dict[int, Origin] = {}
-        self._silence = Silence(self._idle_after)
+        self._silence = PartitionSilence(self._idle_after)
         self._anchors = ClockAnchors()
         self._learner = LagLearner(policy) if isinstance(policy, Learned) else None
-        self._pending = PendingEvents()
+        self._pending = PostponedEvents()
         self._now = check_int64(now, "now")
         self._discovery: tuple[int, int] | None = None
         """When the discovery of partitions began and when it ends; None if it is over."""
@@ -483,7 +483,7 @@ class WatermarkGenerator:
             loaded._anchors = ClockAnchors(saved.anchors)
         if isinstance(self._policy, Learned) and saved.learner is not None:
             loaded._learner = LagLearner.load(self._policy, saved.learner)
-        loaded._pending = PendingEvents(saved.pending)
+        loaded._pending = PostponedEvents(saved.pending)
         loaded.ahead, loaded._has_emitted = saved.ahead, saved.has_emitted
         for partition in saved.partitions:
             loaded._slots[partition.name] = partition.slot

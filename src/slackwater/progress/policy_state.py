@@ -58,10 +58,10 @@ class ClockAnchors:
         return [(slot, value, at) for slot, (value, at) in self._anchors.items()]
 
 
-class PendingEvents:
+class PostponedEvents:
     """For `LagLikeSpark`: watermarks of slots by their events, each of which counts one tick later.
 
-    >>> pending = PendingEvents()
+    >>> pending = PostponedEvents()
     >>> pending.postpone(0, 20)
     >>> pending.tick(), pending.tick()
     ([], [(0, 20)])

@@ -12,7 +12,7 @@ _IsActive = Callable[[int], bool]
 """Whether a slot is active."""
 
 
-class Silence:
+class PartitionSilence:
     """When each slot last sent something.
 
     The deadlines of active slots are in a heap. A slot that sends again keeps its entry, which is then too
@@ -21,7 +21,7 @@ class Silence:
     Args:
         idle_after: A slot that has been silent for this many microseconds is idle; None: never.
 
-    >>> silence = Silence(idle_after=10)
+    >>> silence = PartitionSilence(idle_after=10)
     >>> silence.hear(0, 5, was_idle=False, is_active=lambda slot: True)
     True
     >>> list(silence.expired(14)), list(silence.expired(15))

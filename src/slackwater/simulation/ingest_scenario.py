@@ -17,7 +17,7 @@ import pyarrow as pa
 from slackwater.errors import SlackwaterError
 from slackwater.ingest.job_errors import AlreadyRunning, RunReplaced
 from slackwater.ingest.jobfile.job import parse_job
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.plan.planner import Plan, WorkUnit
 from slackwater.ingest.runner import Approve, run_job
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
@@ -228,7 +228,7 @@ class _Extraction:
     def expect(self, made: Plan) -> None:
         """Receive the plan, from which a stream knows up to when it is complete."""
         if isinstance(self.target, StreamTarget):
-            self.target.expect(Completeness(made))
+            self.target.expect(PlanCompleteness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:
         world = self.scenario.world

@@ -29,10 +29,10 @@ from slackwater.streams.time.marks import Mark
 from slackwater.streams.time.time_windows import TimeWindow
 
 
-class SimulatedEvent(NamedTuple):
+class WrittenEvent(NamedTuple):
     """An event as the simulation writes it: who wrote it, under which key, as which number, at which time.
 
-    >>> SimulatedEvent.parse(SimulatedEvent("a", "k1", 7, 1000).value()).number
+    >>> WrittenEvent.parse(WrittenEvent("a", "k1", 7, 1000).value()).number
     7
     """
 
@@ -46,7 +46,7 @@ class SimulatedEvent(NamedTuple):
         return f"{self.writer} {self.key} {self.number} {self.time}".encode()
 
     @classmethod
-    def parse(cls, value: bytes) -> SimulatedEvent:
+    def parse(cls, value: bytes) -> WrittenEvent:
         """The event of these bytes."""
         writer, key, number, time = value.decode().split(" ")
         return cls(writer, key, int(number), int(time))
@@ -74,7 +74,7 @@ class LogOracle:
     root: Path
     settings: StreamSettings
     segments: dict[int, KnownSegment] = field(default_factory=dict)
-    events: dict[int, list[SimulatedEvent]] = field(default_factory=lambda: defaultdict(list))
+    events: dict[int, list[WrittenEvent]] = field(default_factory=lambda: defaultdict(list))
     stored: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     marks: list[Mark] = field(default_factory=list)
     delivered: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -126,7 +126,7 @@ class LogOracle:
         return self._database.execute(query, (self.stream.id, *values)).fetchall()
 
     def _note_events(self) -> None:
-        added: dict[str, list[SimulatedEvent]] = defaultdict(list)
+        added: dict[str, list[WrittenEvent]] = defaultdict(list)
         query = "SELECT id, low, high, length FROM slackwater_segments WHERE stream = ? ORDER BY id"
         for identity, low, high, length in self._rows(query):
             self.segments.setdefault(identity, KnownSegment(identity, low, high))
@@ -143,9 +143,9 @@ class LogOracle:
         for writer, events in added.items():
             self._check_added(writer, events)
 
-    def _read_append(self, segment: int, offset: int) -> list[SimulatedEvent]:
+    def _read_append(self, segment: int, offset: int) -> list[WrittenEvent]:
         query = (
-            "SELECT file, place, size, checksum, events, at FROM slackwater_appends "
+            "SELECT file, byte_offset, size, checksum, events, at FROM slackwater_appends "
             "WHERE stream = ? AND segment = ? AND first_offset = ?"
         )
         found = self._rows(query, segment, offset)
@@ -162,7 +162,7 @@ class LogOracle:
             return []
         if not self.world.disk.is_durable(self.root / location.file):
             self.world.violate(f"events were committed before their file was durable: {location.file}")
-        return [SimulatedEvent.parse(value) for value in batch.column("value").to_pylist()]
+        return [WrittenEvent.parse(value) for value in batch.column("value").to_pylist()]
 
     def _note_removals(self) -> None:
         """Check the events that a truncation has removed."""
@@ -199,7 +199,7 @@ class LogOracle:
             self._lower = None
             self.resets += 1
 
-    def _check_added(self, writer: str, events: list[SimulatedEvent]) -> None:
+    def _check_added(self, writer: str, events: list[WrittenEvent]) -> None:
         first = self.stored[writer] + 1
         numbers = sorted(event.number for event in events)
         if numbers != list(range(first, first + len(events))):
@@ -314,7 +314,7 @@ class LogOracle:
         """A reader has passed a batch on; one that was passed on before must be the same."""
         known = self.events[batch.segment]
         for offset, value in enumerate(batch.events.column("value").to_pylist(), batch.first_offset):
-            event = SimulatedEvent.parse(value)
+            event = WrittenEvent.parse(value)
             if offset >= len(known) or known[offset] != event:
                 self.world.violate(f"read {event} at offset {offset} of segment {batch.segment}")
             if offset < self.delivered[batch.segment]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from slackwater.errors import EventsGone, InvalidArgument, StreamError
-from slackwater.simulation.log_oracle import LogOracle, SimulatedEvent
+from slackwater.simulation.log_oracle import LogOracle, WrittenEvent
 from slackwater.simulation.world import START, World
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.reader_group import Reader, ReaderGroup
@@ -93,10 +93,10 @@ class LogScenario:
     def _stream(self) -> Stream:
         return Streams(self.world.store()).get(STREAM)
 
-    def event(self, writer: str, number: int) -> SimulatedEvent:
+    def event(self, writer: str, number: int) -> WrittenEvent:
         """The event of a number: the same after every restart."""
         behind = (number * 7919) % (_DISORDER + 1)
-        return SimulatedEvent(writer, f"k{number % _KEYS}", number, START + (number - behind) * _STEP)
+        return WrittenEvent(writer, f"k{number % _KEYS}", number, START + (number - behind) * _STEP)
 
     def time_after(self, number: int) -> int:
         """The time that a writer may note after an event: all later ones have this time or a later one."""

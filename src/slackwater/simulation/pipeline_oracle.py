@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slackwater.simulation.log_oracle import SimulatedEvent
+from slackwater.simulation.log_oracle import WrittenEvent
 from slackwater.simulation.world import World
 
 Totals = dict[tuple[str, int], tuple[int, int]]
@@ -23,7 +23,7 @@ Totals = dict[tuple[str, int], tuple[int, int]]
 class PlannedBatch:
     """The events of a micro-batch, and the watermark that it brings."""
 
-    events: tuple[SimulatedEvent, ...]
+    events: tuple[WrittenEvent, ...]
     watermark: int | None
 
 
@@ -49,7 +49,7 @@ class PipelineOracle:
         """Close the connection."""
         self._database.close()
 
-    def read(self, number: int, events: Sequence[SimulatedEvent], watermark: int | None) -> None:
+    def read(self, number: int, events: Sequence[WrittenEvent], watermark: int | None) -> None:
         """A batch was read, perhaps again."""
         batch = PlannedBatch(tuple(sorted(events)), watermark)
         if number < len(self.batches):

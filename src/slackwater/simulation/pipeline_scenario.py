@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from slackwater import windows
-from slackwater.simulation.log_oracle import SimulatedEvent
+from slackwater.simulation.log_oracle import WrittenEvent
 from slackwater.simulation.log_scenario import LogScenario
 from slackwater.simulation.pipeline_oracle import PipelineOracle
 from slackwater.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -134,7 +134,7 @@ class PipelineScenario(LogScenario):
         world, checkpoint = self.world, self.checkpoint
         end = checkpoint.ends[number]
         events = [
-            SimulatedEvent.parse(row["value"])
+            WrittenEvent.parse(row["value"])
             for partition in source.partitions(start, end)
             for batch in source.read(partition)
             for row in batch.to_pylist()

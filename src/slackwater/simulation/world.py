@@ -23,11 +23,11 @@ from slackwater.errors import (
     WriterReplaced,
 )
 from slackwater.metadata.store import MetadataStore
-from slackwater.simulation.database import Databases, Server
 from slackwater.simulation.disk import Disk
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.interposition import replaced_modules
 from slackwater.simulation.scheduler import Crashed, Process, Scheduler, Task
+from slackwater.simulation.simulated_database import Databases, Server
 from slackwater.simulation.story import StoryLine
 from slackwater.time import DAY, MILLISECOND, SECOND, instant
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.ingest import History, parse_job, plan, unit_of
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.time import DAY, instant
 
 START = instant("2020-01-01T00:00:00Z")
@@ -30,7 +30,7 @@ def test_the_complete_time_is_the_lowest_from_which_a_unit_is_still_to_be_read(d
     }
     history = History((start, unit.key, start + DAY) for start, unit in read)
     made = plan(parse_job({**JOB, **keys}), history, START + 4 * DAY)
-    complete = Completeness(made)
+    complete = PlanCompleteness(made)
     missing = {each: each[0] for each in places if each not in read}
     for work in data.draw(st.permutations(list(made.units))):
         identity = (work.start, work.unit)
@@ -44,7 +44,7 @@ def test_the_complete_time_is_the_lowest_from_which_a_unit_is_still_to_be_read(d
 def test_an_incomplete_partition_that_is_left_to_a_later_run_is_not_complete() -> None:
     keys = {"ms.work.unit.partial.partition": False, "ms.work.unit.partition": "monthly"}
     made = plan(parse_job({**JOB, **keys}), History(), instant("2020-02-10T00:00:00Z"))
-    complete = Completeness(made)
+    complete = PlanCompleteness(made)
     for work in made.units[1:]:
         complete.succeed(work.start, work.unit)
     assert complete.time_without(START, made.units[0].unit) == instant("2020-02-01T00:00:00Z")

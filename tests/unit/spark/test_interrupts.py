@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import os, signal, socket, threading, time
 import polars
-from slackwater.spark.api.interrupts import restore_interrupts
+from slackwater.spark.api.query_interrupts import restore_interrupts
 
 restore_interrupts()
 waiting, other = socket.socketpair()

@@ -30,7 +30,7 @@ _FIX: Final = _FIXED_FIX + ', or as a time before now like "P1D", "P0DT6H" or "P
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedBound:
     """A wall-clock time in a timezone, by default in that of the job."""
 
     local: datetime
@@ -83,7 +83,7 @@ class Ago:
         return floored(local_of(now, tz), precision or self.precision) - timedelta(days=self.days)
 
 
-Bound = Fixed | Ago
+Bound = FixedBound | Ago
 NOW: Final = Ago(0, 0, 0, "minute")
 """The bound that ``-`` means."""
 
@@ -92,7 +92,7 @@ def read_bound(text: str, *, open_end: bool = False) -> Bound:
     """Parse a bound; ``-`` is allowed only with ``open_end``.
 
     >>> read_bound("2020-01-31")
-    Fixed(local=datetime.datetime(2020, 1, 31, 0, 0), tz=None)
+    FixedBound(local=datetime.datetime(2020, 1, 31, 0, 0), tz=None)
     >>> read_bound("P1DT6H")
     Ago(days=1, hours=6, minutes=0, precision='hour', tz=None)
     >>> read_bound("-", open_end=True) == NOW
@@ -114,7 +114,7 @@ def read_bound(text: str, *, open_end: bool = False) -> Bound:
     return read_fixed(text, fix=_FIX)
 
 
-def read_fixed(text: str, *, fix: str = _FIXED_FIX) -> Fixed:
+def read_fixed(text: str, *, fix: str = _FIXED_FIX) -> FixedBound:
     """Parse a date or a datetime.
 
     >>> read_fixed("2020-01-31 10:00:00.5Z").local
@@ -122,12 +122,12 @@ def read_fixed(text: str, *, fix: str = _FIXED_FIX) -> Fixed:
     """
     try:
         if date := _DATE.fullmatch(text):
-            return Fixed(datetime(*map(int, date.groups())))  # type: ignore[arg-type]  # noqa: DTZ001 - wall clock
+            return FixedBound(datetime(*map(int, date.groups())))  # type: ignore[arg-type]  # noqa: DTZ001 - wall clock
         if match := _DATETIME.fullmatch(text):
             *numbers, fraction, name = match.groups()
             micros = int((fraction or "0").ljust(6, "0"))
             local = datetime(*map(int, numbers))  # type: ignore[arg-type]  # noqa: DTZ001 - wall clock
-            return Fixed(local.replace(microsecond=micros), zone(name) if name else None)
+            return FixedBound(local.replace(microsecond=micros), zone(name) if name else None)
     except ValueError as error:
         if isinstance(error, InvalidArgument):
             raise

@@ -22,7 +22,7 @@ from slackwater.ingest.jobfile.job_files import read_job_file
 from slackwater.ingest.jobfile.job_keys import KEYS, Settings
 from slackwater.ingest.jobfile.key_values import json_list
 from slackwater.ingest.jobfile.references import resolve
-from slackwater.ingest.jobfile.secondary_inputs import Inputs, read_inputs
+from slackwater.ingest.jobfile.secondary_inputs import SecondaryInputs, read_inputs
 from slackwater.ingest.redaction import (
     SHORTEST_SECRET,
     Secrets,
@@ -55,7 +55,7 @@ class Job:
     """
 
     settings: Settings
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: SecondaryInputs = field(default_factory=SecondaryInputs)
     secrets: Secrets = field(default_factory=Secrets)
 
     @property

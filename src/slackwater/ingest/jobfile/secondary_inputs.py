@@ -33,7 +33,7 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True)
-class Inputs:
+class SecondaryInputs:
     """The contents of the secondary inputs; ``units`` is None if no input lists units."""
 
     units: tuple[Unit, ...] | None = None
@@ -48,11 +48,11 @@ class _Unusable(Exception):
         super().__init__(reason)
 
 
-def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs, list[Problem]]:
+def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[SecondaryInputs, list[Problem]]:
     """Read all inputs, with paths relative to ``folder``, and collect all problems.
 
     >>> read_inputs([], Path())
-    (Inputs(units=None), [])
+    (SecondaryInputs(units=None), [])
     """
     units: list[Unit] = []
     tokens: list[dict[str, str | None]] = []
@@ -75,7 +75,7 @@ def read_inputs(inputs: Sequence[SecondaryInput], folder: Path) -> tuple[Inputs,
         problems.append(Problem(_KEY, None, f"has {found} of category authentication", fix))
     activates = any(item.category == "activation" for item in inputs)
     token = tokens[0] if len(tokens) == 1 else {}
-    return Inputs(distinct(units) if activates else None, token), problems
+    return SecondaryInputs(distinct(units) if activates else None, token), problems
 
 
 def _selected(item: SecondaryInput, records: list[Mapping[str, Any]]) -> list[dict[str, str | None]]:

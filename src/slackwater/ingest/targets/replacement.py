@@ -30,7 +30,7 @@ from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.units import Unit
 
 if TYPE_CHECKING:
-    from slackwater.ingest.plan.completeness import Completeness  # executors need no job files
+    from slackwater.ingest.plan.plan_completeness import PlanCompleteness  # executors need no job files
 
 PARTITION: Final = "slackwater_partition"
 """The column that identifies the partition of a row in a target without a time column."""
@@ -130,7 +130,7 @@ class _RunState:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.token: int | None = None
-        self.completeness: Completeness | None = None
+        self.completeness: PlanCompleteness | None = None
         self.leftovers_removed = False
 
 
@@ -156,7 +156,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         """Set the fencing token of the run, before the first slice is replaced."""
         self._state.token = token
 
-    def expect(self, completeness: Completeness) -> None:
+    def expect(self, completeness: PlanCompleteness) -> None:
         """Receive the completeness of all units of the job, before the first slice is replaced."""
         self._state.completeness = completeness
 

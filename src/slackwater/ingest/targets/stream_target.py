@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from slackwater.errors import StreamExists, UnknownStore, UnknownStream, WriterReplaced
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.replacement import Approve, Slice, StagedRows, StageTask, Written, stage_rows
@@ -74,10 +74,10 @@ class StreamTarget:
         self._drift = drift
         self._name = f"ingest-{hashlib.sha256(job.encode()).hexdigest()[:32]}"
         self._writer: TransactionalWriter | None = None
-        self._complete: Completeness | None = None
+        self._complete: PlanCompleteness | None = None
         self._commit_lock = threading.Lock()
 
-    def expect(self, complete: Completeness) -> None:
+    def expect(self, complete: PlanCompleteness) -> None:
         """Set the units of the run, before the first of them is written."""
         self._complete = complete
 

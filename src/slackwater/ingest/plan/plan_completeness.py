@@ -12,14 +12,14 @@ from slackwater.ingest.plan.planner import Plan
 from slackwater.ingest.units import Unit
 
 
-class Completeness:
+class PlanCompleteness:
     """The time before which no unit has unread data; it advances as units succeed.
 
     Re-reads within the grace period hold nothing back, because their range was read before.
 
     >>> from slackwater.ingest import WHOLE, WorkUnit
     >>> units = [WorkUnit(0, 10, WHOLE, 0), WorkUnit(10, 20, WHOLE, 10)]
-    >>> complete = Completeness(Plan("j", "system", 20, 0, 20, units, [], (), None))
+    >>> complete = PlanCompleteness(Plan("j", "system", 20, 0, 20, units, [], (), None))
     >>> complete.time_without(10, WHOLE), complete.time_without(0, WHOLE)
     (0, 10)
     >>> complete.succeed(0, WHOLE)
