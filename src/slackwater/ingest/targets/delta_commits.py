@@ -107,7 +107,12 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
         )
         if not columns:
             if table is not None:
+                version = table.version()
                 table.delete(self._predicate(slice_), commit_properties=properties)
+                if table.version() == version and until is not None:  # nothing was deleted
+                    table.create_write_transaction(
+                        [], "append", table.schema(), [], commit_properties=properties
+                    )
             return
         schema = pa.schema(list(columns.items()))
         library().write_deltalake(
