@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from slackwater.cli.app import app
 from slackwater.metadata.store import open_store
 from slackwater.time import MINUTE, SECOND, now
 from tests.stores import new_store
-from tests.support.console_store import fill_queries
+from tests.support.console_store import fill_queries, fill_streams
 
 NOW = now()
 
@@ -118,3 +119,16 @@ def test_watch_prints_again_only_after_a_change(
     shown = run(f"sqlite:///{copy}", "why", "--json", "--watch")
     assert shown.exit_code == 130
     assert len(shown.stdout.splitlines()) == 2
+
+
+@pytest.mark.search
+def test_describe_says_what_a_stream_waits_for_and_where_its_groups_are(tmp_path: Path) -> None:
+    url = new_store(tmp_path)
+    fill_streams(url, NOW)
+    shown = run(url, "stream", "describe", "shop/bids").stdout
+    assert re.match(r"shop/bids: mark \S+: held back by writer 'gateway-2' at \S+, behind since", shown)
+    answer = json.loads(run(url, "stream", "describe", "shop/bids", "--json").stdout)
+    (group,) = answer["groups"]
+    assert (group["group"], group["behind"], group["readers"]) == ("totals", 240, [])
+    assert group["from"] < group["to"] < answer["watermark"]
+    assert "totals" in shown

@@ -37,7 +37,8 @@ from slackwater.streams.log.writer import Writer
 from slackwater.streams.segments.epochs import even_ranges, split_range
 from slackwater.streams.settings import MarkSettings, Retention, ScalingPolicy, StreamSettings
 from slackwater.streams.time.notes import NoteResult
-from slackwater.time import SECOND, format_duration, instant
+from slackwater.streams.timeline import stream_timeline
+from slackwater.time import SECOND, format_duration, format_instant, instant
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Create, inspect, configure, scale, write and read durable streams."
@@ -111,11 +112,11 @@ def describe(
     watch: Watch = False,
     interval: Interval = 2.0,
 ) -> None:
-    """Show the columns, head and tail, watermark, settings, segments and writers of a stream."""
+    """Show what a stream waits for, its columns, settings, segments, writers and reader groups."""
     with open_streams(store) as streams:
         stream = streams.get(name)
         show_changes(
-            lambda: description.describe_stream(stream),
+            lambda: _described(stream),
             print_json if json else lambda details: _print_description(stream, details),
             content=lambda details: details,
             watch=watch,
@@ -123,7 +124,24 @@ def describe(
         )
 
 
+def _described(stream: Stream) -> dict[str, Any]:
+    line = stream_timeline(stream, marks=0)
+    groups = [
+        {
+            "group": each.group, "readers": list(each.readers), "behind": each.behind,
+            "removed": each.removed, "from": _instant(each.lower), "to": _instant(each.upper),
+        }
+        for each in line.groups
+    ]  # fmt: skip
+    return {**description.describe_stream(stream), "sentence": line.sentence, "groups": groups}
+
+
+def _instant(at: int | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
 def _print_description(stream: Stream, details: dict[str, Any]) -> None:
+    print_line(f"{details['name']}: {details['sentence']}\n")
     shown = {**details, "head": stream.head().as_text(), "tail": stream.tail().as_text()}
     for title in ("name", "columns", "epoch", "head", "tail", "watermark"):
         print_line(f"{title + ':':11}{'none' if shown[title] is None else shown[title]}")
@@ -138,6 +156,10 @@ def _print_description(stream: Stream, details: dict[str, Any]) -> None:
         print_table(details["writers"], _WRITER_COLUMNS, as_json=False)
     else:
         print_line("no writer has noted a time")
+    if details["groups"]:
+        print_line("")
+        groups = [{**each, "readers": ", ".join(each["readers"]) or "none"} for each in details["groups"]]
+        print_table(groups, ["group", "readers", "behind", "removed", "from", "to"], as_json=False)
 
 
 def _settings_text(settings: StreamSettings) -> dict[str, str]:
