@@ -33,11 +33,15 @@ console.run()
 """
 
 
+def _name(number: int) -> str:
+    return f"topic-{number % 7}/partition-{number:05}"
+
+
 def _origins(count: int, at: int) -> OriginSummary:
     """Origins at different times, the slowest of them silent."""
     return OriginSummary.of(
         OriginState(
-            f"topic-{number % 7}/partition-{number:05}",
+            _name(number),
             "silent" if number == 3 else "active",
             {"default": at - (count - number) * 1_000},
             since=at,
@@ -82,7 +86,7 @@ class LoadedStore:
 
     def _batch(self, query: int, number: int, origins: OriginSummary) -> BatchFinished:
         at = self.start + number * SECOND
-        held = f"partition 'topic-3/partition-{number // 100:05}'"
+        held = f"partition '{_name(number // 100)}'"
         key = WatermarkState("default", at - 20 * SECOND, "slowest", held)
         state = OperatorState(
             "0", at, at - 20 * SECOND, "slowest", held, None, f"held back by {held}", 20 * SECOND, None,

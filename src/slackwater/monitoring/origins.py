@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, get_args, overload
 
 import msgspec
 
@@ -94,9 +94,22 @@ class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         """The number of origins."""
         return sum(self.counts.values())
 
-    def all(self) -> tuple[OriginState, ...]:
-        """The listed and the packed origins, the slowest first."""
-        return (*self.listed, *_unpacked(self.packed)) if self.packed else self.listed
+    def all(self) -> Sequence[OriginState]:
+        """The listed and the packed origins, the slowest first; one of the packed is made when it is read."""
+        return _Origins(self.listed, _unpacked(self.packed)) if self.packed else self.listed
+
+    def named(self, matches: Callable[[str], bool]) -> list[OriginState]:
+        """The origins whose names match: of the listed or, if there is none, of the packed.
+
+        >>> OriginSummary.of([OriginState("7", "idle")]).named(lambda name: name == "7")[0].status
+        'idle'
+        """
+        found = [origin for origin in self.listed if matches(origin.name)]
+        if found or not self.packed:
+            return found
+        columns = _unpacked(self.packed)
+        several = _Origins((), columns)
+        return [several[number] for number, name in enumerate(columns.names) if matches(name)]
 
 
 class _Columns(msgspec.Struct, array_like=True):
@@ -143,17 +156,39 @@ def _packed(origins: Sequence[OriginState]) -> str:
     return base64.b64encode(zlib.compress(msgspec.msgpack.encode(columns), 1)).decode()
 
 
-def _unpacked(packed: str) -> list[OriginState]:
-    found = _columns.decode(zlib.decompress(base64.b64decode(packed)))
-    schemas = [(name, tuple(keys)) for name, keys in found.schemas]
-    rows = zip(found.names, found.statuses, found.since, found.schema_of, found.watermarks, strict=True)
-    return [
-        OriginState(
-            name, _STATUSES[status], dict(zip(schemas[schema][1], values, strict=True)), since,
-            schemas[schema][0], found.gaps.get(number),
-        )
-        for number, (name, status, since, schema, values) in enumerate(rows)
-    ]  # fmt: skip
+def _unpacked(packed: str) -> _Columns:
+    return _columns.decode(zlib.decompress(base64.b64decode(packed)))
+
+
+class _Origins(Sequence[OriginState]):
+    """Listed origins, followed by those of columns."""
+
+    def __init__(self, listed: Sequence[OriginState], columns: _Columns) -> None:
+        self._listed = listed
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._listed) + len(self._columns.names)
+
+    @overload
+    def __getitem__(self, index: int) -> OriginState: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OriginState]: ...
+    def __getitem__(self, index: int | slice) -> OriginState | Sequence[OriginState]:
+        if isinstance(index, slice):
+            return [self._at(each) for each in range(*index.indices(len(self)))]
+        return self._at(range(len(self))[index])
+
+    def _at(self, index: int) -> OriginState:
+        if index < len(self._listed):
+            return self._listed[index]
+        columns, index = self._columns, index - len(self._listed)
+        name, keys = columns.schemas[columns.schema_of[index]]
+        return OriginState(
+            columns.names[index], _STATUSES[columns.statuses[index]],
+            dict(zip(keys, columns.watermarks[index], strict=True)), columns.since[index], name,
+            columns.gaps.get(index),
+        )  # fmt: skip
 
 
 def _by_watermark(origin: OriginState) -> tuple[bool, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slackwater._time_text import instant_text
-from slackwater.monitoring.origins import OriginState, OriginSummary
+from slackwater.monitoring.origins import OriginSummary
 from slackwater.monitoring.query_state import OperatorState, QueryState
 from slackwater.time import DAY, END_OF_TIME, SECOND, format_duration
 
@@ -106,20 +106,13 @@ def _holder(operator: OperatorState, origins: Sequence[OriginSummary], now: int)
             "discovery": [f"waiting for origins to be discovered{since}"],
             "never spoke": ["there is no input yet"],
         }.get(operator.reason, [])
-    found = _named(operator.held_by, origins)
+    held_by = operator.held_by
+    found = [origin for several in origins for origin in several.named(lambda name: _names(held_by, name))]
     if len(found) == 1 and found[0].status in ("silent", "gap"):
         detail = found[0].gap or "silent"
         since = "" if found[0].since is None else f" since {clock_text(found[0].since, now)}"
         return [f"held by {operator.held_by}, {detail}{since}"]
     return [f"held by {operator.held_by} ({operator.reason}){since}"]
-
-
-def _named(held_by: str, origins: Sequence[OriginSummary]) -> list[OriginState]:
-    """The origins that the text about a holder names; mostly one of the slowest, which are listed."""
-    for found in ((one.listed for one in origins), (one.all() for one in origins if one.packed)):
-        if named := [origin for several in found for origin in several if _names(held_by, origin.name)]:
-            return named
-    return []
 
 
 def _names(held_by: str, origin: str) -> bool:

@@ -403,14 +403,18 @@ address, or create the store: open it with create=True, or run `slackwater strea
             if source is None:
                 return OriginsAnswer(now=at)
             found = source.origins.all()
-            known = [mark for each in found if (mark := each.watermark) is not None and mark != END_OF_TIME]
+            # They are in the order of their watermarks, so that the ends of the axis are found at once.
+            lowest = next((mark for each in found if (mark := each.watermark) is not None), None)
+            highest = next(
+                (mark for each in reversed(found) if (mark := each.watermark) != END_OF_TIME), None
+            )
             matching = _matching(found, text)
             if order in _ORDERS:
                 matching = sorted(matching, key=_ORDERS[order])
             return OriginsAnswer(
                 now=at, operator=source.id, clock=source.now, watermark=source.watermark,
                 counts=source.origins.counts, total=source.origins.total, left_out=source.origins.left_out,
-                lowest=min(known, default=None), highest=max(known, default=None), matching=len(matching),
+                lowest=None if lowest == END_OF_TIME else lowest, highest=highest, matching=len(matching),
                 offset=offset,
                 origins=[
                     OriginAnswer.model_validate(each)

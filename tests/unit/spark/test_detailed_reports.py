@@ -71,6 +71,8 @@ def test_every_one_of_ten_thousand_origins_is_in_a_report_of_bounded_size() -> N
     assert summary.counts == {"active": 10_001}
     assert (len(summary.listed), summary.left_out) == (LISTED, 0)
     assert [one.name for one in summary.all()] == [*names[:-1], "p" * 199 + "…"]
+    assert [one.name for one in summary.named(lambda name: name in ("00007", "05000"))] == ["00007"]
+    assert summary.named(lambda name: name == "05000") == [summary.all()[5_000]]
     assert set(summary.all()[5_000].watermarks) == set(progress.origins()[0].watermarks)
     assert len(msgspec.json.encode(summary)) < 200_000
 
