@@ -16,6 +16,7 @@ NAMES = (
     "retractions",
     "planning",
     "extraction",
+    "ingest_start",
     "streams",
     "cycles",
     "spark_windows",
