@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slackwater.cli.app import app
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, temporary_engine
@@ -21,7 +21,7 @@ from slackwater.streams.log.catalog import Streams
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.positions import Position
 from slackwater.streams.time import mark_store
-from slackwater.table_progress.completeness_reader import complete_until
+from slackwater.table_progress.completeness_reader import TableUnreadable, complete_until
 from slackwater.table_progress.waiting import wait_until
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.time import END_OF_TIME, instant
@@ -99,6 +99,15 @@ def test_a_table_of_files_states_the_time_of_its_newest_commit(kind: str, tmp_pa
         assert complete_until(table.name) == until
 
 
+def test_a_batch_job_holds_nothing_back_in_a_table_of_files(tmp_path: Path) -> None:
+    table = lake("parquet", tmp_path)
+    table.prepare(COLUMNS, create=True)
+    table.merge(COLUMNS, changes(), BatchCommit("replaced", 5, Committer(BATCH_JOB), Completeness()))
+    assert complete_until(table.name) is None
+    table.merge(COLUMNS, changes(), BatchCommit("one", 0, Committer("one"), Completeness(50, 40)))
+    assert complete_until(table.name) == 50
+
+
 def test_a_stream_states_its_newest_mark(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     with Streams.open(url, create=True) as streams:
@@ -111,6 +120,7 @@ def test_a_stream_states_its_newest_mark(tmp_path: Path) -> None:
         )
         CycleRunner(streams.store).run(bids.id)
     assert complete_until("stream:shop/bids", store=url) == 7
+    assert complete_until("stream:shop/none", store=url) is None
 
 
 @pytest.mark.parametrize(
@@ -148,6 +158,40 @@ def test_a_wait_ends_when_the_time_is_reached(database: str) -> None:
     assert (seen[0], seen[-1]) == (DAY - 1, DAY)
     with pytest.raises(InvalidArgument, match="every = '0 seconds': must be greater than zero"):
         wait_until(f"{database}#totals", DAY, every="0 seconds")
+
+
+def test_a_wait_goes_on_while_the_table_cannot_be_read(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int | Exception] = [DAY - 1, TableUnreadable("totals", "connection refused"), DAY]
+
+    def look(table: str, **_: object) -> int:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr("slackwater.table_progress.waiting.complete_until", look)
+    assert wait_until(f"{database}#totals", DAY, every="1 millisecond").reached
+    looks[:] = [TableUnreadable("totals", "connection refused")]
+    with pytest.raises(TableUnreadable):
+        wait_until(f"{database}#totals", DAY, every="1 millisecond")
+    with pytest.raises(InvalidDuration, match="timeout = -5000000: is negative"):
+        wait_until(f"{database}#totals", DAY, timeout="-5 seconds")
+
+
+def test_no_message_contains_a_password(tmp_path: Path) -> None:
+    code, output, errors = command(
+        "postgresql://app:secret@127.0.0.1:1/shop?connect_timeout=1#totals", "--until", "2024-01-02T00:00:00Z"
+    )
+    assert code == 1
+    assert "the completeness of postgresql://app@127.0.0.1:1/shop#totals cannot be read: " in errors
+    assert "secret" not in output + errors
+    (tmp_path / "files" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "files" / "_delta_log" / f"{0:020}.json").write_text("no JSON")
+    code, _, errors = command(f"delta:{tmp_path}/files", "--until", "2024-01-02T00:00:00Z")
+    assert code == 1
+    assert f"the completeness of delta:{tmp_path}/files cannot be read: " in errors
 
 
 def command(*arguments: str) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ import typer
 
 from slackwater._time_text import instant_text
 from slackwater.cli.console import STORE_URLS, STORE_VARIABLE, AsJson, print_error, print_note, print_result
-from slackwater.table_progress.completeness_reader import FORMS
+from slackwater.table_progress.completeness_reader import FORMS, redacted_table
 from slackwater.table_progress.waiting import wait_until
 
 NOT_YET: Final = 3
@@ -44,12 +44,17 @@ def wait(
     The exit code is 0 if the table is complete, 3 if it is not complete before --timeout, 1 if the table
     cannot be read, and 2 if the command was used incorrectly.
     """
+    named = redacted_table(table)
     shown: list[int | None] = []
 
     def observe(found: int | None) -> None:
         if shown[-1:] != [found]:
             shown.append(found)
-            print_note(f"{table} is complete until {instant_text(found)}")
+            print_note(
+                f"{named} states no time"
+                if found is None
+                else f"{named} is complete until {instant_text(found)}"
+            )
 
     result = wait_until(
         table,
@@ -62,7 +67,7 @@ def wait(
         observe=None if json else observe,
     )
     value = {
-        "table": table,
+        "table": named,
         "reached": result.reached,
         "until": instant_text(result.until),
         "complete_until": None if result.complete_until is None else instant_text(result.complete_until),
@@ -71,5 +76,5 @@ def wait(
         print_result(f"complete until {instant_text(result.complete_until)}", value, as_json=json)
     if not result.reached:
         if not json:
-            print_error(f"{table} is not complete until {instant_text(result.until)} yet")
+            print_error(f"{named} is not complete until {instant_text(result.until)} yet")
         raise typer.Exit(NOT_YET)

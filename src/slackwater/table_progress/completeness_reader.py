@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sql
 
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, MissingExtra, SlackwaterError, UnknownStream
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import BATCH_JOB
-from slackwater.sql.database import database_url, temporary_engine
+from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.identifiers import split_table_name
 from slackwater.sql.pane_table import LEDGER
 from slackwater.sql.staging_table import is_embedded
@@ -26,6 +28,22 @@ FORMS: Final = (
 """The forms of an address."""
 _DATABASES: Final = ("postgresql", "sqlite", "env", "file")
 _FILES: Final = ("delta", "iceberg", "parquet")
+
+
+class TableUnreadable(SlackwaterError):
+    """The completeness of a table cannot be read: the database, the catalog or the files are not available.
+
+    >>> str(TableUnreadable("delta:/data/totals", "permission denied"))
+    'the completeness of delta:/data/totals cannot be read: permission denied; check the address and its \
+credentials, and try again'
+    """
+
+    def __init__(self, table: str, reason: str) -> None:
+        self.table = table
+        super().__init__(
+            f"the completeness of {table} cannot be read: {reason}; check the address and its credentials, "
+            f"and try again"
+        )
 
 
 def complete_until(
@@ -58,6 +76,7 @@ def complete_until(
     Raises:
         InvalidArgument: The address has another form.
         MissingExtra: The package that reads the table is not installed.
+        TableUnreadable: The database, the catalog or the files cannot be reached.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -74,30 +93,71 @@ DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOL
 
 def read_completeness(table: str, *, identity: str | None = None, store: str | None = None) -> Completeness:
     """Both times of `complete_until`; arguments as there."""
-    kind = str(table).partition(":")[0]
-    if kind == "parquet" and (jobs := manifest_completeness(table.removeprefix("parquet:"))) is not None:
-        return _of_identities(jobs, identity)
-    if kind in _FILES:
-        return _of_identities(
-            {name: entry.completeness for name, entry in lake_table(table).ledger().items()}, identity
-        )
-    if kind == "stream":
+    if str(table).partition(":")[0] == "stream":
         if identity is not None:
             raise InvalidArgument(
                 "identity", identity, "has no meaning for a stream, whose marks cover all writers",
                 fix="omit it",
             )  # fmt: skip
         return _of_stream(table.removeprefix("stream:"), store)
-    address, hash_, name = str(table).rpartition("#")
-    if hash_ and kind.partition("+")[0] in _DATABASES:
-        return _of_identities(_in_database(address, name), identity)
+    known = read_all_completeness(table)
+    return Completeness.lowest(known.values()) if identity is None else known.get(identity, Completeness())
+
+
+def read_all_completeness(table: str) -> dict[str, Completeness]:
+    """What each query states about a table, by the identity under which it commits."""
+    kind = str(table).partition(":")[0]
+    if kind == "parquet":
+        with _readable(table):
+            jobs = manifest_completeness(table.removeprefix("parquet:"))
+        if jobs is not None:
+            return jobs
+    if kind in _FILES:
+        target = lake_table(table)
+        with _readable(table):
+            ledger = target.ledger()
+        # a batch job, which comes once, holds nothing back
+        return {name: entry.completeness for name, entry in ledger.items() if entry.query != BATCH_JOB}
+    if is_database(table):
+        address, _, name = table.rpartition("#")
+        with _readable(table):
+            return _in_database(address, name)
     raise InvalidArgument("table", table, "is not the address of a table", fix=f"write {FORMS}")
 
 
-def _of_identities(known: dict[str, Completeness], identity: str | None) -> Completeness:
-    if identity is not None:
-        return known.get(identity, Completeness())
-    return Completeness.lowest(known.values())
+def redacted_table(table: str) -> str:
+    """The address of a table for messages and records: without a password.
+
+    >>> redacted_table("postgresql://app:secret@db.example/shop#totals"), redacted_table("env:SHOP#totals")
+    ('postgresql://app@db.example/shop#totals', 'env:SHOP#totals')
+    """
+    address, hash_, name = str(table).rpartition("#")
+    if not is_database(table) or address.partition(":")[0] in ("env", "file"):
+        return str(table)
+    return f"{redacted_url(database_url(address))}{hash_}{name}"
+
+
+@contextmanager
+def _readable(table: str) -> Iterator[None]:
+    """Turn what libraries raise if they cannot read into one error."""
+    try:
+        yield
+    except (SlackwaterError, MissingExtra):
+        raise
+    except Exception as error:  # each library has exceptions of its own
+        lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+        raise TableUnreadable(redacted_table(table), reason) from error
+
+
+def is_database(table: str) -> bool:
+    """Whether an address is that of a table in a database.
+
+    >>> is_database("sqlite:///shop.db#totals"), is_database("delta:/data/totals")
+    (True, False)
+    """
+    address, hash_, _ = str(table).rpartition("#")
+    return bool(hash_) and address.partition(":")[0].partition("+")[0] in _DATABASES
 
 
 def _in_database(address: str, name: str) -> dict[str, Completeness]:
@@ -126,6 +186,9 @@ def _of_stream(name: str, store: str | None) -> Completeness:
             "store", store, "is required for a stream", fix="pass store=, or set SLACKWATER_STORE"
         )
     with Streams.open(address) as streams:
-        stream = streams.get(name)
+        try:
+            stream = streams.get(name)
+        except UnknownStream:
+            return Completeness()
         newest = stream.store.read(lambda connection: mark_store.newest_mark(connection, stream.id))
     return Completeness() if newest is None else Completeness(newest[1].lower)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from slackwater.progress.watermark_policies import TableWatermark, not_negative
-from slackwater.table_progress.completeness_reader import complete_until
+from slackwater.table_progress.completeness_reader import complete_until, redacted_table
 from slackwater.time import DurationLike, duration
 
 
@@ -24,9 +24,9 @@ def completeness(
     when the stream was built. The time is part of the offset of a batch, so a repeated batch has the same
     watermark.
 
-    The event time of the rows has to be the *end* of their windows: the table is complete for windows that
-    end at or before the time. With another event time, ``lag`` must cover the difference, such as the length
-    of the windows if it is their start.
+    The event time of the rows has to be the last instant of their windows, ``window_end`` minus a
+    microsecond: the table is complete for windows that end at or before the time. With another event time,
+    ``lag`` must cover the difference, such as the length of the windows if it is their start.
 
     Args:
         table: The table, as in `complete_until`. A stream notes its own times: use `read_stream`.
@@ -46,4 +46,4 @@ def completeness(
     """
     read = partial(complete_until, table, final=final, identity=identity, store=store)
     read()  # raises if the address is invalid
-    return TableWatermark(table, read, not_negative(duration(lag, name="lag"), "lag"))
+    return TableWatermark(redacted_table(table), read, not_negative(duration(lag, name="lag"), "lag"))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from slackwater.errors import InvalidArgument
-from slackwater.table_progress.completeness_reader import complete_until
+from slackwater.progress.watermark_policies import not_negative
+from slackwater.table_progress.completeness_reader import TableUnreadable, complete_until
 from slackwater.time import SECOND, DurationLike, InstantLike, duration, instant
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ def wait_until(
 ) -> WaitResult:
     """Wait until a table is complete up to a time.
 
+    If the table could be read once and cannot be read later, as while a database restarts, the wait goes on.
+
     Args:
         table: The table, as in `complete_until`.
         until: The time, such as ``"2024-01-02T00:00:00Z"``, or microseconds since 1970.
@@ -52,6 +58,7 @@ def wait_until(
 
     Raises:
         InvalidArgument: An argument is invalid.
+        TableUnreadable: The table cannot be read at the beginning of the wait.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -62,12 +69,21 @@ def wait_until(
     pause = duration(every, name="every")
     if pause <= 0:
         raise InvalidArgument("every", every, "must be greater than zero", fix='write "5 seconds"')
-    limit = None if timeout is None else duration(timeout, name="timeout") / SECOND
+    limit = None if timeout is None else not_negative(duration(timeout, name="timeout"), "timeout") / SECOND
     begun = time.monotonic()
+    found: int | None = None
+    is_readable = False
     while True:
-        found = complete_until(table, final=final, identity=identity, store=store)
-        if observe is not None:
-            observe(found)
+        try:
+            found = complete_until(table, final=final, identity=identity, store=store)
+        except TableUnreadable as error:
+            if not is_readable:
+                raise
+            _log.warning("%s", error)
+        else:
+            is_readable = True
+            if observe is not None:
+                observe(found)
         if found is not None and found >= wanted:
             return WaitResult(reached=True, until=wanted, complete_until=found)
         left = None if limit is None else limit - (time.monotonic() - begun)
