@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,16 @@ def test_results_replace_rows_and_deletions_remove_them(table: LakeTable) -> Non
     )
     assert table.merge(COLUMNS, second, batch(1))
     assert contents(table) == [("a", 0, 5, 0.1, [7, 8]), ("a", 10, 6, None, []), ("b", 0, 2, None, None)]
+
+
+def test_rows_between_two_times(table: LakeTable) -> None:
+    rows = changes(
+        ("a", 5, 1, 0.5, [1], False), (None, 10, 2, None, None, False), ("c", 20, 3, 1.0, [], False)
+    )
+    table.merge(COLUMNS, rows, batch(0))
+    start, end = (datetime.fromtimestamp(second, UTC) for second in (5, 20))
+    found = table.rows(["key", "window_start"], (("window_start", ">", start), ("window_start", "<", end)))
+    assert found.rows() == [(None, datetime.fromtimestamp(10, UTC))]
 
 
 def test_a_repeated_batch_is_applied_once(table: LakeTable) -> None:

@@ -85,6 +85,53 @@ def test_steps_between_operators_run_as_sql_text() -> None:
     assert sorted(BIDS.end().run(pipeline).rows.rows()) == [("a", 11), ("b", 15)]
 
 
+def test_rows_that_retract_earlier_ones() -> None:
+    def best(hours: Any) -> Panes:
+        rows = sw.stream(hours, event_time="ts", watermark=sw.lag("0 seconds"), retraction="taken_back")
+        days = rows.key_by("shop").window(sw.fixed("10 seconds")).allowed_lateness("1 minute")
+        return days.accumulating_and_retracting().agg(
+            total=sw.sum("total"), best=sw.max("total"), hours=sw.count("*")
+        )
+
+    stream = (
+        TestStream()
+        .add("""
+            shop | ts[s] | total | taken_back
+            a    | 2     | 5     | false
+            a    | 3     | 9     | null
+            b    | 4     | 6     | false
+            b    | 12    | 1     | false
+        """)
+        .add("""
+            shop | ts[s] | total | taken_back
+            a    | 3     | 9     | true
+            a    | 3     | 7     | false
+            b    | 4     | 6     | true
+        """)
+    )
+    run = stream.run(best)
+    assert run.dropped_late == 0
+    panes = run.steps[1].panes
+    assert panes is not None
+    assert_rows(
+        panes,
+        T("""
+            shop | window_end[s] | total | best | hours | retraction
+            a    | 10            | 14    | 9    | 2     | true
+            a    | 10            | 12    | 7    | 2     | false
+            b    | 10            | 6     | 6    | 1     | true
+        """),
+    )
+    with pytest.raises(InvalidArgument, match="retraction = 'total': is of type Int64, not a boolean"):
+        stream.run(lambda rows: sw.stream(rows, event_time="ts", watermark=sw.lag("0 s"), retraction="total"))
+
+
+def test_a_history_needs_spark() -> None:
+    given: Any = sw.history
+    with pytest.raises(InvalidArgument, match="df = 'archive': is not a DataFrame; pass a Spark DataFrame"):
+        given("archive", until="2024-01-01T00:00:00Z")
+
+
 def test_joins_unions_deduplication_and_async_calls() -> None:
     async def rated(row: dict[str, Any]) -> dict[str, Any]:
         return {"order": row["order"], "rate": 2.0 * row["price"]}

@@ -7,6 +7,7 @@ number of the batch is also recorded as an application transaction, which outliv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from slackwater.errors import MissingExtra
 from slackwater.sql.identifiers import quote_identifier
 from slackwater.sql.pane_table import Fold
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
-from slackwater.tables.lake_table import LakeColumns, LakeTable, LostRace
+from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, LostRace
 from slackwater.tables.pane_fold import DELETED
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class DeltaLakeTable(LakeTable):
         if not _library().DeltaTable.is_deltatable(self.location):
             return {}
         return ledger_of(self._open())
+
+    def rows(self, names: Sequence[str], conditions: Conditions) -> pl.DataFrame:
+        """Some columns of the rows for which all conditions hold."""
+        found = self._open().to_pyarrow_table(columns=list(names), filters=list(conditions))
+        return pl.DataFrame(pl.from_arrow(found))
 
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
         """Apply changes and record the batch in one commit."""

@@ -8,7 +8,7 @@ in the transaction of the batch; the snapshot has it as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slackwater.errors import InvalidArgument, MissingExtra
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
-from slackwater.tables.lake_table import LakeColumns, LakeTable, LostRace, changed_rows
+from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, LostRace, changed_rows
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -89,6 +89,15 @@ class IcebergTable(LakeTable):
         """The entries of all identities."""
         table = self._find()
         return {} if table is None else _ledger(table)
+
+    def rows(self, names: Sequence[str], conditions: Conditions) -> pl.DataFrame:
+        """Some columns of the rows for which all conditions hold."""
+        expressions = _library("pyiceberg.expressions")
+        compared = {"<": expressions.LessThan, ">": expressions.GreaterThan}
+        given = [compared[sign](name, value.isoformat()) for name, sign, value in conditions]
+        chosen = reduce(expressions.And, given, expressions.AlwaysTrue())
+        table = self._catalog().load_table(self.identifier)
+        return pl.DataFrame(pl.from_arrow(table.scan(chosen, selected_fields=tuple(names)).to_arrow()))
 
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
         """Apply changes and record the batch in one transaction."""

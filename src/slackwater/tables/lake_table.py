@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 import polars as pl
@@ -23,6 +24,10 @@ from slackwater.tables.pane_fold import DELETED, new_value
 _ATTEMPTS: Final = 8
 _FIRST_WAIT: Final = 0.05
 """Seconds before the second attempt; doubled with every further one."""
+
+
+Conditions = Sequence[tuple[str, str, datetime]]
+"""Conditions on columns, each with a column, ``<`` or ``>``, and a value."""
 
 
 class CommitConflict(SlackwaterError):
@@ -78,6 +83,10 @@ class LakeTable(ABC):
     @abstractmethod
     def ledger(self) -> dict[str, LedgerEntry]:
         """The entries of all identities, of the table as it is now; empty if it has none."""
+
+    @abstractmethod
+    def rows(self, names: Sequence[str], conditions: Conditions) -> pl.DataFrame:
+        """Some columns of the rows for which all conditions hold, of the table as it is now."""
 
     @abstractmethod
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:

@@ -8,6 +8,7 @@ without Parquet. It never states more than the file contains.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 
 from slackwater._durable_files import file_lock, fsync_path
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
-from slackwater.tables.lake_table import LakeColumns, LakeTable, changed_rows
+from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, changed_rows
 
 DATA: Final = "data.parquet"
 SIDECAR: Final = "_slackwater.json"
@@ -64,6 +65,11 @@ class ParquetTable(LakeTable):
         """The entries of all identities, from the sidecar."""
         sidecar = Path(self.folder) / SIDECAR
         return msgspec.json.decode(sidecar.read_bytes(), type=_Entries) if sidecar.exists() else {}
+
+    def rows(self, names: Sequence[str], conditions: Conditions) -> pl.DataFrame:
+        """Some columns of the rows for which all conditions hold."""
+        found = pq.read_table(self._data, columns=list(names), filters=list(conditions))
+        return pl.DataFrame(pl.from_arrow(found))
 
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
         """Replace the file, then the sidecar."""

@@ -121,7 +121,9 @@ class Dataflow:
             clock = common_clock(clocks)
             end = self._end(clock, buffers) if flush else None
             tables = [source.table for source in self.sources if source.table is not None]
-            buffers.append(clock_buffers(self.spark, clock, self.buckets, end=end, tables=tables))
+            seams = [source.seam for source in self.sources if source.seam is not None]
+            times = clock_buffers(self.spark, clock, self.buckets, end=end, tables=tables, seams=seams)
+            buffers.append(times)
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
             BucketProcessor(BucketTask(plan, codec)),

@@ -24,6 +24,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.progress.watermark_policies import WatermarkPolicy
+from slackwater.spark.api.history import History, with_history
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.api.stream_inputs import RowSource, quoted
@@ -63,6 +64,7 @@ def from_kafka(
     buckets: int | None = None,
     name: str | None = None,
     timezone: str | None = None,
+    history: History | None = None,
 ) -> Stream:
     """Create a stream from the records of Spark's Kafka source, streaming or batch.
 
@@ -93,6 +95,8 @@ def from_kafka(
         buckets: See `stream`.
         name: See `stream`.
         timezone: See `stream`.
+        history: Stored records, with the columns of ``df``, that come before the live ones; see `history`. By
+            default the timestamp of the record is compared with the seam.
 
     Returns:
         The stream.
@@ -116,6 +120,9 @@ def from_kafka(
     [(None, None, 'invalid', 0, 1, 'the value cannot be parsed'), (7, 30, 'pane', None, None, None)]
     """
     _check_columns(df)
+    united = None if history is None else with_history(df, history, default="timestamp")
+    if united is not None:
+        df = united.df
     parsed, fields = _parsed(df, value, json_options or {})
     _check_fields(fields)
     is_parsed = sql.col(_PARSED).isNotNull()
@@ -148,7 +155,8 @@ def from_kafka(
     )
     (source,) = made.sources
     assert isinstance(source, RowSource)  # noqa: S101 - the source of every stream of a DataFrame
-    return replace(made, sources=(_with_records(source),))
+    seam = None if united is None else united.seam
+    return replace(made, sources=(replace(_with_records(source), given_seam=seam),))
 
 
 def _with_records(source: RowSource) -> RowSource:

@@ -18,6 +18,8 @@ from slackwater.spark.internals import streaming_source_options
 
 _LIMIT: Final = re.compile(r"(max|min)\w+Per(Trigger|Batch)|max_events|rowsPerBatch", re.IGNORECASE)
 """The names of limits in the sources of Spark, its connectors and this library."""
+_UNLIMITED: Final = str(2**31 - 1)
+"""The largest number that these options take, for sources that have a limit by default."""
 
 
 def source_limit(df: DataFrame) -> str | None:
@@ -30,7 +32,7 @@ def source_limit(df: DataFrame) -> str | None:
     """
     for options in streaming_source_options(df):
         for name, value in options.items():
-            if _LIMIT.fullmatch(name):
+            if _LIMIT.fullmatch(name) and value != _UNLIMITED:
                 return f"{name} = {value!r}"
     return None
 

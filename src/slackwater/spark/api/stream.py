@@ -11,6 +11,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import is_text
 from slackwater.progress.watermark_policies import TableWatermark, WatermarkPolicy
+from slackwater.spark.api.history import History, United, with_history
 from slackwater.spark.api.query_interrupts import restore_interrupts
 from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.stream_inputs import StreamInputs
@@ -46,6 +47,8 @@ def stream(
     buckets: int | list[int] | tuple[int, ...] | None = None,
     name: str | None = None,
     timezone: str | None = None,
+    retraction: ColumnLike | None = None,
+    history: History | None = None,
 ) -> Stream:
     """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
 
@@ -80,6 +83,11 @@ def stream(
         timezone: The timezone of event times of type ``timestamp_ntz``, which have none themselves, such as
             ``"Europe/Berlin"``. A local time that occurs twice is the earlier one; one that is skipped is
             moved forward. Columns of type ``timestamp`` do not depend on it.
+        retraction: A boolean column that is true in a row that takes an earlier row back, which was equal in
+            all other columns; null counts as false. Panes that another query has written with `write_stream`
+            or ``to_df(flat=True)`` have such a column if that query retracts. Operators take the row out of
+            their results, as they do with the retractions of an operator before them.
+        history: Stored rows that come before the live rows ``df``, divided at a seam; see `history`.
 
     Returns:
         The stream.
@@ -105,8 +113,14 @@ def stream(
         ids, make_options = chosen_bucket_ids(buckets, partitions), StreamOptions
     else:
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
+    table = watermark if isinstance(watermark, TableWatermark) else None
+    united = (
+        None
+        if history is None
+        else _united(df, history, event_time, event_times, headers=headers, watermark=table)
+    )
     options = make_options(
-        df=df,
+        df=df if united is None else united.df,
         event_time=event_time,
         event_times=event_times,
         watermark=watermark,
@@ -117,11 +131,43 @@ def stream(
         max_ahead=None if max_ahead is None else duration(max_ahead, name="max_ahead"),
         forget_after=None if forget_after is None else duration(forget_after, name="forget_after"),
         timezone=timezone,
+        retraction=retraction,
     )
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
     source = replace(options.source(clock_spec(clock)), given_name=name)
+    if united is not None:
+        source = replace(source, given_seam=united.seam)
     return Stream((source,), ids)
+
+
+def _united(
+    df: DataFrame,
+    history: History,
+    event_time: ColumnLike | IngestionTime | None,
+    event_times: Mapping[str, WatermarkPolicy] | None,
+    **others: object,
+) -> United:
+    """The rows with their history; raises if their watermark cannot be that of both."""
+    if not isinstance(df, DataFrame):
+        raise InvalidArgument(
+            "history", str(history), "is not supported by TestStream", fix="add its rows to those of the test"
+        )
+    if isinstance(event_time, IngestionTime):
+        others["event_time"] = event_time
+    reasons = {
+        "headers": "producers do not number the rows of an archive",
+        "watermark": "a table states its own time",
+        "event_time": "all rows of the history would arrive at the same time",
+    }
+    for name, value in others.items():
+        if value is not None:
+            raise InvalidArgument(
+                "history", str(value), f"cannot be combined with {name}=: {reasons[name]}",
+                fix="omit one of the two",
+            )  # fmt: skip
+    default = next(iter(event_times)) if event_times else event_time
+    return with_history(df, history, default=None if isinstance(default, IngestionTime) else default)
 
 
 @dataclass(frozen=True)

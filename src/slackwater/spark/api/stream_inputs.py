@@ -156,6 +156,11 @@ class Source(ABC):
         return None
 
     @property
+    def seam(self) -> str | None:
+        """Where history ends and live rows begin; None if the rows have no history."""
+        return None
+
+    @property
     def has_records(self) -> bool:
         """Whether rows are records with a topic, a partition and an offset; see `from_kafka`."""
         return False
@@ -261,11 +266,19 @@ class RowSource(Source):
     record: Mapping[str, Column] = field(default_factory=dict)
     """Why a record is invalid, and its position, if rows are records."""
     given_table: TableWatermark | None = None
+    retraction: Column | None = None
+    """True in a row that retracts an earlier one; None if no row does."""
+    given_seam: str | None = None
 
     @property
     def table(self) -> TableWatermark | None:
         """The table whose completeness is the watermark."""
         return self.given_table
+
+    @property
+    def seam(self) -> str | None:
+        """Where history ends and live rows begin."""
+        return self.given_seam
 
     @property
     def has_records(self) -> bool:
@@ -304,8 +317,8 @@ class RowSource(Source):
 
     @property
     def retracts(self) -> bool:
-        """False: rows of a DataFrame have no retractions."""
-        return False
+        """Whether a column marks retractions."""
+        return self.retraction is not None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -336,7 +349,8 @@ class RowSource(Source):
         others = {key: column for key, column in self.times() if column != TIME}
         driving = [sql.unix_micros(self.event_times[self.rules.key]).alias(TIME)]
         if request.signed:
-            driving.append(sql.lit(0).cast("boolean").alias(RETRACTION))
+            none = sql.lit(0).cast("boolean")
+            driving.append((none if self.retraction is None else self.retraction).alias(RETRACTION))
         driving += [sql.unix_micros(self.event_times[key]).alias(name) for key, name in others.items()]
         if self.origin is not None:
             named = sql.coalesce(self.origin.cast("string"), sql.lit("null"))
@@ -428,6 +442,11 @@ class DerivedSource(Source):
     def table(self) -> TableWatermark | None:
         """The table whose completeness is the watermark of the input rows."""
         return self.inner.table
+
+    @property
+    def seam(self) -> str | None:
+        """Where the history of the input rows ends."""
+        return self.inner.seam
 
     @property
     def has_records(self) -> bool:

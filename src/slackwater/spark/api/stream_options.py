@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -152,6 +152,7 @@ class StreamOptions:
     max_ahead: int | None
     forget_after: int | None = None
     timezone: str | None = None
+    retraction: ColumnLike | None = None
 
     def source(self, clock: ClockSpec) -> RowSource:
         """The source that the arguments describe; raises if they are missing, invalid or contradictory."""
@@ -205,7 +206,7 @@ class StreamOptions:
                 fix="remove the limit, so that every batch reads all available rows",
             )
         rules = SourceRules(Lag(table.lag), table=table.table)
-        return RowSource(self.df, {DEFAULT_KEY: event_time}, None, rules, clock, given_table=table)
+        return replace(self._rows({DEFAULT_KEY: event_time}, rules, clock), given_table=table)
 
     def _several_times(self, event_times: Mapping[str, WatermarkPolicy], clock: ClockSpec) -> RowSource:
         self._excluded("event_times", "event_time", self.event_time, "give only one of the two")
@@ -259,11 +260,20 @@ class StreamOptions:
         origin: Column | None = None,
         header: Mapping[str, Column] | None = None,
     ) -> RowSource:
-        return self._source_class(self.df, event_times, origin, rules, clock, header=header or {})
+        return self._source_class(
+            self.df, event_times, origin, rules, clock, header=header or {}, retraction=self._retraction()
+        )
 
     @property
     def _source_class(self) -> type[RowSource]:
         return RowSource
+
+    def _retraction(self) -> Column | None:
+        """The column that marks retractions; None if there are none."""
+        if self.retraction is None:
+            return None
+        column = self._typed("retraction", self.retraction, BooleanType, "a boolean")
+        return sql.coalesce(column, sql.lit(0).cast("boolean"))
 
     def _no_time(self) -> Column:
         """A placeholder for an event time, which the buckets replace: they know the clock."""

@@ -72,6 +72,17 @@ class ScriptedOptions(StreamOptions):
     def _source_class(self) -> type[RowSource]:
         return ScriptedSource
 
+    def _retraction(self) -> Column | None:
+        if self.retraction is None:
+            return None
+        column = self._named("retraction", self.retraction)
+        kind = self._scripted.columns[str(column)]
+        if kind != pl.Boolean:
+            raise InvalidArgument(
+                "retraction", self.retraction, f"is of type {kind}, not a boolean", fix="write true or false"
+            )
+        return column
+
     def _header_columns(self, given: Headers) -> dict[str, Column]:
         raise InvalidArgument(
             "headers", None, "is not supported by TestStream", fix="test numbered buffers on Spark"
@@ -174,7 +185,8 @@ class ScriptedSource(RowSource):
         if reached is not None:
             frame = pl.concat([frame, self._witnesses(reached, origins)], how="diagonal_relaxed")
         if signed:
-            frame = frame.with_columns(pl.lit(value=False).alias(RETRACTION))
+            marked = pl.lit(value=False) if self.retraction is None else pl.col(str(self.retraction))
+            frame = frame.with_columns(marked.fill_null(value=False).alias(RETRACTION))
         names = [*(name for name in frame.columns if name not in self._scripted.columns)]
         return frame, names
 

@@ -7,8 +7,9 @@ failure gets the time of the first attempt and makes the same decisions.
 
 The offset also contains the time at which the query was started, which distinguishes a restart from a pause
 of the inputs; by how much the system clock was set back so far, so that durations go on while the time is
-corrected; the end of the stream, if it has one; and the bucket ids, because state that was stored with one
-number of buckets cannot be found with another.
+corrected; the end of the stream, if it has one; the bucket ids, because state that was stored with one number
+of buckets cannot be found with another; and where the history of an input ends, because rows would be lost or
+counted twice if it moved.
 
 If the completeness of a table is the watermark of a stream, it is part of the offset as well. A batch uses a
 time that was read *before* Spark asked the sources for the rows of the batch, so that the rows up to that
@@ -149,10 +150,12 @@ def clock_buffers(
     *,
     end: StreamEnd | None,
     tables: Sequence[TableWatermark] = (),
+    seams: Sequence[str] = (),
 ) -> DataFrame:
     """The clock as a streaming DataFrame with one buffer per bucket and tick; with an ``end`` if it has one.
 
-    ``tables`` are those whose completeness drives a watermark.
+    ``tables`` are those whose completeness drives a watermark. ``seams`` are where the histories of the
+    inputs end.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -163,6 +166,8 @@ def clock_buffers(
     reader = reader.option("buckets", json.dumps(list(buckets)))
     if end is not None:
         reader = reader.option("end", json.dumps(asdict(end)))
+    if seams:
+        reader = reader.option("seams", json.dumps(list(seams)))
     if isinstance(clock, Interval):
         reader = reader.option("interval", str(clock.interval))
     else:
@@ -239,7 +244,7 @@ def is_tick(offset: str | None) -> bool:
     except ValueError:
         return False  # offsets of other sources need not be JSON
     known = _offset((), end=False, now=None, run=0, tick=0).keys()
-    return isinstance(parsed, dict) and parsed.keys() - {"back", "tables"} == known
+    return isinstance(parsed, dict) and parsed.keys() - {"back", "seams", "tables"} == known
 
 
 NO_TABLES: Final = TableTimes()
@@ -264,9 +269,11 @@ class ClockSource(DataSource):
         """The reader, which runs in the process that plans the batches."""
         end = StreamEnd(**json.loads(self.options["end"])) if "end" in self.options else None
         buckets = json.loads(self.options["buckets"])
+        seams = json.loads(self.options.get("seams", "[]"))
         if "times" in self.options:
-            return stream_reader(TicksReader(buckets, json.loads(self.options["times"]), end, self.times))
-        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end, self.times))
+            times = json.loads(self.options["times"])
+            return stream_reader(TicksReader(buckets, times, end, self.times, seams))
+        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end, self.times, seams))
 
 
 @dataclass
@@ -280,15 +287,19 @@ class _TickPartition(InputPartition):
 class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are ``{"buckets": …, "end": …, "now": …, "run": …, "tick": …}``, one per batch."""
 
-    def __init__(self, buckets: Sequence[int], end: StreamEnd | None, tables: TableTimes) -> None:
+    def __init__(
+        self, buckets: Sequence[int], end: StreamEnd | None, tables: TableTimes, seams: Sequence[str]
+    ) -> None:
         self._buckets = tuple(buckets)
         self._end = end
         self._tables = tables
+        # where the histories of the inputs end; part of the offset, so that a restart cannot move them
+        self._seams = list(seams)
         self._once = False
         self._run = time.now()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return _offset(self._buckets, end=False, now=None, run=0, tick=0)
+        return self._with_seams(_offset(self._buckets, end=False, now=None, run=0, tick=0))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
@@ -318,15 +329,28 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last, back = start["now"], start.get("back", 0)
         if last is not None and now < last:  # the system clock was set back
             back += last - now
-        offset = _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1, back=back)
+        offset = self._with_seams(
+            _offset(self._buckets, end=end, now=now, run=self._run, tick=start["tick"] + 1, back=back)
+        )
         if not self._tables.tables:
             return offset
         first = start["run"] != self._run
         tables = self._tables.next(start.get("tables", {}), first=first, once=self._once)
         return {**offset, "tables": tables}
 
+    def _with_seams(self, offset: dict[str, Any]) -> dict[str, Any]:
+        return {**offset, "seams": self._seams} if self._seams else offset
+
     def _check(self, offset: dict[str, Any]) -> None:
-        """Raise if the buckets differ from the checkpoint's: keys would not find their state."""
+        """Raise if the buckets or the seams differ from the checkpoint's."""
+        if (seams := offset.get("seams", [])) != self._seams:
+            raise InvalidArgument(
+                "until",
+                ", ".join(self._seams) or None,
+                f"is not {', '.join(seams) or None}, the end of the history in the checkpoint: rows in "
+                f"between would be lost or counted twice",
+                fix="pass the same until= as at the first start, or start with an empty checkpoint",
+            )
         known = tuple(offset["buckets"])
         if known != self._buckets:
             if len(known) == len(self._buckets):  # version 0.1.0, with more buckets than partitions
@@ -349,9 +373,14 @@ class IntervalReader(_ClockReader):
     """Reads the wall clock whenever Spark asks for the latest offset."""
 
     def __init__(
-        self, buckets: Sequence[int], interval: int, end: StreamEnd | None, tables: TableTimes = NO_TABLES
+        self,
+        buckets: Sequence[int],
+        interval: int,
+        end: StreamEnd | None,
+        tables: TableTimes = NO_TABLES,
+        seams: Sequence[str] = (),
     ) -> None:
-        super().__init__(buckets, end, tables)
+        super().__init__(buckets, end, tables, seams)
         self._interval = interval
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -404,8 +433,9 @@ class TicksReader(_ClockReader):
         times: Sequence[int],
         end: StreamEnd | None,
         tables: TableTimes = NO_TABLES,
+        seams: Sequence[str] = (),
     ) -> None:
-        super().__init__(buckets, end, tables)
+        super().__init__(buckets, end, tables, seams)
         self._times = tuple(times)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

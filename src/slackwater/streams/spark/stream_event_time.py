@@ -57,6 +57,7 @@ def read_stream(
     max_events: int | None = None,
     clock: DurationLike | ClockSpec = "1 second",
     buckets: int | None = None,
+    retraction: ColumnLike | None = None,
 ) -> Stream:
     """Read a stream in Spark, with the times that its writers noted as the watermark.
 
@@ -70,6 +71,8 @@ def read_stream(
         max_events: Most events of a micro-batch; unlimited by default.
         clock: Interval at which batches run when nothing arrives; see `sw.stream`.
         buckets: Number of buckets of the stateful operators; see `sw.stream`.
+        retraction: Column that marks retractions, ``"retraction"`` if a query that retracts has written the
+            stream with `write_stream`; see `sw.stream`.
 
     Returns:
         A stream as `sw.stream` returns it; continue with ``key_by``, ``window``, and so on.
@@ -97,4 +100,11 @@ def read_stream(
         needs("max_events", "4.2", fix="omit it")
         reader = reader.option("max_events", str(max_events))
     named = stream_headers(name)
-    return stream(reader.load(), event_time=event_time, headers=named, clock=clock, buckets=buckets)
+    return stream(
+        reader.load(),
+        event_time=event_time,
+        headers=named,
+        clock=clock,
+        buckets=buckets,
+        retraction=retraction,
+    )
