@@ -124,8 +124,8 @@ class Sink:
             return max((entry.batch + 1 for entry in known), default=0)
         url, _, _ = self.address.rpartition("#")
         with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
-            newest = connection.exec_driver_sql(f"SELECT max(batch) + 1 FROM {LEDGER}")  # noqa: S608 - a constant
-            return newest.scalar() or 0
+            found = connection.exec_driver_sql(f"SELECT max(batch) + 1 FROM {LEDGER}")  # noqa: S608 - a constant
+            return found.scalar() or 0
 
     def observe(self) -> Observation:
         """Read the sink; make a mark of the noted times first, if it is a stream."""
