@@ -10,6 +10,7 @@ import pytest
 
 import slackwater as sw
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.history import History
 from slackwater.spark.api.panes import Panes
 from slackwater.testing import T, TestStream, assert_cleaned_up, assert_rows
 from slackwater.time import SECOND
@@ -130,6 +131,10 @@ def test_a_history_needs_spark() -> None:
     given: Any = sw.history
     with pytest.raises(InvalidArgument, match="df = 'archive': is not a DataFrame; pass a Spark DataFrame"):
         given("archive", until="2024-01-01T00:00:00Z")
+    archive: Any = None
+    stored = History(archive, until="2024-01-01T00:00:00Z")
+    with pytest.raises(InvalidArgument, match="is not supported by TestStream; add its rows to those of"):
+        BIDS.run(lambda rows: sw.stream(rows, event_time="ts", watermark=sw.lag("0 s"), history=stored))
 
 
 def test_joins_unions_deduplication_and_async_calls() -> None:

@@ -28,7 +28,6 @@ from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.pane_fold import DELETED, folded_panes
 from slackwater.tables.table_address import lake_table
 from slackwater.time import InstantLike, format_instant, instant, now, to_datetime
-from slackwater.windows import Sessions
 
 _IDENTITY: Final = "replaced results"
 """The identity under which replacements are recorded in tables of files."""
@@ -107,7 +106,7 @@ def replace_results(panes: Panes, table: str, *, since: InstantLike, until: Inst
         raise InvalidArgument(
             "panes", "a global window", "has no time range", fix="use upsert_once, which replaces by key"
         )
-    merging = any(isinstance(window, Sessions) for window in panes.dataflow.windows)
+    merging = panes.dataflow.merges_windows
     range_ = ReplacedRange(instant(since, name="since"), instant(until, name="until"), merging)
     if range_.until <= range_.since:
         raise InvalidArgument("until", until, f"is not after since = {since!r}", fix="pass a later time")

@@ -138,8 +138,12 @@ class PaneDataflow(Dataflow):
     @property
     def _leaves_merged_sessions(self) -> bool:
         """Whether a session can merge after it has fired, without a retraction of its panes."""
-        merges = any(isinstance(window, Sessions) for window in self.windows)
-        return merges and not self.spec.retracts and not self.spec.fires_once
+        return self.merges_windows and not self.spec.retracts and not self.spec.fires_once
+
+    @property
+    def merges_windows(self) -> bool:
+        """Whether windows of a key can merge, as sessions do."""
+        return any(isinstance(window, Sessions) for window in self.windows)
 
 
 _ELEMENT: Final = StructType(
