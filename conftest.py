@@ -23,6 +23,8 @@ SPARK_TESTS = ROOT / "tests" / "spark"
 
 # A JVM of a test seldom lives long enough to gain from a compiler and a collector that take their time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests write nothing into the cache folder of the user, and do not depend on what is there.
+os.environ.setdefault("SLACKWATER_CLASS_ARCHIVE", "off")
 
 # PySpark tries to import IPython for every Column. A failed import takes a lock each time, and a garbage
 # collection in the middle of it that imports something raises a KeyError in Python 3.11.

@@ -96,6 +96,10 @@ def test_the_observed_metrics_of_every_batch_are_reported(spark: SparkSession) -
     assert json.loads(metrics["counted"]) == {"rows": 5, "last": 4}
 
 
+def test_classes_are_loaded_and_those_that_cannot_be_are_skipped(spark: SparkSession) -> None:
+    assert internals.load_classes([internals.ROCKSDB, "no.such.Class"]) == 1
+
+
 def monitors(spark: SparkSession) -> int:
     """The number of threads that look for idle Python workers."""
     named = f"Idle Worker Monitor for {internals.worker_python(spark)}"

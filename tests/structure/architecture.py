@@ -78,7 +78,7 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "jvm_options": {"class_archive"},
         "quiet_console": set(),
         "versions": set(),
-        "session": {"internals", "jvm_options", "quiet_console", "versions"},
+        "session": {"class_archive", "internals", "jvm_options", "quiet_console", "versions"},
         "wire": _SPARK_BASE,
         "monitor": _SPARK_BASE | {"wire"},
         "runtime": _SPARK_BASE | {"wire", "monitor"},

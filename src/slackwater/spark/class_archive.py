@@ -17,7 +17,8 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,18 @@ _MAGIC: Final = bytes.fromhex("a8ab0bf0")
 """How a complete archive begins: the JVM writes it after everything else."""
 _QUIET: Final = "-Xlog:cds*=off"
 """The JVM lists the classes that it leaves out, and warns if an archive does not fit."""
+_WRITES: Final = "-XX:ArchiveClassesAtExit="
+_OPERATOR_PACKAGES: Final = (
+    "org/apache/arrow/memory/",
+    "org/apache/arrow/vector/",
+    "org/apache/spark/api/python/",
+    "org/apache/spark/sql/execution/arrow/",
+    "org/apache/spark/sql/execution/datasources/v2/python/",
+    "org/apache/spark/sql/execution/python/",
+    "org/apache/spark/sql/execution/streaming/operators/stateful/transformwithstate/",
+    "org/apache/spark/sql/execution/streaming/state/",
+)
+"""Packages that a program without operators does not use; folders in jar files."""
 _UNUSED: Final = 30 * 24 * 3600
 """After so many seconds an archive that was not used is removed."""
 
@@ -65,10 +78,7 @@ class ClassArchive:
             os.utime(self.path)
             return [f"-XX:SharedArchiveFile={self.path}", _QUIET]
         # A name of its own: two JVMs that write one file at the same time would spoil it.
-        return [
-            f"-XX:ArchiveClassesAtExit={self.folder / f'{self.digest}-{uuid.uuid4().hex[:8]}.new'}",
-            _QUIET,
-        ]
+        return [f"{_WRITES}{self.folder / f'{self.digest}-{uuid.uuid4().hex[:8]}.new'}", _QUIET]
 
     def _is_whole(self) -> bool:
         try:
@@ -133,6 +143,27 @@ def class_archive_options(jars: Path, given: Iterable[str] = ()) -> list[str]:
         return ClassArchive(folder, _digest(home, jars)).options()
     except OSError:
         return []  # the archive only saves time: a full disk must not keep a session from starting
+
+
+def writes_archive(options: Iterable[str]) -> bool:
+    """Whether a JVM with these options writes an archive when it exits.
+
+    >>> writes_archive(["-XX:ArchiveClassesAtExit=cache/4f1a.new"])
+    True
+    """
+    return any(option.startswith(_WRITES) for option in options)
+
+
+def operator_classes(jars: Path) -> Iterator[str]:
+    """The names of the classes that operators use, in the jar files of Spark and Arrow.
+
+    A JVM that writes an archive loads them before it exits, because its program may not have used operators.
+    """
+    for jar in sorted([*jars.glob("spark-*.jar"), *jars.glob("arrow-*.jar")]):
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if name.startswith(_OPERATOR_PACKAGES) and name.endswith(".class"):
+                    yield name.removesuffix(".class").replace("/", ".")
 
 
 def _java_home() -> Path | None:

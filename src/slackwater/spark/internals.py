@@ -7,8 +7,9 @@ release has to be checked in one place: `tests/spark/test_internals.py` has a te
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -32,6 +33,7 @@ __all__ = [
     "is_streaming_query",
     "java_causes",
     "listen_to_metrics",
+    "load_classes",
     "register_source",
     "repartition_checkpoint",
     "run_in_background",
@@ -268,6 +270,18 @@ def listen_to_metrics(
     cast(Any, ensure_callback_server_started)(gateway)
     wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
     cast(Any, spark.streams)._jsqm.addListener(wrapper(_MetricsCallback(on_metrics)))  # noqa: SLF001
+
+
+def load_classes(names: Iterable[str]) -> int:
+    """Load classes in the JVM of this process, and return how many could be loaded."""
+    jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loaded = 0
+    for name in names:
+        with suppress(JavaError):  # some need packages that are not there
+            jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - without running its initializers
+            loaded += 1
+    return loaded
 
 
 def spark_jars() -> Path:

@@ -17,6 +17,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -27,10 +28,12 @@ from pyspark.sql import SparkSession
 
 from slackwater._extras import naming_extras, require_extra
 from slackwater.errors import InvalidArgument, InvalidDuration
+from slackwater.spark.class_archive import operator_classes, writes_archive
 from slackwater.spark.internals import (
     ROCKSDB,
     default_file_system,
     is_remote,
+    load_classes,
     spark_jars,
     start_gateway,
     worker_python,
@@ -171,7 +174,7 @@ def session(
         builder = builder.config(name, value)
     if remote is None and "SPARK_REMOTE" not in os.environ:
         named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
-        start_gateway(named | chosen, filtered_pipe, lambda: jvm_options(chosen, spark_jars(), local=local))
+        start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
     with warnings.catch_warnings():
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
@@ -187,6 +190,19 @@ def session(
     else:
         _sampling.discard(spark)
     return spark
+
+
+def _jvm_options(chosen: Mapping[str, str], *, local: bool) -> list[str]:
+    """The options for a JVM that is about to start, which may write an archive of its classes at exit."""
+    options = jvm_options(chosen, spark_jars(), local=local)
+    if writes_archive(options):
+        atexit.register(_complete_archive)
+    return options
+
+
+def _complete_archive() -> None:
+    with suppress(Exception):  # the JVM may have ended already
+        load_classes(operator_classes(spark_jars()))
 
 
 def _check_app_name(name: object) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from slackwater.spark.class_archive import VARIABLE, class_archive_options
+from slackwater.spark.class_archive import VARIABLE, class_archive_options, operator_classes
 
 COMPLETE = bytes.fromhex("a8ab0bf0") + b"classes"
 LONG_AGO = (0, 0)
@@ -128,6 +129,16 @@ def test_a_java_without_class_data_sharing_gets_no_options(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     assert class_archive_options(jars) == []
     assert not archives.exists()
+
+
+def test_the_classes_of_operators_are_found_in_the_jar_files(jars: Path) -> None:
+    for jar in ("spark-sql.jar", "hive-exec.jar"):
+        with zipfile.ZipFile(jars / jar, "w") as archive:
+            for name in ("Runner$.class", "README.txt"):
+                archive.writestr(f"org/apache/spark/sql/execution/python/{name}", b"")
+            archive.writestr("org/apache/spark/sql/hive/Client.class", b"")
+    (jars / "spark-core.jar").unlink()
+    assert list(operator_classes(jars)) == ["org.apache.spark.sql.execution.python.Runner$"]
 
 
 def test_the_archive_is_in_the_cache_folder_of_the_user(
