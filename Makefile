@@ -19,7 +19,7 @@ IN_MEMORY = room=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); 
 WITH_CHROMIUM = { scripts/chromium.sh >/dev/null || true; } &&
 WITH_JDBC = { POSTGRES_JDBC="$$(scripts/jdbc.sh)" || true; } && export POSTGRES_JDBC &&
 
-.PHONY: help demo test proof soak check lint audit format bench docs lock matrix clean environment
+.PHONY: help demo test proof soak check lint audit format bench nexmark peers scaling docs lock matrix clean environment
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r target text; do \
@@ -57,6 +57,15 @@ format: environment ## format the code and sort imports
 
 bench: environment ## run the benchmarks: check the results, then time them
 	@$(WITH_JAVA) $(WITH_POSTGRES) $(WITH_JDBC) $(PYTHON_OF_VENV) -m benchmarks $(ARGS)
+
+nexmark: environment ## compare and time the Nexmark queries: make nexmark ARGS="--queries q5 q7 --engines slackwater flink"
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m benchmarks.nexmark $(ARGS)
+
+peers: environment ## compare and time windows of other engines: make peers ARGS="--engines flink --rows 1000000"
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m benchmarks.peers $(ARGS)
+
+scaling: environment ## measure batches on a local cluster, and fit a model to them
+	@$(WITH_JAVA) $(PYTHON_OF_VENV) -m benchmarks.scaling $(ARGS)
 
 docs: environment ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON_OF_VENV) -m mkdocs build --quiet --strict

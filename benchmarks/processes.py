@@ -95,8 +95,15 @@ class _Process:
 
     def cpu(self) -> float:
         """The seconds of a processor that it has taken so far."""
+        return self._ticks(11, 12)
+
+    def cpu_with_ended_children(self) -> float:
+        """The same with what its children had taken that have ended since."""
+        return self._ticks(11, 12, 13, 14)
+
+    def _ticks(self, *places: int) -> float:
         fields = _text(self.number, "stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+        return sum(int(fields[place]) for place in places) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def forget_peak(self) -> None:
         """Begin again with what it holds now, where the system lets us."""
@@ -117,6 +124,25 @@ def cpu_of_spark() -> float:
         for process in _started_by(os.getpid())
         if process.name == "java" or process.name.startswith("python")
     )
+
+
+def cpu_of_tree(ancestor: int) -> float:
+    """The seconds of a processor that a process and all that it has started have taken so far.
+
+    >>> cpu_of_tree(os.getpid()) > 0
+    True
+    """
+    tree = (_Process(ancestor, ""), *_started_by(ancestor))
+    return sum(process.cpu_with_ended_children() for process in tree)
+
+
+def peak_of_tree(ancestor: int) -> int:
+    """The sum of the most bytes that a process, and each one alive that it has started, ever held.
+
+    >>> peak_of_tree(os.getpid()) > 0
+    True
+    """
+    return sum(process.peak() for process in (_Process(ancestor, ""), *_started_by(ancestor)))
 
 
 def _started_by(ancestor: int) -> Iterator[_Process]:

@@ -1,0 +1,77 @@
+"""`python -m benchmarks.nexmark.flink_engine`: run queries in Flink SQL, in a cluster inside this process.
+
+Prints a report before and after every run. The first run of a query writes its changes as JSON files, to be
+compared; the other runs write to nothing and are timed. Needs nothing of this project but this folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
+
+from benchmarks.announcements import announced_run
+from benchmarks.nexmark.flink_queries import QUERIES, TABLES
+
+SETTINGS = {
+    "table.local-time-zone": "UTC",
+    # As in the public setup of this benchmark: updates are emitted once for up to 50,000 rows or 2 seconds.
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "2 s",
+    "table.exec.mini-batch.size": "50000",
+    "table.optimizer.distinct-agg.split.enabled": "true",
+}
+
+
+def environment(data: Path, cores: int, *, checkpoints: bool) -> Any:
+    """A table environment with the tables of the benchmark."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for name, value in SETTINGS.items():
+        tables.get_config().set(name, value)
+    tables.get_config().set("parallelism.default", str(cores))
+    if checkpoints:
+        # A file is complete when a checkpoint is.
+        tables.get_config().set("execution.checkpointing.interval", "5 s")
+    for name, columns in TABLES.items():
+        watermark = "WATERMARK FOR date_time AS date_time - INTERVAL '4' SECOND"
+        _create(tables, f"CREATE TABLE {name} ({columns}, {watermark})", data / name)
+    _create(tables, "CREATE TABLE side_input (`key` BIGINT, `value` STRING)", data / "side_input")
+    tables.execute_sql("CREATE VIEW arriving_bid AS SELECT *, PROCTIME() AS arrived FROM bid")
+    return tables
+
+
+def _create(tables: Any, statement: str, path: Path) -> None:
+    tables.execute_sql(f"{statement} WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')")
+
+
+def run(data: Path, query: str, cores: int, output: Path | None) -> None:
+    """Run a query to its end, into files of changes or into nothing."""
+    tables = environment(data, cores, checkpoints=output is not None)
+    if output is None:
+        sink = TableDescriptor.for_connector("blackhole").build()
+    else:
+        files = TableDescriptor.for_connector("filesystem").option("path", str(output))
+        sink = files.format("debezium-json").build()
+    tables.sql_query(QUERIES[query]).execute_insert(sink).wait()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", nargs="+", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--runs", type=int, required=True)
+    parser.add_argument("--cores", type=int, required=True)
+    arguments = parser.parse_args()
+    for query in arguments.queries:
+        for number in range(arguments.runs + 1):
+            output = arguments.output / query if number == 0 else None
+            with announced_run(query=query, run=number):
+                run(arguments.data, query, arguments.cores, output)
+
+
+if __name__ == "__main__":
+    main()
