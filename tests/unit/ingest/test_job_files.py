@@ -10,6 +10,7 @@ import pytest
 
 from slackwater.ingest import InvalidJob, Job, load_job, parse_job
 from slackwater.ingest.jobfile.dil_keys import DIL_KEYS
+from slackwater.ingest.jobfile.job_files import read_job_file
 from slackwater.ingest.jobfile.job_keys import KEYS
 from slackwater.time import DAY, HOUR
 
@@ -76,6 +77,12 @@ def test_yaml_has_no_implicit_types_of_version_1_1(tmp_path: Path) -> None:
     ]
 
 
+def test_keys_of_the_source_and_the_target_may_be_grouped_in_yaml(tmp_path: Path) -> None:
+    flat = "ms.source.type: sql\nms.source.url: sqlite:///a.db\nms.source.table: prices"
+    grouped = "ms.source: {type: sql, url: 'sqlite:///a.db', table: prices}"
+    assert read_job_file(write(tmp_path, "b.yaml", grouped)) == read_job_file(write(tmp_path, "a.yaml", flat))
+
+
 def test_an_empty_file_is_a_job(tmp_path: Path) -> None:
     assert load_job(write(tmp_path, "a.yaml", "")).settings.axis.name == "system"
     assert load_job(write(tmp_path, "a.properties", "# nothing")).settings.grace == 0
@@ -96,6 +103,7 @@ DOUBLED = "k0 = abcd\n" + "\n".join(f"k{n} = ${{k{n - 1}}}${{k{n - 1}}}" for n i
         ("a.yaml", "a: [", "is not YAML in line 1"),
         ("a.yaml", "- a", "mapping of keys to values"),
         ("a.yaml", "ms:\n  backfill: true", "flat"),
+        ("a.yaml", "ms.source: {type: sql}\nms.source.type: http", "ms.source.type: occurs 2 times"),
         ("a.yaml", "ms.backfill: !!python/object/apply:os.getcwd []", "is not YAML"),
         ("a.properties", "ms.job.name=\\uzzzz", "hexadecimal"),
         ("a.yaml", "ms.backfill:", "is empty"),

@@ -1,5 +1,6 @@
 """Parsers of job files: Java properties, or YAML with the same flat keys.
 
+In YAML the keys of the source and of the target may also be grouped below ``ms.source`` and ``ms.target``.
 A duplicate key is an error; the last one does not win silently. YAML is read without the implicit types of
 YAML 1.1, in which ``NO`` is false, ``010`` is eight and a date is not text. Its depth is limited, and so is
 its size after aliases are replaced by what they stand for.
@@ -22,6 +23,7 @@ from slackwater.ingest.jobfile.value_sizes import MOST_VALUES, expanded_size
 
 _PROPERTIES: Final = (".properties", ".pull", ".job", ".conf")
 _YAML: Final = (".yaml", ".yml")
+_GROUPS: Final = ("ms.source", "ms.target")
 _DEEPEST: Final = 50
 _FLAT: Final = "use flat keys, like ms.work.unit.partition: daily"
 
@@ -82,7 +84,20 @@ def _from_yaml(text: str, name: str) -> dict[str, object]:
     nested = [str(key) for key, value in loaded.items() if _is_nested(str(key), value)]
     if nested:
         raise InvalidJob([Problem(key, None, "contains nested keys", _FLAT) for key in nested], source=name)
-    return {str(key): value for key, value in loaded.items()}
+    pairs = [pair for key, value in loaded.items() for pair in _ungrouped(str(key), value)]
+    _reject_duplicates(Counter(key for key, _ in pairs), name)
+    return dict(pairs)
+
+
+def _ungrouped(key: str, value: object) -> list[tuple[str, object]]:
+    """A key with its value; or the keys of a group, each with its full name.
+
+    >>> _ungrouped("ms.source", {"type": "sql", "table": "prices"})
+    [('ms.source.type', 'sql'), ('ms.source.table', 'prices')]
+    """
+    if key in _GROUPS and isinstance(value, Mapping):
+        return [(f"{key}.{inner}", each) for inner, each in value.items()]
+    return [(key, value)]
 
 
 def _is_nested(key: str, value: object) -> bool:
