@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from slackwater.spark.monitor.telemetry import telemetry as telemetry
     from slackwater.spark.session import SlowSession as SlowSession
     from slackwater.spark.session import session as session
+    from slackwater.spark.session import settings as settings
     from slackwater.spark.wire.clock_source import Ticks as Ticks
     from slackwater.sql.commit_owner import IdentityInUse as IdentityInUse
     from slackwater.sql.dead_letters import RowsRejected as RowsRejected
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from slackwater.streams.log.catalog import Streams as Streams
     from slackwater.streams.log.reader_group import ReaderGroup as ReaderGroup
     from slackwater.streams.log.transactions import TransactionalWriter as TransactionalWriter
+    from slackwater.streams.log.writer import Batching as Batching
     from slackwater.streams.log.writer import Writer as Writer
     from slackwater.streams.maintenance.controller import Controller as Controller
     from slackwater.streams.settings import MarkSettings as MarkSettings

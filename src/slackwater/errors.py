@@ -57,9 +57,10 @@ class InvalidArgument(SlackwaterError, ValueError):
         reason: Why it is not allowed, as a predicate: ``"must be greater than zero"``.
         fix: What to write instead.
 
+    >>> import slackwater as sw
     >>> try:
-    ...     raise InvalidArgument("size", 0, "must be greater than zero", fix='write size="10 seconds"')
-    ... except InvalidArgument as error:
+    ...     raise sw.InvalidArgument("size", 0, "must be greater than zero", fix='write size="10 seconds"')
+    ... except sw.InvalidArgument as error:
     ...     print(error)
     size = 0: must be greater than zero; write size="10 seconds"
     """
@@ -83,7 +84,8 @@ class InvalidInstant(InvalidArgument):
 class MissingExtra(SlackwaterError, ImportError):
     """A feature of Slackwater needs a package that is not installed by default.
 
-    >>> print(MissingExtra("ui", "fastapi"))
+    >>> import slackwater as sw
+    >>> print(sw.MissingExtra("ui", "fastapi"))
     fastapi is not installed; run: pip install "slackwater[ui]"
     """
 
@@ -96,7 +98,8 @@ class MissingExtra(SlackwaterError, ImportError):
 class NeedsNewerSpark(SlackwaterError):
     """The installed version of PySpark does not have what a feature needs.
 
-    >>> print(NeedsNewerSpark("max_events", "4.2", "4.0.5", fix="omit it"))
+    >>> import slackwater as sw
+    >>> print(sw.NeedsNewerSpark("max_events", "4.2", "4.0.5", fix="omit it"))
     max_events needs PySpark 4.2 or newer; this is 4.0.5. Run pip install "pyspark>=4.2", or omit it
     """
 
@@ -148,7 +151,8 @@ class AfterDone(ProgressError):
 class AfterEnd(ProgressError):
     """Rows arrived in a batch after the batch that ended the stream. No row of the new batch was processed.
 
-    >>> print(AfterEnd())
+    >>> import slackwater as sw
+    >>> print(sw.AfterEnd())
     rows arrived after the end of the stream: a run with to_df(flush=True) has ended it, and the source had \
 more rows or received more since; no rows were lost. Start again with a new checkpoint: omit flush while \
 rows may follow, and end the stream with flush=True and trigger(availableNow=True)
@@ -224,7 +228,8 @@ class IncompatibleState(StateError):
         what: Whose state it is.
         differences: What differs: the name of the setting, its saved value and its new value.
 
-    >>> print(IncompatibleState("windowed operator", [("mode", "'accumulating'", "'discarding'")]))
+    >>> import slackwater as sw
+    >>> print(sw.IncompatibleState("windowed operator", [("mode", "'accumulating'", "'discarding'")]))
     the query has changed, and the saved state of its windowed operator cannot follow: mode was \
 'accumulating' and is now 'discarding'. Use the old setting again, or start with a new checkpoint and read \
 the input again from its beginning
@@ -274,7 +279,8 @@ class SumOverflow(SlackwaterError, OverflowError):
         columns: The column that each of the accumulations sums, by the name of the accumulation.
         rows: The number of keys and windows for which it does not fit.
 
-    >>> print(SumOverflow({"total": "price"}, 1))
+    >>> import slackwater as sw
+    >>> print(sw.SumOverflow({"total": "price"}, 1))
     the sum total of column 'price' does not fit into its type for 1 key and window: integers have 64 bits, \
 decimals 38 digits; cast the column before the aggregation, to decimal(38, 0) or double for integers, to \
 double for decimals

@@ -152,7 +152,7 @@ def format_instant(value: int | None) -> str:
     >>> import slackwater as sw
     >>> sw.format_instant(10_500_000)
     '1970-01-01T00:00:10.500000Z'
-    >>> sw.format_instant(END_OF_TIME)
+    >>> sw.format_instant(sw.END_OF_TIME)
     'end of time'
     >>> sw.format_instant(None)
     'unknown'

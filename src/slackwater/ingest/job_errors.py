@@ -19,6 +19,7 @@ _LONGEST_ROW: Final = 500
 class Problem:
     """One problem of a job. ``value`` is the text to show, with secrets redacted.
 
+    >>> from slackwater.ingest import Problem
     >>> print(Problem("ms.backfill", "'maybe'", "is not a boolean", "write true or false"))
     ms.backfill = 'maybe': is not a boolean; write true or false
     """

@@ -23,6 +23,7 @@ _NOT_STORABLE: Final = re.compile(r"[\0\ud800-\udfff]")
 class Unit:
     """Named values, sorted by name; ``key`` is their canonical JSON, which identifies the unit.
 
+    >>> from slackwater.ingest import WHOLE, unit_of
     >>> unit_of({"table": "t1", "site": 7}).key
     '{"site":"7","table":"t1"}'
     >>> unit_of({}) == WHOLE
@@ -35,6 +36,7 @@ class Unit:
     def as_dict(self) -> dict[str, str | None]:
         """The values by name.
 
+        >>> from slackwater.ingest import unit_of
         >>> unit_of({"id": "a"}).as_dict()
         {'id': 'a'}
         """
@@ -56,6 +58,7 @@ def unit_of(values: Mapping[str, Any]) -> Unit:
     Raises:
         InvalidArgument: A value is a list or an object, or contains the character U+0000.
 
+    >>> from slackwater.ingest import unit_of
     >>> unit_of({"id": 1}) == unit_of({"id": "1"})
     True
     >>> str(unit_of({"id": True, "day": None}))

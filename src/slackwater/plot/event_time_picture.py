@@ -24,7 +24,7 @@ def save_picture(
     unit: str = "s",
     title: str = "",
 ) -> Path:
-    """Draw the panes of one key of a run into an SVG or PNG file.
+    r"""Draw the panes of one key of a run into an SVG or PNG file.
 
     If the clock never moved during the run, the y axis counts steps instead of processing time.
 
@@ -45,9 +45,14 @@ def save_picture(
         MissingExtra: matplotlib is not installed.
 
     >>> import tempfile
-    >>> from slackwater.plot.examples import example
+    >>> import slackwater as sw
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import Fixed, Sum
+    >>> stream = TestStream().add("ts | price \n 3 | 5 \n 8 | 2").advance_watermark(10)
+    >>> sums = {"total": Sum("price")}
+    >>> run = stream.run(sw.WindowedOperator(window=Fixed(10), accumulations=sums, event_time="ts"))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     drawn = save_picture(example("panes"), Path(folder) / "panes.svg", value="total", element="price")
+    ...     drawn = save_picture(run, Path(folder) / "panes.svg", value="total", element="price", unit="us")
     ...     drawn.read_text(encoding="utf-8")[:5]
     '<?xml'
     """

@@ -53,9 +53,10 @@ class Retry:
         InvalidArgument: A value is negative, ``first_delay`` is greater than ``longest_delay``, or
             ``when_result`` is not a function.
 
-    >>> Retry(3, when_result=lambda answer: answer["status"] == "pending").retries
+    >>> import slackwater as sw
+    >>> sw.Retry(3, when_result=lambda answer: answer["status"] == "pending").retries
     3
-    >>> [Retry(3, first_delay=0.5, longest_delay=1.5).delay(attempt) for attempt in (1, 2, 3)]
+    >>> [sw.Retry(3, first_delay=0.5, longest_delay=1.5).delay(attempt) for attempt in (1, 2, 3)]
     [0.5, 1.0, 1.5]
     """
 
@@ -83,7 +84,8 @@ class Retry:
         Args:
             attempt: The number of the attempt that failed, from 1.
 
-        >>> Retry(first_delay=1).delay(3)
+        >>> import slackwater as sw
+        >>> sw.Retry(first_delay=1).delay(3)
         4.0
         """
         doublings = min(attempt - 1, _MOST_DOUBLINGS)
@@ -113,14 +115,15 @@ class AsyncStage(Generic[Item, Result]):
     Raises:
         InvalidArgument: A number is not positive.
 
+    >>> import slackwater as sw
     >>> async def double(number: int) -> int:
     ...     return 2 * number
     >>> async def source():
     ...     yield 1
-    ...     yield Watermark(10)
+    ...     yield sw.Watermark(10)
     ...     yield 2
     >>> async def main():
-    ...     return [out async for out in AsyncStage(double, capacity=8).run(source())]
+    ...     return [out async for out in sw.AsyncStage(double, capacity=8).run(source())]
     >>> asyncio.run(main())
     [2, Watermark(value=10, key='default'), 4]
     """

@@ -46,10 +46,11 @@ class Coalescer:
     Raises:
         InvalidArgument: There are no inputs, or the names are not unique strings.
 
-    >>> coalescer = Coalescer(["orders", "clicks"])
-    >>> coalescer.watermark(0, Watermark(10))
+    >>> import slackwater as sw
+    >>> coalescer = sw.Coalescer(["orders", "clicks"])
+    >>> coalescer.watermark(0, sw.Watermark(10))
     ()
-    >>> coalescer.watermark(1, Watermark(12))
+    >>> coalescer.watermark(1, sw.Watermark(12))
     (Watermark(value=10, key='default'),)
     >>> coalescer.idle(0)
     (Watermark(value=12, key='default'),)
@@ -157,8 +158,9 @@ class Coalescer:
             ordinal: The index of the input, from 0.
             key: The watermark key.
 
-        >>> coalescer = Coalescer(2)
-        >>> _ = coalescer.watermark(0, Watermark(10))
+        >>> import slackwater as sw
+        >>> coalescer = sw.Coalescer(2)
+        >>> _ = coalescer.watermark(0, sw.Watermark(10))
         >>> coalescer.received(0), coalescer.received(1)
         (10, None)
         """
@@ -218,7 +220,8 @@ class Coalescer:
         Args:
             data: The saved state.
 
-        >>> Coalescer.load(Coalescer(2).save()).current() is None
+        >>> import slackwater as sw
+        >>> sw.Coalescer.load(sw.Coalescer(2).save()).current() is None
         True
         """
         saved = _FORM.decode(data)
@@ -248,7 +251,8 @@ class Coalescer:
 class EdgeEmission(NamedTuple):
     """An emission of one input edge of an operator. A join needs to know which edge it was.
 
-    >>> OperatorCoalescer([1, 1]).watermark(0, 0, Watermark(5)).edge
+    >>> import slackwater as sw
+    >>> sw.OperatorCoalescer([1, 1]).watermark(0, 0, sw.Watermark(5)).edge
     (EdgeEmission(edge=0, emission=Watermark(value=5, key='default')),)
     """
 
@@ -259,7 +263,8 @@ class EdgeEmission(NamedTuple):
 class OperatorEmissions(NamedTuple):
     """The emissions after one received item: first those of the edge, then those of the operator.
 
-    >>> OperatorCoalescer([1]).watermark(0, 0, Watermark(5)).operator
+    >>> import slackwater as sw
+    >>> sw.OperatorCoalescer([1]).watermark(0, 0, sw.Watermark(5)).operator
     (Watermark(value=5, key='default'),)
     """
 
@@ -278,8 +283,9 @@ class OperatorCoalescer:
         channels: For each edge, the number of its channels or their names.
         now: The current time. Optional here and in all methods; only `why` uses it.
 
-    >>> operator = OperatorCoalescer([1, 2])
-    >>> operator.watermark(0, 0, Watermark(7))
+    >>> import slackwater as sw
+    >>> operator = sw.OperatorCoalescer([1, 2])
+    >>> operator.watermark(0, 0, sw.Watermark(7))
     OperatorEmissions(edge=(EdgeEmission(edge=0, emission=Watermark(value=7, key='default')),), operator=())
     >>> operator.idle(1, 0).operator, operator.idle(1, 1).operator
     ((), (Watermark(value=7, key='default'),))
@@ -383,7 +389,8 @@ class OperatorCoalescer:
         Args:
             data: The saved state.
 
-        >>> OperatorCoalescer.load(OperatorCoalescer([2, 1]).save()).current() is None
+        >>> import slackwater as sw
+        >>> sw.OperatorCoalescer.load(sw.OperatorCoalescer([2, 1]).save()).current() is None
         True
         """
         saved = _OPERATOR_FORM.decode(data)

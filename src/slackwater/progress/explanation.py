@@ -31,9 +31,10 @@ class Gap:
         missing: The missing chunks as inclusive ranges. The end of the last range is None while the
             last chunk of the sequence has not arrived, because the number of chunks is then unknown.
 
-    >>> str(Gap(4, ((2, 2), (5, 7))))
+    >>> import slackwater as sw
+    >>> str(sw.Gap(4, ((2, 2), (5, 7))))
     'gap at sequence 4 (chunks missing: 2, 5-7)'
-    >>> str(Gap(4, ((1, None),)))
+    >>> str(sw.Gap(4, ((1, None),)))
     'gap at sequence 4 (chunks missing: all)'
     """
 
@@ -84,7 +85,9 @@ class Explanation:
         gap: The missing sequence, if the reason is a gap.
         others: How many other inputs hold the watermark back in the same way.
 
-    >>> print(Explanation("default", 5_000_000, Reason.SLOWEST, "origin 'b'", holder_watermark=5_000_000))
+    >>> import slackwater as sw
+    >>> slowest = sw.Reason.SLOWEST
+    >>> print(sw.Explanation("default", 5_000_000, slowest, "origin 'b'", holder_watermark=5_000_000))
     watermark 1970-01-01T00:00:05Z: held back by origin 'b' (slowest, at 1970-01-01T00:00:05Z)
     """
 

@@ -62,7 +62,8 @@ class WatermarkGenerator:
     Raises:
         InvalidArgument: An argument has a wrong type or is out of range.
 
-    >>> generator = WatermarkGenerator(Lag(3), partitions=["a", "b"], idle_after=10, now=0)
+    >>> import slackwater as sw
+    >>> generator = sw.WatermarkGenerator(sw.Lag(3), partitions=["a", "b"], idle_after=10, now=0)
     >>> generator.observe("a", 20, now=1)
     ()
     >>> print(generator.why())
@@ -211,7 +212,8 @@ class WatermarkGenerator:
             delays: The delays of the rows of the batch.
             now: The current time, in microseconds since 1970.
 
-        >>> generator = WatermarkGenerator(Learned(0.9, initial=0), partitions=["a"], now=0)
+        >>> import slackwater as sw
+        >>> generator = sw.WatermarkGenerator(sw.Learned(0.9, initial=0), partitions=["a"], now=0)
         >>> generator.learn(DelayHistogram.of([0, 4_000_000]), now=1)
         >>> generator.lag
         4000000
@@ -226,7 +228,8 @@ class WatermarkGenerator:
             partition: The partition.
             now: The current time, in microseconds since 1970.
 
-        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
+        >>> import slackwater as sw
+        >>> generator = sw.WatermarkGenerator(sw.Lag(3), partitions=["a"], idle_after=10, now=0)
         >>> generator.hear("a", now=9)
         >>> generator.tick(now=10)
         ()
@@ -335,7 +338,8 @@ class WatermarkGenerator:
         Args:
             by: The distance in microseconds.
 
-        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], idle_after=10, now=0)
+        >>> import slackwater as sw
+        >>> generator = sw.WatermarkGenerator(sw.Lag(3), partitions=["a"], idle_after=10, now=0)
         >>> _ = generator.observe("a", 20, now=1000)
         >>> generator.set_back(990)
         >>> generator.tick(now=19), generator.tick(now=20)
@@ -391,7 +395,8 @@ class WatermarkGenerator:
     def origins(self) -> list[OriginProgress]:
         """The progress of every partition, in the order in which they were added.
 
-        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
+        >>> import slackwater as sw
+        >>> generator = sw.WatermarkGenerator(sw.Lag(3), partitions=["a"], now=0)
         >>> generator.origins()
         [OriginProgress(name='a', watermark=None, status='active', heard=0, gap=None)]
         """
@@ -453,9 +458,10 @@ class WatermarkGenerator:
             StateError: The bytes cannot be loaded.
             IncompatibleState: The saved generator has another watermark key.
 
-        >>> generator = WatermarkGenerator(Lag(3), partitions=["a"], now=0)
+        >>> import slackwater as sw
+        >>> generator = sw.WatermarkGenerator(sw.Lag(3), partitions=["a"], now=0)
         >>> _ = generator.observe("a", 10, now=1)
-        >>> WatermarkGenerator(Lag(3), now=2).load(generator.save()).current
+        >>> sw.WatermarkGenerator(sw.Lag(3), now=2).load(generator.save()).current
         7
         """
         saved = FORM.decode(data)

@@ -34,10 +34,11 @@ class Rechunker:
     Args:
         origin: The origin of the buffers. Use one rechunker for each origin.
 
-    >>> rechunker = Rechunker("a")
-    >>> [(h.chunk, h.last_chunk) for h in rechunker.rechunk(BufferHeader("a", 1, chunk=2), buffers=2)]
+    >>> import slackwater as sw
+    >>> rechunker = sw.Rechunker("a")
+    >>> [(h.chunk, h.last_chunk) for h in rechunker.rechunk(sw.BufferHeader("a", 1, chunk=2), buffers=2)]
     [(1, False), (2, False)]
-    >>> [(h.chunk, h.last_chunk) for h in rechunker.rechunk(BufferHeader("a", 1, 1, False), buffers=1)]
+    >>> [(h.chunk, h.last_chunk) for h in rechunker.rechunk(sw.BufferHeader("a", 1, 1, False), buffers=1)]
     [(3, True)]
     """
 
@@ -98,7 +99,8 @@ class Rechunker:
         Args:
             data: The saved state.
 
-        >>> Rechunker.load(Rechunker("a").save()).duplicates
+        >>> import slackwater as sw
+        >>> sw.Rechunker.load(sw.Rechunker("a").save()).duplicates
         0
         """
         saved = _RECHUNKER_FORM.decode(data)
@@ -117,7 +119,8 @@ class OutputNumbering:
     Args:
         origin: The name of the origin.
 
-    >>> numbering = OutputNumbering("window-1")
+    >>> import slackwater as sw
+    >>> numbering = sw.OutputNumbering("window-1")
     >>> [(h.sequence, h.chunk, h.last_chunk) for h in numbering.number(2, {"default": 10})]
     [(1, 1, False), (1, 2, True)]
     >>> numbering.number()[0].sequence
@@ -152,7 +155,8 @@ class OutputNumbering:
         Args:
             data: The saved state.
 
-        >>> OutputNumbering.load(OutputNumbering("window-1").save()).number()[0].sequence
+        >>> import slackwater as sw
+        >>> sw.OutputNumbering.load(sw.OutputNumbering("window-1").save()).number()[0].sequence
         1
         """
         saved = _NUMBERING_FORM.decode(data)

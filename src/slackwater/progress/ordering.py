@@ -30,7 +30,8 @@ _FORM = SavedForm("async ordering", "A", 1, _SavedOrdering)
 class Ticket(NamedTuple):
     """Identifies a submitted item; pass it to `complete`.
 
-    >>> OrderedResults[str]().submit()
+    >>> import slackwater as sw
+    >>> sw.OrderedResults[str]().submit()
     Ticket(number=0)
     """
 
@@ -152,9 +153,10 @@ class OrderedResults(_Ordering[Result]):
     Args:
         capacity: The maximum number of items whose result has not been emitted. None: no limit.
 
-    >>> stage = OrderedResults[str]()
+    >>> import slackwater as sw
+    >>> stage = sw.OrderedResults[str]()
     >>> first, second = stage.submit(), stage.submit()
-    >>> stage.watermark(Watermark(10)), stage.complete(second, "b")
+    >>> stage.watermark(sw.Watermark(10)), stage.complete(second, "b")
     ([], [])
     >>> stage.complete(first, "a")
     ['a', 'b', Watermark(value=10, key='default')]
@@ -216,9 +218,10 @@ class UnorderedResults(_Ordering[Result]):
     Args:
         capacity: The maximum number of items whose result has not been emitted. None: no limit.
 
-    >>> stage = UnorderedResults[str]()
+    >>> import slackwater as sw
+    >>> stage = sw.UnorderedResults[str]()
     >>> first, second = stage.submit(), stage.submit()
-    >>> stage.watermark(Watermark(10)), stage.complete(second, "b")
+    >>> stage.watermark(sw.Watermark(10)), stage.complete(second, "b")
     ([], ['b'])
     >>> stage.complete(first, "a")
     ['a', Watermark(value=10, key='default')]

@@ -33,7 +33,8 @@ class PlanNode:
         inputs: The steps before it. Empty for a source, and only for a source.
         details: Lines that `PipelinePlan.explain` shows below the name.
 
-    >>> PlanNode("bids", Kind.SOURCE).name
+    >>> import slackwater as sw
+    >>> sw.PlanNode("bids", sw.Kind.SOURCE).name
     'bids'
     """
 
@@ -61,9 +62,10 @@ class PipelinePlan:
     Args:
         result: The last step.
 
-    >>> bids, asks = PlanNode("bids", Kind.SOURCE), PlanNode("asks", Kind.SOURCE)
-    >>> cheap = PlanNode("cheap", Kind.STATELESS, (asks,))
-    >>> plan = PipelinePlan(PlanNode("join", Kind.STATEFUL, (bids, cheap)))
+    >>> import slackwater as sw
+    >>> bids, asks = sw.PlanNode("bids", sw.Kind.SOURCE), sw.PlanNode("asks", sw.Kind.SOURCE)
+    >>> cheap = sw.PlanNode("cheap", sw.Kind.STATELESS, (asks,))
+    >>> plan = sw.PipelinePlan(sw.PlanNode("join", sw.Kind.STATEFUL, (bids, cheap)))
     >>> print(plan)
     origin 3  join (stateful)
       origin 1  bids (source)
@@ -87,8 +89,9 @@ class PipelinePlan:
             node: A source or stateful operator of this pipeline.
             inner: The partition, device or segment inside the source.
 
-        >>> bids = PlanNode("bids", Kind.SOURCE)
-        >>> PipelinePlan(bids).origin(bids, "partition-3")
+        >>> import slackwater as sw
+        >>> bids = sw.PlanNode("bids", sw.Kind.SOURCE)
+        >>> sw.PipelinePlan(bids).origin(bids, "partition-3")
         '1/partition-3'
         """
         number = self.number(node)

@@ -34,7 +34,8 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, check_int64, check_n
 class Observed(NamedTuple):
     """The result of one buffer: whether it was a duplicate, and the emissions that followed.
 
-    >>> ProgressTracker().observe(BufferHeader("a", 1, watermarks={"default": 5})).emitted
+    >>> import slackwater as sw
+    >>> sw.ProgressTracker().observe(sw.BufferHeader("a", 1, watermarks={"default": 5})).emitted
     (Watermark(value=5, key='default'),)
     """
 
@@ -45,7 +46,8 @@ class Observed(NamedTuple):
 class ObservedAll(NamedTuple):
     """The result of several buffers: which of them were duplicates, and the emissions after all of them.
 
-    >>> ProgressTracker().observe_all([BufferHeader("a", 1), BufferHeader("a", 1)]).duplicates
+    >>> import slackwater as sw
+    >>> sw.ProgressTracker().observe_all([sw.BufferHeader("a", 1), sw.BufferHeader("a", 1)]).duplicates
     [False, True]
     """
 
@@ -86,13 +88,14 @@ class ProgressTracker:
     Raises:
         InvalidArgument: An origin is listed twice, or is neither a string nor an integer.
 
-    >>> tracker = ProgressTracker(["a", "b"])
-    >>> _ = tracker.observe(BufferHeader("a", sequence=1, watermarks={"default": 10}))
+    >>> import slackwater as sw
+    >>> tracker = sw.ProgressTracker(["a", "b"])
+    >>> _ = tracker.observe(sw.BufferHeader("a", sequence=1, watermarks={"default": 10}))
     >>> print(tracker.why())
     watermark unknown: held back by origin 'b' (never spoke)
-    >>> tracker.observe(BufferHeader("b", sequence=1, watermarks={"default": 7})).emitted
+    >>> tracker.observe(sw.BufferHeader("b", sequence=1, watermarks={"default": 7})).emitted
     (Watermark(value=7, key='default'),)
-    >>> _ = tracker.observe(BufferHeader("b", sequence=3, watermarks={"default": 30}))
+    >>> _ = tracker.observe(sw.BufferHeader("b", sequence=3, watermarks={"default": 30}))
     >>> print(tracker.why().gap)
     gap at sequence 2 (chunks missing: all)
     """
@@ -157,9 +160,10 @@ class ProgressTracker:
         Returns:
             Which buffers were duplicates, and the emissions that are due.
 
-        >>> tracker = ProgressTracker()
-        >>> fast = BufferHeader("a", sequence=1, watermarks={"default": 90})
-        >>> slow = BufferHeader("b", sequence=1, watermarks={"default": 7})
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker()
+        >>> fast = sw.BufferHeader("a", sequence=1, watermarks={"default": 90})
+        >>> slow = sw.BufferHeader("b", sequence=1, watermarks={"default": 7})
         >>> tracker.observe_all([fast, slow, slow])
         ObservedAll(duplicates=[False, False, True], emitted=(Watermark(value=7, key='default'),))
         """
@@ -175,9 +179,10 @@ class ProgressTracker:
     def emit(self) -> tuple[Emission, ...]:
         """Emit what was held back by ``observe_all(…, emit=False)``.
 
-        >>> tracker = ProgressTracker()
-        >>> _ = tracker.observe_all([BufferHeader("a", 1, watermarks={"default": 90})], emit=False)
-        >>> _ = tracker.observe_all([BufferHeader("b", 1, watermarks={"default": 7})], emit=False)
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker()
+        >>> _ = tracker.observe_all([sw.BufferHeader("a", 1, watermarks={"default": 90})], emit=False)
+        >>> _ = tracker.observe_all([sw.BufferHeader("b", 1, watermarks={"default": 7})], emit=False)
         >>> tracker.emit()
         (Watermark(value=7, key='default'),)
         """
@@ -193,7 +198,8 @@ class ProgressTracker:
             UnknownSource: The origin was not declared.
             SequenceConflict: The numbers are invalid or contradict earlier buffers (S6).
 
-        >>> ProgressTracker().is_duplicate(BufferHeader("a", 1))
+        >>> import slackwater as sw
+        >>> sw.ProgressTracker().is_duplicate(sw.BufferHeader("a", 1))
         False
         """
         origin, sequence, chunk, last, _ = header
@@ -212,7 +218,8 @@ class ProgressTracker:
             UnknownSource: The origin was not declared.
             AfterDone: The origin has ended.
 
-        >>> tracker = ProgressTracker()
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker()
         >>> tracker.hear("a")
         >>> tracker.why().held_by
         "origin 'a'"
@@ -233,7 +240,8 @@ class ProgressTracker:
             origin: The name or number of the origin.
             now: The current time, for `why`.
 
-        >>> tracker = ProgressTracker(["a"])
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker(["a"])
         >>> tracker.add("b")
         >>> tracker.origins
         ('a', 'b')
@@ -255,8 +263,9 @@ class ProgressTracker:
         Returns:
             What the removed origins held back.
 
-        >>> tracker = ProgressTracker(["a", "b"])
-        >>> _ = tracker.observe(BufferHeader("a", sequence=1, watermarks={"default": 10}))
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker(["a", "b"])
+        >>> _ = tracker.observe(sw.BufferHeader("a", sequence=1, watermarks={"default": 10}))
         >>> tracker.declare(["a", "c"])
         ()
         >>> tracker.declare(["a"]), tracker.origins
@@ -344,8 +353,9 @@ class ProgressTracker:
         Args:
             key: The watermark key.
 
-        >>> tracker = ProgressTracker()
-        >>> _ = tracker.observe(BufferHeader("a", sequence=2, watermarks={"default": 10}))
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker()
+        >>> _ = tracker.observe(sw.BufferHeader("a", sequence=2, watermarks={"default": 10}))
         >>> [str(origin.gap) for origin in tracker.origin_progress()]
         ['gap at sequence 1 (chunks missing: all)']
         """
@@ -398,9 +408,10 @@ class ProgressTracker:
         Args:
             data: The saved state.
 
-        >>> tracker = ProgressTracker(["a"])
-        >>> _ = tracker.observe(BufferHeader("a", sequence=1, watermarks={"default": 10}))
-        >>> ProgressTracker.load(tracker.save()).current()
+        >>> import slackwater as sw
+        >>> tracker = sw.ProgressTracker(["a"])
+        >>> _ = tracker.observe(sw.BufferHeader("a", sequence=1, watermarks={"default": 10}))
+        >>> sw.ProgressTracker.load(tracker.save()).current()
         10
         """
         saved = _FORM.decode(data)

@@ -66,7 +66,8 @@ class Watermark(NamedTuple):
         value: Microseconds since the epoch.
         key: The watermark key: one for each event-time column.
 
-    >>> Watermark(10)
+    >>> import slackwater as sw
+    >>> sw.Watermark(10)
     Watermark(value=10, key='default')
     """
 
@@ -103,7 +104,8 @@ class BufferHeader(NamedTuple):
         last_chunk: Whether this is chunk n.
         watermarks: Watermarks by key; empty if the buffer carries none.
 
-    >>> BufferHeader("sensor-7", sequence=1, chunk=1, last_chunk=True, watermarks={"default": 10}).sequence
+    >>> import slackwater as sw
+    >>> sw.BufferHeader("sensor-7", sequence=1, chunk=1, last_chunk=True, watermarks={"default": 10}).sequence
     1
     """
 

@@ -84,7 +84,8 @@ def settings(partitions: int | None = None) -> dict[str, str]:
     Raises:
         InvalidArgument: ``partitions`` is less than 1.
 
-    >>> settings(partitions=4)["spark.sql.shuffle.partitions"]
+    >>> import slackwater as sw
+    >>> sw.settings(partitions=4)["spark.sql.shuffle.partitions"]
     '4'
     """
     if partitions is not None and partitions < 1:

@@ -296,9 +296,10 @@ def dead_letters(url: str, table: str) -> pl.DataFrame:
     Raises:
         InvalidArgument: The address is not valid.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     dead_letters(f"sqlite:///{folder}/shop.db", "orders").height
+    ...     sw.dead_letters(f"sqlite:///{folder}/shop.db", "orders").height
     0
     """
     letters = dead_letter_table(split_table_name("table", table)[0])

@@ -30,10 +30,11 @@ class MarkSettings:
     Raises:
         InvalidArgument: A duration is not above zero, or has no unit.
 
-    >>> settings = MarkSettings(timeout="5 minutes")
+    >>> import slackwater as sw
+    >>> settings = sw.MarkSettings(timeout="5 minutes")
     >>> settings.period, settings.timeout  # microseconds
     (10000000, 300000000)
-    >>> MarkSettings(period=10)
+    >>> sw.MarkSettings(period=10)
     Traceback (most recent call last):
     slackwater.errors.InvalidDuration: period = 10: a bare number has no unit; write it like "10 seconds", \
 "1 hour 30 minutes", "PT10S" or timedelta(seconds=10)
@@ -68,7 +69,8 @@ class Retention:
     Raises:
         InvalidArgument: A limit is not above zero, or the age has no unit.
 
-    >>> Retention(age="7 days", size=10_000_000).age  # microseconds
+    >>> import slackwater as sw
+    >>> sw.Retention(age="7 days", size=10_000_000).age  # microseconds
     604800000000
     """
 
@@ -97,7 +99,8 @@ class ScalingPolicy:
     Raises:
         InvalidArgument: A value is below 1, the window has no unit, or the maximum is below the minimum.
 
-    >>> ScalingPolicy(rate=1000).minimum
+    >>> import slackwater as sw
+    >>> sw.ScalingPolicy(rate=1000).minimum
     1
     """
 
@@ -134,10 +137,11 @@ class StreamSettings:
         retention: What is kept; everything by default.
         scaling: When segments are split and merged; None leaves that to `Stream.scale`.
 
-    >>> settings = StreamSettings(scaling=ScalingPolicy(rate=1000))
-    >>> StreamSettings.load(settings.save()) == settings
+    >>> import slackwater as sw
+    >>> settings = sw.StreamSettings(scaling=sw.ScalingPolicy(rate=1000))
+    >>> sw.StreamSettings.load(settings.save()) == settings
     True
-    >>> StreamSettings.load({}) == StreamSettings()
+    >>> sw.StreamSettings.load({}) == sw.StreamSettings()
     True
     """
 
@@ -152,9 +156,10 @@ class StreamSettings:
         Args:
             given: Settings, a mapping of groups of settings, or None for the defaults.
 
-        >>> StreamSettings.of({"marks": {"timeout": "5 seconds"}}).marks.timeout
+        >>> import slackwater as sw
+        >>> sw.StreamSettings.of({"marks": {"timeout": "5 seconds"}}).marks.timeout
         5000000
-        >>> StreamSettings.of({"marks": {"every": "5 seconds"}})
+        >>> sw.StreamSettings.of({"marks": {"every": "5 seconds"}})
         Traceback (most recent call last):
         slackwater.errors.InvalidArgument: settings = ['marks.every']: unknown setting; give StreamSettings(…)
         """
@@ -174,7 +179,8 @@ class StreamSettings:
         Args:
             changes: New values by group and name of the setting.
 
-        >>> settings = StreamSettings().changed({"marks": {"period": "1 second", "timeout": None}})
+        >>> import slackwater as sw
+        >>> settings = sw.StreamSettings().changed({"marks": {"period": "1 second", "timeout": None}})
         >>> settings.marks.period, settings.marks.timeout
         (1000000, 60000000)
         """

@@ -78,11 +78,12 @@ def complete_until(
         MissingExtra: The package that reads the table is not installed.
         TableUnreadable: The database, the catalog or the files cannot be reached.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     complete_until(f"delta:{folder}/totals") is None
+    ...     sw.complete_until(f"delta:{folder}/totals") is None
     True
-    >>> complete_until("totals")
+    >>> sw.complete_until("totals")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: table = 'totals': is not the address of a table; write \
 DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER or stream:SCOPE/NAME

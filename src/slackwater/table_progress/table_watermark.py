@@ -41,7 +41,8 @@ def completeness(
     Raises:
         InvalidArgument: The address has another form, or ``lag`` is negative.
 
-    >>> completeness("delta:/data/totals", lag="1 minute").lag
+    >>> import slackwater as sw
+    >>> sw.completeness("delta:/data/totals", lag="1 minute").lag
     60000000
     """
     read = partial(complete_until, table, final=final, identity=identity, store=store)

@@ -19,7 +19,8 @@ _log = logging.getLogger(__name__)
 class WaitResult:
     """The result of a wait: whether the time was reached, and up to which time the table is complete.
 
-    >>> WaitResult(reached=False, until=20, complete_until=10).reached
+    >>> import slackwater as sw
+    >>> sw.WaitResult(reached=False, until=20, complete_until=10).reached
     False
     """
 
@@ -60,9 +61,10 @@ def wait_until(
         InvalidArgument: An argument is invalid.
         TableUnreadable: The table cannot be read at the beginning of the wait.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     wait_until(f"delta:{folder}/totals", "2024-01-02T00:00:00Z", timeout="0 seconds").reached
+    ...     sw.wait_until(f"delta:{folder}/totals", "2024-01-02T00:00:00Z", timeout="0 seconds").reached
     False
     """
     wanted = until if isinstance(until, int) else instant(until, name="until")

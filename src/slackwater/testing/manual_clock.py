@@ -36,6 +36,7 @@ class ManualClock:
     Args:
         start: the initial time.
 
+    >>> from slackwater.testing import ManualClock
     >>> clock = ManualClock("10 seconds")
     >>> clock.advance("5 seconds")
     15000000
@@ -68,6 +69,7 @@ class ManualClock:
         Args:
             to: the new time, not before the current one.
 
+        >>> from slackwater.testing import ManualClock
         >>> ManualClock(5).set(4)
         Traceback (most recent call last):
         slackwater.errors.InvalidArgument: to = 4: is before the current time 5; use a later time

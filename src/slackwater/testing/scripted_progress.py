@@ -47,7 +47,9 @@ class ProgressStep:
 class ProgressRun:
     """The run of a script: its steps, and everything that was emitted.
 
-    >>> run = TestProgress().watermark("a", 5).watermark("b", 3).run(Coalescer(["a", "b"]))
+    >>> import slackwater as sw
+    >>> from slackwater.testing import TestProgress
+    >>> run = TestProgress().watermark("a", 5).watermark("b", 3).run(sw.Coalescer(["a", "b"]))
     >>> run.emitted
     [Watermark(value=3, key='default')]
     """
@@ -65,7 +67,9 @@ class ProgressRun:
         Args:
             unit: the unit of times: ``us``, ``ms``, ``s``, ``min`` or ``h``.
 
-        >>> run = TestProgress().watermark("a", 5).idle("b").run(Coalescer(["a", "b"]))
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestProgress
+        >>> run = TestProgress().watermark("a", 5).idle("b").run(sw.Coalescer(["a", "b"]))
         >>> print(run.story())
         clock | action      | value | emitted
         0     | watermark a | 5     |
@@ -96,11 +100,13 @@ class TestProgress:
     | `ProgressTracker` | ``buffer``, ``idle``, ``done`` |
     | `OrderedResults`, `UnorderedResults` | ``item``, ``result``, ``watermark`` |
 
-    >>> from slackwater.progress.watermark_policies import Lag
+    >>> import slackwater as sw
+    >>> from slackwater.testing import TestProgress
     >>> script = TestProgress().observe("p0", 20).tick(at=10)
-    >>> script.run(WatermarkGenerator(Lag(3), partitions=["p0", "p1"], idle_after=10, now=0)).emitted
+    >>> script.run(sw.WatermarkGenerator(sw.Lag(3), partitions=["p0", "p1"], idle_after=10, now=0)).emitted
     [Watermark(value=17, key='default'), IDLE]
-    >>> TestProgress().item("a").item("b").watermark(9).result("b").result("a").run(OrderedResults(9)).emitted
+    >>> script = TestProgress().item("a").item("b").watermark(9).result("b").result("a")
+    >>> script.run(sw.OrderedResults(9)).emitted
     ['a', 'b', Watermark(value=9, key='default')]
     """
 
@@ -230,7 +236,9 @@ class TestProgress:
         Raises:
             InvalidArgument: the subject does not understand an action, or an item does not exist.
 
-        >>> TestProgress().tick().run(Coalescer(["a"]))
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestProgress
+        >>> TestProgress().tick().run(sw.Coalescer(["a"]))
         Traceback (most recent call last):
         slackwater.errors.InvalidArgument: action = 'tick': is not an action of a Coalescer; available: \
 watermark, event, idle, done

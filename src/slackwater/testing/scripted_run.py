@@ -119,6 +119,7 @@ def move_clock(clock: ManualClock, event: Event) -> None:
 class Leftovers:
     """What the state of an operator contains after a run.
 
+    >>> from slackwater.testing import Leftovers
     >>> Leftovers(windows=1, rows=0, blobs=2).is_empty
     False
     """
@@ -153,9 +154,11 @@ def assert_cleaned_up(run: HasLeftovers) -> None:
     Raises:
         AssertionError: something is left; the message says what.
 
+    >>> import slackwater as sw
+    >>> from slackwater.testing import assert_cleaned_up
     >>> from slackwater.testing import TestStream
-    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
-    >>> totals = WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
+    >>> from slackwater.windows import Fixed, Sum
+    >>> totals = sw.WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
     >>> stream = TestStream().add("ts | price \n 3 | 5 \n 12 | 1").advance_watermark(10)
     >>> assert_cleaned_up(stream.end().run(totals))
     >>> assert_cleaned_up(stream.run(totals))
@@ -175,6 +178,7 @@ class Step(Generic[Output]):
 
     The watermark of an operator with two inputs is the minimum, and None until both are known.
 
+    >>> from slackwater.testing import Step
     >>> Step(ClockMove(5), now=5, watermark=None, output="nothing").now
     5
     """
@@ -192,9 +196,10 @@ class WindowRun:
     ``key`` and ``event_times`` (by side, or under None) are the column names of the operator, which `story`
     needs.
 
+    >>> import slackwater as sw
     >>> from slackwater.testing import TestStream
-    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
-    >>> totals = WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
+    >>> from slackwater.windows import Fixed, Sum
+    >>> totals = sw.WindowedOperator(window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts")
     >>> run = TestStream().add("ts | price \n 3 | 5").advance_watermark(10).run(totals)
     >>> run.panes["total"].to_list(), run.steps[1].watermark
     ([5], 10)
@@ -239,9 +244,10 @@ class WindowRun:
         Args:
             unit: the unit of times: ``us``, ``ms``, ``s``, ``min`` or ``h``.
 
+        >>> import slackwater as sw
         >>> from slackwater.testing import TestStream
-        >>> from slackwater.windows import Fixed, Sum, WindowedOperator
-        >>> operator = WindowedOperator(
+        >>> from slackwater.windows import Fixed, Sum
+        >>> operator = sw.WindowedOperator(
         ...     window=Fixed(10), accumulations={"total": Sum("price")}, key=("key",), event_time="ts"
         ... )
         >>> run = (
@@ -324,10 +330,10 @@ class WindowRun:
 class JoinRun:
     r"""The run of a `JoinOperator` or `AsofOperator`: its steps, and all rows in order of emission.
 
+    >>> import slackwater as sw
     >>> from slackwater.testing import TestStream
-    >>> from slackwater.windows import JoinOperator, JoinSpec
     >>> columns = {"ts": pl.Int64}
-    >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
+    >>> same = sw.JoinOperator(sw.JoinSpec(on=(), before=0, after=0), left=columns, right=columns)
     >>> TestStream().add("ts \n 3", side="left").add("ts \n 3", side="right").run(same).rows.rows()
     [(3, 3)]
     """
@@ -363,10 +369,10 @@ class JoinRun:
 class DeduplicateRun:
     r"""The run of a `DeduplicateOperator`: its steps, and all rows in order of emission.
 
+    >>> import slackwater as sw
     >>> from slackwater.testing import TestStream
-    >>> from slackwater.windows import DeduplicateOperator, DeduplicateSpec
-    >>> spec = DeduplicateSpec(on=("id",), within=5)
-    >>> once = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
+    >>> spec = sw.DeduplicateSpec(on=("id",), within=5)
+    >>> once = sw.DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
     >>> run = TestStream().add("id | ts \n 1 | 3 \n 1 | 4").end().run(once)
     >>> run.rows.rows(), run.duplicates
     ([(1, 3)], 1)

@@ -96,14 +96,16 @@ class TestStream:
     inputs, ``side`` is ``"left"`` or ``"right"``. Initially the watermark is unknown and the processing time
     is 0; ``at`` is the processing time of an event.
 
-    >>> from slackwater.windows import Fixed, Sum, WindowedOperator
+    >>> import slackwater as sw
+    >>> from slackwater.testing import TestStream
+    >>> from slackwater.windows import Fixed, Sum
     >>> stream = (
     ...     TestStream()
     ...     .add("key | ts | price \n a | 3 | 5 \n a | 8 | 2")
     ...     .advance_watermark(10)
     ...     .add("key | ts | price \n a | 9 | 100")
     ... )
-    >>> operator = WindowedOperator(
+    >>> operator = sw.WindowedOperator(
     ...     window=Fixed(10), accumulations={"total": Sum("price")}, key=("key",), event_time="ts"
     ... )
     >>> run = stream.run(operator)
@@ -133,6 +135,7 @@ class TestStream:
             at: the processing time of their arrival; unchanged by default.
             input: the parameter that gets them, for a pipeline with several inputs.
 
+        >>> from slackwater.testing import TestStream
         >>> TestStream().add("ts \n 3").events[0].rows.rows()
         [(3,)]
         """
@@ -166,10 +169,11 @@ class TestStream:
         Raises:
             InvalidArgument: the step is empty, or has ``watermark`` and that of a side.
 
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestStream
         >>> import polars as pl
-        >>> from slackwater.windows import JoinOperator, JoinSpec
         >>> columns = {"ts": pl.Int64}
-        >>> join = JoinOperator(JoinSpec(on=(), before=0, after=5), left=columns, right=columns)
+        >>> join = sw.JoinOperator(sw.JoinSpec(on=(), before=0, after=5), left=columns, right=columns)
         >>> TestStream().step(left="ts \n 3", right="ts \n 4", watermark=10).run(join).rows.rows()
         [(3, 4)]
         """
@@ -211,6 +215,7 @@ class TestStream:
             at: the processing time; unchanged by default.
             input: the parameter of a pipeline whose watermark advances; all of them by default.
 
+        >>> from slackwater.testing import TestStream
         >>> TestStream().advance_watermark("10 seconds").events[0].to
         10000000
         """
@@ -223,6 +228,7 @@ class TestStream:
         Args:
             by: a duration: microseconds, text such as "5 seconds", or a timedelta.
 
+        >>> from slackwater.testing import TestStream
         >>> TestStream().advance_processing_time("5 seconds").events[0].by
         5000000
         """
@@ -238,8 +244,10 @@ class TestStream:
             side: the input; all inputs by default.
             at: the processing time; unchanged by default.
 
-        >>> from slackwater.windows import Fixed, Sum, WindowedOperator
-        >>> totals = WindowedOperator(
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestStream
+        >>> from slackwater.windows import Fixed, Sum
+        >>> totals = sw.WindowedOperator(
         ...     window=Fixed(10), accumulations={"total": Sum("price")}, event_time="ts", idle="close"
         ... )
         >>> TestStream().step("ts | price \n 3 | 5", watermark=4).idle().run(totals).panes["total"].to_list()
@@ -253,7 +261,9 @@ class TestStream:
         Args:
             at: the processing time; unchanged by default.
 
-        >>> TestStream().end().events[0].to == END_OF_TIME
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestStream
+        >>> TestStream().end().events[0].to == sw.END_OF_TIME
         True
         """
         return self._then(WatermarkMove(END_OF_TIME, at=_checked_clock(at)))
@@ -299,9 +309,10 @@ class TestStream:
             InvalidArgument: the events do not fit the operator, or the pipeline needs Spark.
 
         >>> import polars as pl
-        >>> from slackwater.windows import JoinOperator, JoinSpec
+        >>> import slackwater as sw
+        >>> from slackwater.testing import TestStream
         >>> columns = {"key": pl.String, "ts": pl.Int64}
-        >>> join = JoinOperator(JoinSpec(on=("key",), before=0, after=5), left=columns, right=columns)
+        >>> join = sw.JoinOperator(sw.JoinSpec(on=("key",), before=0, after=5), left=columns, right=columns)
         >>> run = (
         ...     TestStream()
         ...     .add("key | ts \n a | 1", side="left")
@@ -310,7 +321,6 @@ class TestStream:
         ... )
         >>> run.rows.rows()
         [('a', 1, 6)]
-        >>> import slackwater as sw
         >>> def busy(clicks):
         ...     rows = sw.stream(clicks, event_time="ts", watermark=sw.lag("0 seconds"))
         ...     counts = rows.key_by("page").window(sw.fixed("1 minute")).agg(clicks=sw.count())

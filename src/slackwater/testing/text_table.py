@@ -43,6 +43,7 @@ def T(text: str, schema: dict[str, Any] | None = None) -> pl.DataFrame:  # noqa:
     Raises:
         InvalidArgument: the text is not a table, or a column of the schema is not in it.
 
+    >>> from slackwater.testing import T
     >>> T('''
     ...     #  0         10        20
     ...     #  |--a----b-|----a----|
@@ -105,6 +106,7 @@ def table(frame: pl.DataFrame) -> str:
     Args:
         frame: the frame.
 
+    >>> from slackwater.testing import table
     >>> print(table(pl.DataFrame({"key": ["a", None], "total": [1, 20]})))
     key | total
     a   | 1
@@ -126,6 +128,7 @@ def assert_rows(got: pl.DataFrame, expected: pl.DataFrame, *, ordered: bool = Fa
     Raises:
         AssertionError: the rows differ; the message shows the difference as a table.
 
+    >>> from slackwater.testing import T, assert_rows
     >>> panes = T('''
     ...     key | total | index
     ...     a   | 3     | 0

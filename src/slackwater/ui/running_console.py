@@ -41,9 +41,10 @@ class RunningConsole:
         InvalidArgument: The interface needs a token, or the port is not free.
         MissingExtra: The extra ``ui`` is not installed.
 
-    >>> from slackwater.ui.views import Views
-    >>> with RunningConsole(Views("sqlite:////no-such-store.db"), port=0).start() as console:
-    ...     console.address.startswith("http://127.0.0.1:")
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> with sw.ui(spark, port=0) as console:
+    ...     isinstance(console, sw.RunningConsole)
     True
     """
 
@@ -149,9 +150,9 @@ def ui(
         InvalidArgument: An argument is not valid, or the port is not free.
         MissingExtra: The extra ``ui`` is not installed.
 
-    >>> from slackwater.spark.session import session
-    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> with ui(spark, port=0) as console:
+    >>> import slackwater as sw
+    >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> with sw.ui(spark, port=0) as console:
     ...     console.address.startswith("http://127.0.0.1:")
     True
     """

@@ -536,8 +536,9 @@ def calendar(
     >>> import slackwater as sw
     >>> sw.calendar("months", timezone="Europe/Berlin")
     Calendar(unit='months', count=1, timezone='Europe/Berlin')
-    >>> start, end = sw.calendar("weeks", first_day="sunday").windows_at(instant("2024-05-08T12:00:00Z"))[0]
-    >>> to_datetime(start).date().isoformat(), to_datetime(end).date().isoformat()
+    >>> weeks = sw.calendar("weeks", first_day="sunday")
+    >>> start, end = weeks.windows_at(sw.instant("2024-05-08T12:00:00Z"))[0]
+    >>> sw.to_datetime(start).date().isoformat(), sw.to_datetime(end).date().isoformat()
     ('2024-05-05', '2024-05-12')
     """
     return Calendar(unit, count, timezone, first_day, first_month)

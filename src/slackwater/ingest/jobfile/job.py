@@ -50,6 +50,7 @@ _HIDDEN: Final = "'…'"
 class Job:
     """A job that can be planned. Its representation does not contain the values of its keys.
 
+    >>> from slackwater.ingest import parse_job
     >>> parse_job({"ms.backfill": "true"})
     Job(settings=Settings(ms.backfill, ms.job.name), units=1)
     """
@@ -69,6 +70,7 @@ class Job:
     def fields(self) -> tuple[str, ...]:
         """The fields that every unit has.
 
+        >>> from slackwater.ingest import parse_job
         >>> units = [{"site": "a", "table": "t"}, {"site": "b"}]
         >>> parse_job({"ms.watermark": [{"name": "id", "type": "unit", "units": units}]}).fields
         ('site',)
@@ -80,6 +82,7 @@ class Job:
     def names(self) -> tuple[str, ...]:
         """The names that ``{{name}}`` can refer to in every unit.
 
+        >>> from slackwater.ingest import parse_job
         >>> parse_job({}).names
         ('low', 'high')
         """
@@ -109,6 +112,7 @@ def load_job(
     Raises:
         InvalidJob: The job has problems; the error contains all of them.
 
+    >>> from slackwater.ingest import load_job
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "orders.yaml"
@@ -146,6 +150,7 @@ def parse_job(
     Raises:
         InvalidJob: The job has problems; the error contains all of them.
 
+    >>> from slackwater.ingest import parse_job
     >>> parse_job({"ms.grace.period.days": -1, "ms.backfil": "true"})
     Traceback (most recent call last):
     slackwater.ingest.job_errors.InvalidJob: job has 2 problems:

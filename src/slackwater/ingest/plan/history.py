@@ -18,7 +18,7 @@ class History:
         rows: ``(partition start, unit key, high watermark)`` of every unit that has succeeded.
         failed: ``(partition start, unit key, low)`` of every read that failed since the unit's last success.
 
-    >>> from slackwater.ingest.units import WHOLE
+    >>> from slackwater.ingest import History, WHOLE
     >>> history = History([(0, WHOLE.key, 10)], failed=[(0, WHOLE.key, 7)])
     >>> history.high(0, WHOLE), history.high(5, WHOLE), history.newest
     (10, None, 10)
@@ -47,6 +47,7 @@ class History:
             key: Key of the unit.
             high: End of the range that was read.
 
+        >>> from slackwater.ingest import History
         >>> history = History(failed=[(0, "{}", 3)])
         >>> history.succeeded(0, "{}", 10)
         >>> history.succeeded(0, "{}", 5)
@@ -68,6 +69,7 @@ class History:
             key: Key of the unit.
             low: Start of the range whose read failed.
 
+        >>> from slackwater.ingest import History
         >>> history = History()
         >>> for low in (7, 5, 9):
         ...     history.failed(0, "{}", low)
@@ -97,6 +99,7 @@ class History:
         Args:
             start: The start of the partition, in microseconds since 1970.
 
+        >>> from slackwater.ingest import History
         >>> History([(0, "{}", 10)]).of_partition(0)
         {'{}': 10}
         """
@@ -108,6 +111,7 @@ class History:
         Args:
             start: The start of the partition, in microseconds since 1970.
 
+        >>> from slackwater.ingest import History
         >>> History(failed=[(0, "{}", 3)]).failed_in_partition(0)
         {'{}': 3}
         """

@@ -56,7 +56,7 @@ SKIP_REASONS: Final[dict[SkipReason, str]] = {
 class WorkUnit(NamedTuple):
     """One range of one unit to extract: ``[low, high)`` of the partition ``[start, end)``.
 
-    >>> from slackwater.ingest.units import WHOLE
+    >>> from slackwater.ingest import WHOLE, WorkUnit
     >>> work = WorkUnit(0, 20, WHOLE, 15, 10, 15)
     >>> work.high, work.left_out, work.reason
     (20, Range(start=10, end=15), 'unread')
@@ -98,7 +98,7 @@ class WorkUnit(NamedTuple):
 class SkippedUnit(NamedTuple):
     """A unit of a partition that does not run, with the reason and its own cut-off.
 
-    >>> from slackwater.ingest.units import WHOLE
+    >>> from slackwater.ingest import SkippedUnit, WHOLE
     >>> SkippedUnit(0, 20, WHOLE, 15, 25, "abstinent").unread
     Range(start=15, end=20)
     """
@@ -123,7 +123,7 @@ class SkippedUnit(NamedTuple):
 class Plan:
     """The units that a run reads, in the order in which they start, and those that it skips, with reasons.
 
-    >>> from slackwater.ingest.jobfile.job import parse_job
+    >>> from slackwater.ingest import History, parse_job, plan
     >>> made = plan(parse_job({}), History(), 1_577_836_800_000_000)
     >>> made.watermark, len(made.units), made.skipped, made.overall
     ('system', 1, [], None)
@@ -152,6 +152,7 @@ class Plan:
         Args:
             index: The index of the unit in the plan, from 0.
 
+        >>> from slackwater.ingest import Plan
         >>> Plan("j", "system", 100, 0, 9, [], [], (), None, pacing=SECOND).not_before(2)
         2000100
         """
@@ -180,13 +181,13 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
         InvalidJob: A bound of the watermark lies outside the calendar.
         TooFewUnits: There are fewer units than ``ms.work.unit.min.units``.
 
-    >>> from slackwater.ingest.jobfile.job import parse_job
-    >>> from slackwater.time import format_instant, instant
+    >>> import slackwater as sw
+    >>> from slackwater.ingest import History, parse_job, plan
     >>> axis = {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "P0D"}}
     >>> job = parse_job({"ms.watermark": [axis], "ms.grace.period.days": 3})
-    >>> history = History([(instant("2020-01-01T00:00:00Z"), "{}", instant("2020-01-15T00:00:00Z"))])
-    >>> [work] = plan(job, history, instant("2020-01-16T09:30:00Z")).units
-    >>> format_instant(work.low), format_instant(work.high)
+    >>> history = History([(sw.instant("2020-01-01T00:00:00Z"), "{}", sw.instant("2020-01-15T00:00:00Z"))])
+    >>> [work] = plan(job, history, sw.instant("2020-01-16T09:30:00Z")).units
+    >>> sw.format_instant(work.low), sw.format_instant(work.high)
     ('2020-01-12T00:00:00Z', '2020-01-16T00:00:00Z')
     """
     settings = job.settings

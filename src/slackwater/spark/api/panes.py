@@ -275,16 +275,14 @@ class Panes(StreamOperations):
         Raises:
             InvalidArgument: The panes are the result of `Windowed.apply`.
 
-        >>> from slackwater.progress.watermark_policies import lag
-        >>> from slackwater.spark.api.stream import stream
-        >>> from slackwater.spark.session import session
-        >>> from slackwater.windows import fixed, sum
-        >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> import slackwater as sw
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
         >>> bids = spark.sql(
         ...     "select timestamp_seconds(at) as at, price from values (5, 30), (null, 7) t(at, price)"
         ... )
-        >>> windowed = stream(bids, event_time="at", watermark=lag("5 seconds")).window(fixed("10 seconds"))
-        >>> panes, late, invalid = windowed.agg(total=sum("price")).split()[:3]
+        >>> timed = sw.stream(bids, event_time="at", watermark=sw.lag("5 seconds"))
+        >>> windowed = timed.window(sw.fixed("10 seconds"))
+        >>> panes, late, invalid = windowed.agg(total=sw.sum("price")).split()[:3]
         >>> panes.count(), late.count(), [row.total for row in invalid.collect()]
         (1, 0, [7])
         """

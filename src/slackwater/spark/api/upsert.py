@@ -201,8 +201,9 @@ def upsert_once(
         TableDoesNotFit: the table does not exist, or has missing or wrong columns, which are all named.
 
     >>> import slackwater as sw
+    >>> import sqlite3
+    >>> from contextlib import closing
     >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.sql.database import database_url, temporary_engine
     >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> rows = spark.sql("select timestamp'2024-01-01 00:00:05Z' as at, 7 as auction, 30L as price")
     >>> bids = sw.stream(rows, event_time="at", watermark=sw.lag("5 seconds")).key_by("auction")
@@ -210,8 +211,8 @@ def upsert_once(
     >>> with TemporaryDirectory() as folder:
     ...     url = f"sqlite:///{folder}/bids.db"
     ...     sw.upsert_once(panes, url, "totals", key=["auction"], create=True)
-    ...     with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
-    ...         connection.exec_driver_sql("SELECT auction, window_start, total FROM totals").all()
+    ...     with closing(sqlite3.connect(f"{folder}/bids.db")) as database:
+    ...         database.execute("SELECT auction, window_start, total FROM totals").fetchall()
     [(7, '2024-01-01 00:00:00.000000', 30)]
     """
     if frame.isStreaming:

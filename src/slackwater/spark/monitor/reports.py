@@ -251,9 +251,10 @@ class OperatorReport(msgspec.Struct, frozen=True):
 class QueryReport(msgspec.Struct, frozen=True):
     """The progress of a query: its operators, the last one first, and the size of its state.
 
+    >>> import slackwater as sw
     >>> bucket = BucketReport(0, 20_000_000, 5_000_000, "watermark 1970-01-01T00:00:05Z: held back by \
 partition 'b' (slowest, at 1970-01-01T00:00:05Z)", "partition 'b'", None, "slowest", 3, False, {"late": 1})
-    >>> report = QueryReport((OperatorReport((bucket,)),), state_bytes=2048)
+    >>> report = sw.QueryReport((sw.OperatorReport((bucket,)),), state_bytes=2048)
     >>> print(report)
     watermark 1970-01-01T00:00:05Z: held back by partition 'b' (slowest, at 1970-01-01T00:00:05Z)
       15 s behind the clock, 3 open windows, late 1

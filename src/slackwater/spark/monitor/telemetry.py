@@ -50,7 +50,7 @@ class BatchReport(msgspec.Struct, frozen=True):
     """One micro-batch of a query.
 
     >>> import slackwater as sw
-    >>> sw.BatchReport(7, 0, 250_000, 10, QueryReport((), 0)).number
+    >>> sw.BatchReport(7, 0, 250_000, 10, sw.QueryReport((), 0)).number
     7
     """
 

@@ -74,7 +74,8 @@ class Ticks:
 
     For tests, simulations, and streams that are replayed as they were recorded.
 
-    >>> Ticks((10, 20)).times
+    >>> import slackwater as sw
+    >>> sw.Ticks((10, 20)).times
     (10, 20)
     """
 

@@ -62,10 +62,11 @@ class Streams:
         clock: Returns the time of this host in microseconds, which writers note automatically. Everything
             that processes compare with each other is by the clock of the store.
 
+    >>> import slackwater as sw
     >>> from tempfile import TemporaryDirectory
     >>> with (
     ...     TemporaryDirectory() as folder,
-    ...     Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
+    ...     sw.Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
     ... ):
     ...     bids = streams.create("shop/bids", segments=2)
     ...     [record.name for record in streams.list()], bids.tail()
@@ -245,11 +246,12 @@ class Streams:
 class Stream:
     """One stream; made by `Streams.create` and `Streams.get`.
 
-    >>> from slackwater.streams.segments.epochs import split_range
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     bids = streams.create("shop/bids")
     ...     (whole,) = bids.epochs().active
-    ...     after = bids.scale([whole.id], split_range((whole.low, whole.high), 2))
+    ...     middle = (whole.low + whole.high) // 2
+    ...     after = bids.scale([whole.id], [(whole.low, middle), (middle, whole.high)])
     ...     [(segment.number, segment.epoch) for segment in after.active]
     [(1, 1), (2, 1)]
     """

@@ -26,8 +26,8 @@ from slackwater.streams.segments.positions import Position
 class StreamRecord:
     """The record of a stream, as it was when it was read.
 
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     streams.create("shop/bids").record.columns.names
     ['value']
     """
@@ -69,8 +69,8 @@ class SegmentState:
 
     Offsets count events from 0. ``start`` is above 0 if the stream was truncated.
 
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> with Streams.temporary() as streams:
+    >>> import slackwater as sw
+    >>> with sw.Streams.temporary() as streams:
     ...     [state.length for state in streams.create("shop/bids", segments=2).segments()]
     [0, 0]
     """

@@ -46,7 +46,7 @@ def write_stream(
         InvalidArgument: The panes are not streaming, or an argument is invalid.
 
     >>> import slackwater as sw
-    >>> write_stream("bids", "shop/totals", store="sqlite:///store.db")
+    >>> sw.write_stream("bids", "shop/totals", store="sqlite:///store.db")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: panes = 'bids': is not the panes of a windowed stream; pass what \
 agg(…) returns

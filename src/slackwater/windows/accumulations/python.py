@@ -52,7 +52,8 @@ class Accumulation(ColumnarAccumulation):
     return their first argument. The order in which elements are added and accumulators are merged is not
     defined, unless ``ordered`` is True.
 
-    >>> class Product(Accumulation):
+    >>> import slackwater as sw
+    >>> class Product(sw.Accumulation):
     ...     column = "factor"
     ...     dtype = pl.Int64()
     ...

@@ -90,8 +90,9 @@ class AsofOutput:
     ``late="emit"``; their number is always in ``dropped``. ``watermarks`` has ``"left"`` if the watermark of
     the left side has advanced, and ``key_watermarks`` its further keys; those of the right side end here.
 
+    >>> import slackwater as sw
     >>> times = {"ts": pl.Int64}
-    >>> operator = AsofOperator(AsofSpec(), left=times, right=times)
+    >>> operator = sw.AsofOperator(sw.AsofSpec(), left=times, right=times)
     >>> _, output = operator.step(operator.initial_state(), watermarks={"left": 5, "right": 4})
     >>> output.watermarks, output.dropped
     ({'left': 5}, {'left': 0, 'right': 0})
@@ -118,9 +119,10 @@ class AsofOperator:
     Raises:
         InvalidArgument: a column is missing or has a type that cannot be used.
 
+    >>> import slackwater as sw
     >>> trades = {"symbol": pl.String, "ts": pl.Int64, "size": pl.Int64}
     >>> quotes = {"symbol": pl.String, "ts": pl.Int64, "price": pl.Int64}
-    >>> operator = AsofOperator(AsofSpec(on=("symbol",)), left=trades, right=quotes)
+    >>> operator = sw.AsofOperator(sw.AsofSpec(on=("symbol",)), left=trades, right=quotes)
     >>> trade = pl.DataFrame({"symbol": ["a"], "ts": [10], "size": [3]})
     >>> quote = pl.DataFrame({"symbol": ["a", "a"], "ts": [7, 9], "price": [70, 90]})
     >>> state, output = operator.step(operator.initial_state(), trade, quote, {"left": 12, "right": 10})
@@ -193,8 +195,9 @@ class AsofOperator:
     def output_names(self) -> Mapping[Side, Mapping[str, str]]:
         """The columns of each side that are not keys, with their names in the output.
 
+        >>> import slackwater as sw
         >>> side = {"k": pl.String, "ts": pl.Int64}
-        >>> AsofOperator(AsofSpec(on=("k",)), left=side, right=side).output_names["left"]
+        >>> sw.AsofOperator(sw.AsofSpec(on=("k",)), left=side, right=side).output_names["left"]
         {'ts': 'ts_left'}
         """
         return self._columns.names

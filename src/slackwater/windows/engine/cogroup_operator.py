@@ -103,8 +103,9 @@ class MergeOperator:
     With ``late="emit"`` the late rows of both sides have the key, ``event_time``, ``side``, the carried
     columns as in panes, and the ``reason`` and window of the drop.
 
+    >>> import slackwater as sw
     >>> from slackwater.windows import Fixed
-    >>> merge = MergeOperator(
+    >>> merge = sw.MergeOperator(
     ...     window=Fixed(10),
     ...     key=("id",),
     ...     left=("price",),
@@ -245,12 +246,12 @@ class MergeOperator:
         Returns:
             The new state, and the output without panes.
 
+        >>> import slackwater as sw
         >>> from slackwater.windows import Fixed
-        >>> from slackwater.windows.engine.pieces import Pieces
         >>> sides = {"left": ("a",), "right": ("b",), "left_time": "ts", "right_time": "ts"}
-        >>> merge = MergeOperator(window=Fixed(10), key=(), how="inner", **sides, piece_rows=3)
+        >>> merge = sw.MergeOperator(window=Fixed(10), key=(), how="inner", **sides, piece_rows=3)
         >>> left, right = (pl.DataFrame({"ts": [1, 1], name: [5, 6]}) for name in ("a", "b"))
-        >>> pieces = Pieces(merge.pieces(merge.initial_state(), left, right, {"left": 10, "right": 12}))
+        >>> pieces = merge.pieces(merge.initial_state(), left, right, {"left": 10, "right": 12})
         >>> [piece.height for piece in pieces]
         [3, 1]
         """

@@ -84,8 +84,9 @@ class DeduplicateOutput:
     that are kept from now on. A kept row can become a duplicate, and ``restored`` is the number of duplicates
     of earlier steps that are none any more, because they were retracted or take the place of another row.
 
-    >>> spec = DeduplicateSpec(on=("id",), within=5)
-    >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
+    >>> import slackwater as sw
+    >>> spec = sw.DeduplicateSpec(on=("id",), within=5)
+    >>> operator = sw.DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
     >>> _, output = operator.step(operator.initial_state(), watermarks={"default": 20})
     >>> output.watermarks, output.duplicates
     ({'default': 20}, 0)
@@ -112,8 +113,9 @@ class DeduplicateOperator:
     Raises:
         InvalidArgument: a column is missing or has a type that cannot be used.
 
-    >>> spec = DeduplicateSpec(on=("id",), within=5)
-    >>> operator = DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
+    >>> import slackwater as sw
+    >>> spec = sw.DeduplicateSpec(on=("id",), within=5)
+    >>> operator = sw.DeduplicateOperator(spec, schema={"id": pl.Int64, "ts": pl.Int64})
     >>> rows = pl.DataFrame({"id": [7, 7, 7], "ts": [10, 15, 16]})
     >>> state, output = operator.step(operator.initial_state(), rows)
     >>> output.rows.rows(), output.duplicates

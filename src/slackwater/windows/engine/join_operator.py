@@ -55,8 +55,9 @@ class JoinOutput:
     the totals are in the state. ``watermarks`` has the sides whose watermark has advanced, and
     ``key_watermarks`` their further watermark keys that have advanced.
 
+    >>> import slackwater as sw
     >>> times = {"ts": pl.Int64}
-    >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
+    >>> same = sw.JoinOperator(sw.JoinSpec(on=(), before=0, after=0), left=times, right=times)
     >>> _, output = same.step(same.initial_state(), watermarks={"left": 5, "right": 4})
     >>> output.watermarks, output.dropped
     ({'left': 4, 'right': 4}, {'left': 0, 'right': 0})
@@ -82,10 +83,11 @@ class JoinOperator:
         chunk_rows: the maximum number of rows per blob of the state.
         piece_rows: the maximum number of pairs that are in memory at a time; see `pieces`.
 
+    >>> import slackwater as sw
     >>> bids = {"auction": pl.Int64, "ts": pl.Int64, "price": pl.Int64}
     >>> ends = {"auction": pl.Int64, "end": pl.Int64}
-    >>> spec = JoinSpec(on=("auction",), before=0, after=10, how="left", right_time="end")
-    >>> operator = JoinOperator(spec, left=bids, right=ends)
+    >>> spec = sw.JoinSpec(on=("auction",), before=0, after=10, how="left", right_time="end")
+    >>> operator = sw.JoinOperator(spec, left=bids, right=ends)
     >>> state = operator.initial_state()
     >>> bid = pl.DataFrame({"auction": [1, 2], "ts": [3, 4], "price": [70, 80]})
     >>> end = pl.DataFrame({"auction": [1], "end": [13]})
@@ -163,8 +165,9 @@ class JoinOperator:
         Args:
             state: the state that the last step returned.
 
+        >>> import slackwater as sw
         >>> times = {"ts": pl.Int64}
-        >>> same = JoinOperator(JoinSpec(on=(), before=0, after=0), left=times, right=times)
+        >>> same = sw.JoinOperator(sw.JoinSpec(on=(), before=0, after=0), left=times, right=times)
         >>> state, _ = same.step(same.initial_state(), pl.DataFrame({"ts": [1, 2]}))
         >>> same.buffer_sizes(state)["left"].rows
         2
@@ -242,17 +245,14 @@ class JoinOperator:
         Returns:
             The new state, and the output without rows.
 
-        >>> from slackwater.windows.engine.pieces import Pieces
+        >>> import slackwater as sw
         >>> times = {"ts": pl.Int64}
-        >>> spec = JoinSpec(on=(), before=0, after=0)
-        >>> same = JoinOperator(spec, left=times, right=times, piece_rows=3)
+        >>> spec = sw.JoinSpec(on=(), before=0, after=0)
+        >>> same = sw.JoinOperator(spec, left=times, right=times, piece_rows=3)
         >>> rows = pl.DataFrame({"ts": [1, 1]})
-        >>> pieces = Pieces(same.pieces(same.initial_state(), rows, rows, {"left": 5, "right": 4}))
+        >>> pieces = same.pieces(same.initial_state(), rows, rows, {"left": 5, "right": 4})
         >>> [piece.height for piece in pieces]
         [3, 1]
-        >>> state, output = pieces.result
-        >>> output.rows.height, output.watermarks
-        (0, {'left': 4, 'right': 4})
         """
         batches = {
             "left": self._columns.checked("left", left),
@@ -435,8 +435,10 @@ class JoinOperator:
     def output_names(self) -> Mapping[Side, Mapping[str, str]]:
         """The columns of each side that are in the output and not keys, with their names there.
 
+        >>> import slackwater as sw
         >>> side = {"k": pl.String, "ts": pl.Int64}
-        >>> JoinOperator(JoinSpec(on=("k",), before=0, after=0), left=side, right=side).output_names["left"]
+        >>> spec = sw.JoinSpec(on=("k",), before=0, after=0)
+        >>> sw.JoinOperator(spec, left=side, right=side).output_names["left"]
         {'ts': 'ts_left'}
         """
         if not self.spec.selects_left:

@@ -37,8 +37,9 @@ from slackwater.windows.spec.windowing_strategy import WINDOW_COLUMNS
 class WindowOutput:
     """The output of one step.
 
+    >>> import slackwater as sw
     >>> from slackwater.windows import Count, Fixed
-    >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+    >>> operator = sw.WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
     >>> state, output = operator.step(operator.initial_state(), pl.DataFrame({"ts": [3]}), {"default": 7})
     >>> output.panes.height, output.dropped_late, output.watermarks
     (0, 0, {'default': 7})
@@ -85,8 +86,9 @@ class WindowedOperator:
 
     It takes a `WindowSpec`, or the fields of one as keyword arguments.
 
+    >>> import slackwater as sw
     >>> from slackwater.windows import Fixed, Sum
-    >>> operator = WindowedOperator(
+    >>> operator = sw.WindowedOperator(
     ...     window=Fixed(10), accumulations={"total": Sum("price")}, key=("auction",), event_time="ts"
     ... )
     >>> state = operator.initial_state()
@@ -130,8 +132,9 @@ class WindowedOperator:
         Args:
             blobs: where the blobs of the state are stored; a new ``dict`` by default.
 
+        >>> import slackwater as sw
         >>> from slackwater.windows import Count, Fixed
-        >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+        >>> operator = sw.WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
         >>> operator.initial_state().open_windows
         0
         """
@@ -143,8 +146,9 @@ class WindowedOperator:
         Args:
             state: the state that the last step returned.
 
+        >>> import slackwater as sw
         >>> from slackwater.windows import Count, Fixed
-        >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+        >>> operator = sw.WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
         >>> state = operator.initial_state()
         >>> operator.load(operator.save(state), state.blobs).open_windows
         0
@@ -166,11 +170,12 @@ class WindowedOperator:
             IncompatibleState: the operator that wrote the state has another window, key, mode or timestamp.
             UnsupportedStateVersion: the bytes have a version that this release cannot read.
 
+        >>> import slackwater as sw
         >>> from slackwater.windows import Count, Fixed, Sum
         >>> counts = {"window": Fixed(10), "event_time": "ts", "on_change": "since_change"}
-        >>> before = WindowedOperator(accumulations={"n": Count()}, **counts)
+        >>> before = sw.WindowedOperator(accumulations={"n": Count()}, **counts)
         >>> state, _ = before.step(before.initial_state(), pl.DataFrame({"ts": [3], "price": [5]}))
-        >>> after = WindowedOperator(accumulations={"n": Count(), "total": Sum("price")}, **counts)
+        >>> after = sw.WindowedOperator(accumulations={"n": Count(), "total": Sum("price")}, **counts)
         >>> state = after.load(before.save(state), state.blobs)
         >>> _, output = after.step(state, pl.DataFrame({"ts": [4], "price": [7]}), {"default": 10})
         >>> output.panes.select("n", "total").rows()
@@ -197,8 +202,9 @@ class WindowedOperator:
         Raises:
             InvalidArgument: the batch cannot be used, or `can_fold` is False.
 
+        >>> import slackwater as sw
         >>> from slackwater.windows import Count, Fixed
-        >>> operator = WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+        >>> operator = sw.WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
         >>> folded = [operator.fold(pl.DataFrame({"ts": times})) for times in ([3, 4], [5])]
         >>> _, output = operator.step(operator.initial_state(), watermarks={"default": 10}, folded=folded)
         >>> output.panes["n"].to_list()
