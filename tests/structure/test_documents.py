@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.pages import python_blocks
 
@@ -68,3 +69,12 @@ def test_the_modules_that_the_architecture_page_names_exist() -> None:
     assert len(named) > 30
     bases = [ROOT, ROOT / "src" / "slackwater"]
     assert [name for name in named if not any((base / name).is_file() for base in bases)] == []
+
+
+def test_the_pages_are_in_the_order_in_which_a_new_user_needs_them() -> None:
+    pages = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    assert [title for page in pages for title in page] == [
+        "Start", "Install", "Tutorial", "Cookbook", "Concepts", "Operations", "Coming from", "FAQ",
+        "Reference", "Contributing",
+    ]  # fmt: skip
+    assert "Decisions" in str(pages[-1])
