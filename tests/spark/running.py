@@ -226,6 +226,15 @@ def ended(writer: DataStreamWriter) -> StreamingQuery:
     return query
 
 
+def read_to_the_end(writer: DataStreamWriter) -> None:
+    """Read all that a stream of Slackwater has, also after a batch that was not committed.
+
+    Before PySpark 4.2 a run that reads such a stream is one batch, and after a failure it is the failed one.
+    """
+    for _ in range(1 if PYSPARK >= (4, 2) else 2):
+        writer.trigger(availableNow=True).start().awaitTermination(120)
+
+
 def until(condition: Callable[[], bool], seconds: float = 240) -> None:
     """Wait until a running query has done something."""
     end = time.monotonic() + seconds

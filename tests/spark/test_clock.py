@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.session import PARTITIONS
+from slackwater.spark.versions import ReadAllAvailable
 from slackwater.spark.wire.clock_source import IntervalReader, StreamEnd, Ticks, TicksReader
 from slackwater.spark.wire.end_signals import EndSignals
 from slackwater.time import SECOND
@@ -105,3 +105,32 @@ def test_a_restart_in_another_session_loses_nothing(
     assert counted == {}
     run(spark.newSession(), flush=True)
     assert counted == dict.fromkeys(keys, 2), "another session with the same partitions goes on"
+
+
+@pytest.mark.spark
+@pytest.mark.proof
+def test_a_run_with_available_now_keeps_the_limits_of_sources(spark: SparkSession, tmp_path: Path) -> None:
+    # Each file is a batch: the row of the third file is late. In one batch it would be in the first window.
+    for number, second in enumerate((1, 30, 6)):
+        write(tmp_path / "in", number, Batch([("a", second, 1)], 0, None))
+    spark = spark.newSession()  # sources of other tests may have changed its settings
+    assert fired_in_a_run(spark, tmp_path) == [(0, 1)]
+    for number, second in enumerate((45, 80, 32), start=3):
+        write(tmp_path / "in", number, Batch([("a", second, 1)], 0, None))
+    assert fired_in_a_run(spark, tmp_path) == [(30, 1), (40, 1)]
+
+
+def fired_in_a_run(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
+    """The windows, each with its rows, that fire in a run over the new files, one in each batch."""
+    fired: list[tuple[int, int]] = []
+    reader = spark.readStream.schema("key string, at timestamp, value bigint, origin string")
+    df = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    rows = stream(df, event_time="at", watermark=Lag(0)).key_by("key")
+    panes = rows.window(windows.fixed("10 seconds")).agg(n=windows.count())
+    flat = panes.to_df().selectExpr("unix_seconds(window.start) as start", "n")
+    writer = flat.writeStream.foreachBatch(
+        lambda frame, _: fired.extend((row.start, row.n) for row in frame.collect())
+    )
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return sorted(fired)

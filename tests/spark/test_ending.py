@@ -11,7 +11,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -20,6 +19,7 @@ from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.monitor.reports import why
+from slackwater.spark.versions import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from slackwater.time import SECOND
 from tests.spark.running import Batch, write
 

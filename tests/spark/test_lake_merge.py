@@ -20,7 +20,7 @@ from slackwater.tables.iceberg_table import IcebergTable
 from slackwater.tables.lake_table import LakeTable
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.oracle import micros, truth_of
-from tests.spark.running import Batch, expected, streamed, write
+from tests.spark.running import Batch, ended, expected, streamed, write
 from tests.spark.scenarios import SCENARIOS
 from tests.support.sampling import sampled
 from tests.tables.lakes import catalog_properties, lake, truth_in
@@ -33,10 +33,7 @@ SUMS = replace(DISCARDING, options=replace(DISCARDING.options, accumulations=("c
 
 
 def run(writer: DataStreamWriter, folder: Path) -> None:
-    started = (
-        writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    )
-    started.awaitTermination()
+    ended(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
 
 def address(table: LakeTable, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -21,7 +21,6 @@ from tests.spark.running import (
     expected,
     of_kind,
     panes_of,
-    run_available,
     until,
     write,
 )
@@ -153,7 +152,10 @@ def test_the_clock_fires_panes_without_new_rows(
     assert report.lag is not None
     assert "held back by partition 'x'" in str(said)
 
-    ended = run_available(panes.to_df(flush=True), tmp_path / "checkpoint", collect)
+    writer = panes.to_df(flush=True).writeStream.foreachBatch(collect)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    ended = writer.trigger(availableNow=True).start()
+    ended.awaitTermination()
     assert panes_of(rows, options)[-1].timing == "ON_TIME"
     (last,) = why(ended).operators
     assert last.watermark == END_OF_TIME

@@ -25,6 +25,7 @@ from slackwater.streams.spark.stream_event_time import read_stream
 from slackwater.time import SECOND, to_datetime
 from slackwater.windows import count, fixed
 from tests.spark.postgres import PASSWORD, Server
+from tests.spark.running import read_to_the_end
 
 pytestmark = pytest.mark.spark
 
@@ -140,14 +141,8 @@ def test_a_repeated_batch_is_identical(spark: SparkSession, shop: Shop) -> None:
     (checkpoint / "commits" / "0").unlink()
     shop.write(10, 20, noted=15)
     again = shop.folder / "again"
-    query = (
-        df.writeStream.format("parquet")
-        .option("path", str(again))
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination(120)
+    writer = df.writeStream.format("parquet").option("path", str(again))
+    read_to_the_end(writer.option("checkpointLocation", str(checkpoint)))
     rows = spark.read.parquet(str(again)).collect()
     first = [row for row in rows if row[SEQUENCE] == 1]
     assert sorted(row.number for row in first if not row[EMPTY]) == list(range(10))
@@ -178,17 +173,9 @@ def test_a_query_writes_every_batch_once_also_a_repeated_one(spark: SparkSession
     checkpoint = shop.folder / "copy-checkpoint"
 
     def run() -> None:
-        query = (
-            shop.reader(spark)
-            .writeStream.format("slackwater")
-            .option("store", shop.store)
-            .option("stream", "shop/copy")
-            .option("key", "number")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
+        options = {"store": shop.store, "stream": "shop/copy", "key": "number"}
+        writer = shop.reader(spark).writeStream.format("slackwater").options(**options)
+        read_to_the_end(writer.option("checkpointLocation", str(checkpoint)))
 
     shop.write(0, 30)
     run()

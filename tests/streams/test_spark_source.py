@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from slackwater.errors import InvalidArgument, UnknownStream
+from slackwater.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from slackwater.sql.commit_owner import Committer, IdentityInUse
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
 from slackwater.progress.watermark_policies import Lag, TableWatermark
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
+from slackwater.spark.versions import ReadAllAvailable
 from slackwater.spark.wire.buffers import Observation, Peak
 from slackwater.spark.wire.clock_source import IntervalReader, TableTimes, is_tick
 from slackwater.time import END_OF_TIME

@@ -24,6 +24,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from slackwater.spark.versions import SINKS_OF_ACTIVE_SESSION
+
 __all__ = [
     "ROCKSDB",
     "JavaError",
@@ -120,6 +122,9 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         if archive not in paths:
             environment["PYTHONPATH"] = os.pathsep.join([*paths, archive])
     spark.dataSource.register(source)
+    if SINKS_OF_ACTIVE_SESSION and not is_remote(spark):
+        classic = cast(Any, spark)
+        classic._get_j_spark_session_class(classic._jvm).setActiveSession(classic._jsparkSession)  # noqa: SLF001
     pipeline = getattr(spark, _PIPELINE_SESSION, None)
     if pipeline is not None:
         # in a thread of its own, which has none of the context by which Spark recognizes a query function

@@ -40,7 +40,7 @@ from slackwater.spark.internals import (
 )
 from slackwater.spark.jvm_options import jvm_options
 from slackwater.spark.quiet_console import filtered_pipe
-from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS
+from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS, needs
 from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -306,6 +306,7 @@ def check_session(spark: SparkSession) -> None:
     Raises:
         InvalidArgument: The state store provider does not support Python operators, or the workers'
             interpreter cannot run them. The message names the setting and the required value.
+        NeedsNewerSpark: The session is one of Spark Connect, and PySpark is older than 4.1.
 
     Warns:
         SlowSession: The message names the settings and better values; `settings` returns all of them.
@@ -321,7 +322,9 @@ def check_session(spark: SparkSession) -> None:
             "does not support stateful operators in Python",
             fix=f'set it to "{ROCKSDB}", or create the session with slackwater.session()',
         )
-    if not is_remote(spark):
+    if is_remote(spark):
+        needs("A stateful operator over Spark Connect", "4.1", fix="use a session without Spark Connect")
+    else:
         _check_workers(spark)
     slow = _slow_settings(spark)
     if slow:

@@ -29,6 +29,7 @@ __all__ = [
     "FILE_SYSTEM_CHECKPOINTS",
     "PYSPARK",
     "SETTINGS",
+    "SINKS_OF_ACTIVE_SESSION",
     "DataSourceStreamArrowWriter",
     "ReadAllAvailable",
     "ReadLimit",
@@ -38,6 +39,7 @@ __all__ = [
     "from_arrow_type",
     "needs",
     "prepare_batch_state",
+    "read_in_one_batch",
     "stream_reader",
     "to_arrow_schema",
     "version_of",
@@ -117,32 +119,49 @@ else:
         """A source that ends by itself with ``availableNow``, in several batches."""
 
 
+_WRAPPER: Final = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 SETTINGS: Final[dict[str, str]] = (
     {}
     if PYSPARK >= (4, 2)
     # A source in Python cannot take part in `availableNow`. By default Spark then reads everything in one
     # batch; this way the other sources keep their limits.
-    else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
+    else {_WRAPPER: "true"}
 )
 """Settings of a session that only some versions need."""
+
+
+SINKS_OF_ACTIVE_SESSION: Final = PYSPARK < (4, 1)
+"""Whether a streaming query finds its sink only if it is registered with the active session of the thread."""
+
+
+def read_in_one_batch(spark: SparkSession) -> None:
+    """Make a run with ``availableNow`` one batch, in versions before 4.2.
+
+    For sources that number their batches. If a run has several batches, those versions ask a source for the
+    end of the run before they name the last offset of the checkpoint, so a source cannot continue to count.
+    """
+    if PYSPARK < (4, 2):
+        spark.conf.set(_WRAPPER, "false")
 
 
 class _ReaderWithoutStart(DataSourceStreamReader):
     """A reader for versions before 4.2, which ask for the latest offset without naming the last one.
 
     Spark plans every batch through `partitions`, also the one that it repeats after a restart, and passes
-    the newest offset of a checkpoint to it before it asks for the next. So the last end is known here.
+    the newest offset of a checkpoint to it before it asks for the next. So the last end is known here. In a
+    run with ``availableNow`` that has several batches, Spark asks first, once, for the end of the whole run.
     """
 
-    def __init__(self, reader: DataSourceStreamReader) -> None:
+    def __init__(self, reader: DataSourceStreamReader, unknown_start: dict[str, Any] | None) -> None:
         self._reader = reader
+        self._unknown_start = unknown_start
         self._last: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self._reader.initialOffset()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - before 4.2
-        start = self.initialOffset() if self._last is None else self._last
+        start = self._last or self._unknown_start or self.initialOffset()
         return self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -159,12 +178,19 @@ class _ReaderWithoutStart(DataSourceStreamReader):
         self._reader.stop()
 
 
-def stream_reader(reader: DataSourceStreamReader) -> DataSourceStreamReader:
+def stream_reader(
+    reader: DataSourceStreamReader, *, unknown_start: dict[str, Any] | None = None
+) -> DataSourceStreamReader:
     """A reader that is written for the newest PySpark, as the installed one can call it.
 
     Before 4.2 a run with ``trigger(availableNow=True)`` asks it once, for the first batch.
+
+    Args:
+        reader: The reader.
+        unknown_start: The offset from which to continue if Spark has not named the last one, which may be
+            that of an earlier run; the initial offset if omitted.
     """
-    return reader if PYSPARK >= (4, 2) else _ReaderWithoutStart(reader)
+    return reader if PYSPARK >= (4, 2) else _ReaderWithoutStart(reader, unknown_start)
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:

@@ -8,11 +8,13 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from slackwater.errors import NeedsNewerSpark
+from slackwater.errors import InvalidArgument, NeedsNewerSpark
+from slackwater.spark import session as session_module
 from slackwater.spark import versions
 from slackwater.spark.api.dataflow import check_limits
 from slackwater.spark.checkpoint.rescaling import rescale
-from slackwater.spark.wire.clock_source import TicksReader
+from slackwater.spark.internals import ROCKSDB
+from slackwater.spark.wire.clock_source import ClockSource, TicksReader
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.spark.data_source import SlackwaterFormat
 
@@ -111,3 +113,61 @@ def test_batch_jobs_need_the_manager_of_streaming_queries_in_two_versions(versio
     spark: SparkSession = session  # type: ignore[assignment]
     versions.prepare_batch_state(spark)
     assert session.listed == listed
+
+
+def test_a_clock_that_does_not_know_its_last_tick_counts_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 4.2, a run with availableNow asks for its end before it names the offset of the run before."""
+    monkeypatch.setattr(versions, "PYSPARK", OLD)
+    clock = ClockSource({"buckets": "[0]", "interval": "1000000", "end": "{}"})
+    first = clock.streamReader(clock.schema())
+    end = first.latestOffset()  # type: ignore[call-arg]
+    assert len(first.partitions(first.initialOffset(), end)) == 1
+    again = clock.streamReader(clock.schema())
+    assert len(again.partitions(end, again.latestOffset())) == 1  # type: ignore[call-arg]
+
+
+def test_other_buckets_are_found_also_if_spark_names_them_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", OLD)
+    readers = [
+        source.streamReader(source.schema())
+        for buckets in ("[0]", "[0, 2]")
+        for source in [ClockSource({"buckets": buckets, "interval": "1000000"})]
+    ]
+    first, other = (reader.latestOffset() for reader in readers)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgument, match="buckets = 2: is not 1, the number in the checkpoint"):
+        readers[1].partitions(first, other)
+
+
+class Configured:
+    """Notes the settings of a session."""
+
+    def __init__(self) -> None:
+        self.set_to: dict[str, str] = {}
+
+    @property
+    def conf(self) -> Configured:
+        return self
+
+    def set(self, name: str, value: str) -> None:
+        self.set_to[name] = value
+
+
+@pytest.mark.parametrize(("version", "settings"), [((4, 1), 1), ((4, 2), 0)])
+def test_a_source_that_numbers_its_batches_reads_one_in_old_versions(
+    version: tuple[int, int], settings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", version)
+    session = Configured()
+    spark: SparkSession = session  # type: ignore[assignment]
+    versions.read_in_one_batch(spark)
+    assert list(session.set_to.values()) == ["false"] * settings
+
+
+def test_spark_connect_is_refused_in_4_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "PYSPARK", (4, 0))
+    monkeypatch.setattr(session_module, "is_remote", lambda spark: True)
+    session = Configured()
+    monkeypatch.setattr(session, "get", lambda name, default: ROCKSDB, raising=False)
+    spark: SparkSession = session  # type: ignore[assignment]
+    with pytest.raises(NeedsNewerSpark, match=r"over Spark Connect needs PySpark 4\.1"):
+        session_module.check_session(spark)

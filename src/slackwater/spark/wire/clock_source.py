@@ -274,7 +274,9 @@ class ClockSource(DataSource):
         if "times" in self.options:
             times = json.loads(self.options["times"])
             return stream_reader(TicksReader(buckets, times, end, self.times, seams))
-        return stream_reader(IntervalReader(buckets, int(self.options["interval"]), end, self.times, seams))
+        reader = IntervalReader(buckets, int(self.options["interval"]), end, self.times, seams)
+        # counts from the time of day, which is more than an earlier run has counted
+        return stream_reader(reader, unknown_start={**reader.initialOffset(), "tick": time.now()})
 
 
 @dataclass
@@ -307,6 +309,8 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._check(end)
+        if start["tick"] > 0:
+            self._check(start)
         if start["tick"] == end["tick"]:
             return []
         used = end.get("tables", {}).get("used", {})

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.internals import register_source
 from slackwater.spark.runtime.sink_progress import CompletenessClaim
-from slackwater.spark.versions import needs, stream_reader
+from slackwater.spark.versions import needs, read_in_one_batch, stream_reader
 from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
 from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
 from slackwater.streams.spark.stream_columns import spark_schema
@@ -101,6 +101,7 @@ def register(spark: SparkSession, stores: Mapping[str, str] | None = None) -> No
     class RegisteredFormat(SlackwaterFormat):
         stores = known
 
+    read_in_one_batch(spark)
     register_source(spark, RegisteredFormat)
 
 
