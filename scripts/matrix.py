@@ -2,13 +2,16 @@
 
 For each version: an empty virtual environment, the built wheel without extras, and the first pipeline of
 README.md, timed; then the extras, and the tests of the features below. What a version is known not to have
-is not tried. The table in docs/operations/compatibility.md is made from the results of the last run of each
-version, which are in build/matrix. Ends with 1 if a test fails.
+is not tried. The results are in build/matrix, and with each of them the table in
+docs/operations/compatibility.md is written again. What has passed with the same package and the same tests is
+not run again, so an interrupted run can be continued; ``--again`` runs everything, and ``--failed`` only what
+has not passed, also with a changed package. Ends with 1 if a test fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +36,8 @@ PYTHONS: Final = {"4.0": "3.11", "4.1": "3.12", "4.2": "3.13", "4.3": "3.13"}
 TOOLS: Final = ("pytest", "hypothesis")
 """What the tests need."""
 _SPARK_TESTS: Final = "tests/spark"
+TOGETHER: Final = 6
+"""The number of features whose tests share a Spark session."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,22 @@ FEATURES: Final = (
             "test_internals.py::test_schemas_convert_to_arrow_and_back",
         ),
     ),
+    Feature(
+        "several batches in a run with `availableNow`, then an end",
+        (
+            "test_clock.py::test_a_run_with_available_now_keeps_the_limits_of_sources",
+            "test_ending.py::test_every_row_counts_in_batches_and_then_a_flush",
+        ),
+    ),
+    Feature(
+        "`sw.from_kafka`, and records that cannot be parsed",
+        ("test_kafka.py::test_partitions_are_origins_and_bad_records_are_located",),
+    ),
+    Feature(
+        "`merge_into` Delta Lake, Iceberg and Parquet",
+        ("test_lake_merge.py::test_a_stream_with_retractions",),
+    ),
+    Feature("Spark Connect", ("test_connect.py::test_the_api_over_spark_connect",), since="4.1"),
     Feature(
         "`max_events` of a stream",
         ("test_streams.py::test_every_event_is_read_once_across_limits_restarts_and_scaling",),
@@ -173,47 +194,85 @@ def first_page() -> str:
     return found[1]
 
 
-def try_version(version: str, folder: Path, wheel: Path) -> dict[str, Any]:
-    """Install one version of PySpark with the wheel, and run the first page and the tests."""
-    python = folder / "venv" / "bin" / "python"
-    major, minor = version.split(".")
-    uv("venv", "--quiet", "--python", interpreter(PYTHONS[version]), folder / "venv")
-    spark = f"pyspark>={version},<{major}.{int(minor) + 1}"
-    pins = folder / "constraints.txt"
-    pins.write_text(constraints())
-    install: list[str | Path] = ["pip", "install", "--quiet", "--python", python, "--constraints", pins]
-    begun = time.monotonic()
-    uv(*install, spark, wheel)
-    installed = time.monotonic() - begun
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    (folder / "first.py").write_text(first_page())
-    begun = time.monotonic()
-    printed = checked([python, "first.py"], cwd=folder, env=clean)
-    first = time.monotonic() - begun
-    uv(*install, spark, f"slackwater[all] @ {wheel.as_uri()}", *TOOLS)
-    report = folder / "report.xml"
-    shown = [feature for feature in FEATURES if number(feature.since) <= number(version)]
-    names = [f"{_SPARK_TESTS}/{test}" for feature in shown for test in feature.tests]
-    # Older releases of PySpark leave sockets to the garbage collector, so their warnings are no errors here.
-    options = ["-q", "-p", "no:cacheprovider", "-W", "default", f"--junit-xml={report}"]
-    done = run(
-        [python, "-m", "pytest", *options, *names],
-        cwd=ROOT,
-        env=clean,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    (RESULTS / f"{version}.log").write_text(done.stdout)
-    found = {
-        "python": checked([python, "-c", "import platform; print(platform.python_version())"]).strip(),
-        "pyspark": checked([python, "-c", "import pyspark; print(pyspark.__version__)"]).strip(),
-        "install_seconds": round(installed),
-        "first_row_seconds": round(first, 1),
-        "rows": sum(line.startswith("|") for line in printed.splitlines()) - 1,
-        "features": counted(report),
+def digest_of(wheel: Path) -> str:
+    """A checksum of what a result depends on: the package, the first page, the pins and the tests."""
+    digest = hashlib.sha256(wheel.read_bytes() + first_page().encode() + constraints().encode())
+    for feature in FEATURES:
+        for test in feature.tests:
+            digest.update(test.encode() + (ROOT / _SPARK_TESTS / test.partition("::")[0]).read_bytes())
+    return digest.hexdigest()
+
+
+class Environment:
+    """An empty virtual environment with one version of PySpark and the wheel without extras."""
+
+    def __init__(self, version: str, folder: Path, wheel: Path) -> None:
+        folder.mkdir()
+        major, minor = version.split(".")
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        self.spark = f"pyspark>={version},<{major}.{int(minor) + 1}"
+        self.variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        (folder / "constraints.txt").write_text(constraints())
+        uv("venv", "--quiet", "--python", interpreter(PYTHONS[version]), folder / "venv")
+        self.install(wheel)
+
+    def install(self, *packages: str | Path) -> None:
+        """Install packages beside this version of PySpark."""
+        pins = self.folder / "constraints.txt"
+        uv("pip", "install", "--quiet", "--python", self.python, "--constraints", pins, self.spark, *packages)
+
+    def first_page(self) -> dict[str, Any]:
+        """Run the first pipeline of README.md: its rows, and how long it took to show them."""
+        (self.folder / "first.py").write_text(first_page())
+        begun = time.monotonic()
+        printed = checked([self.python, "first.py"], cwd=self.folder, env=self.variables)
+        seconds = time.monotonic() - begun
+        rows = sum(line.startswith("|") for line in printed.splitlines()) - 1
+        return {"first_row_seconds": round(seconds, 1), "rows": rows}
+
+    def run_tests(self, features: Sequence[Feature], log: Path) -> dict[str, list[int]]:
+        """Run the tests of some features, and append what pytest prints to a file."""
+        report = self.folder / "report.xml"
+        report.unlink(missing_ok=True)
+        names = [f"{_SPARK_TESTS}/{test}" for feature in features for test in feature.tests]
+        # Older releases of PySpark leave sockets to the garbage collector, so warnings are no errors here.
+        options = ["-q", "-p", "no:cacheprovider", "-W", "default", f"--junit-xml={report}"]
+        with log.open("a") as output:
+            command: list[str | Path] = [self.python, "-m", "pytest", *options, *names]
+            run(command, cwd=ROOT, env=self.variables, stdout=output, stderr=subprocess.STDOUT)
+        return counted(report)
+
+    def version_of(self, module: str) -> str:
+        """The version of Python or of a package."""
+        text = "platform.python_version()" if module == "platform" else f"{module}.__version__"
+        return checked([self.python, "-c", f"import {module}; print({text})"]).strip()
+
+
+def try_version(version: str, folder: Path, wheel: Path, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Install one version of PySpark with the wheel, and run the first page and the tests.
+
+    ``before`` is the result of an earlier run: what has passed in it is not run again. The result is stored
+    whenever the tests of a few features have ended.
+    """
+    environment = Environment(version, folder, wheel)
+    counts = dict(before.get("features", {}))
+    tried = [feature for feature in applicable(version) if not fully(counts.get(feature.text, (0, 0)))]
+    result = {
+        **before,
+        "python": environment.version_of("platform"),
+        "pyspark": environment.version_of("pyspark"),
+        **({} if before else environment.first_page()),
+        "features": counts,
+        "digest": digest_of(wheel),
     }
-    (RESULTS / f"{version}.json").write_text(json.dumps(found, indent=2) + "\n")
-    return found
+    environment.install(f"slackwater[all] @ {wheel.as_uri()}", *TOOLS)
+    log = RESULTS / f"{version}.log"
+    log.write_text("")
+    for start in range(0, len(tried), TOGETHER):
+        counts |= environment.run_tests(tried[start : start + TOGETHER], log)
+        store(version, result)
+    return result
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -224,6 +283,8 @@ def number(version: str) -> tuple[int, ...]:
 def counted(report: Path) -> dict[str, list[int]]:
     """The passed tests and all tests by feature."""
     counts: dict[str, list[int]] = {}
+    if not report.exists():  # pytest was killed
+        return counts
     for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
         file = case.get("classname", "").split(".")[-1] + ".py"
         feature = feature_of(file, case.get("name", ""))
@@ -256,8 +317,9 @@ def cell(feature: Feature, version: str, result: Mapping[str, Any]) -> str:
     """What the table says about a feature in a version."""
     if number(feature.since) > number(version):
         return f"needs {feature.since}"
-    passed, total = result["features"].get(feature.text, (0, 0))
-    return f"yes ({total} tests)" if passed == total and total else f"**{passed} of {total} tests**"
+    passed, total = count = result["features"].get(feature.text, (0, 0))
+    tests = "1 test" if total == 1 else f"{total} tests"
+    return f"yes ({tests})" if fully(count) else f"**{passed} of {tests}**"
 
 
 def write_page(results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -268,9 +330,39 @@ def write_page(results: Mapping[str, Mapping[str, Any]]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}", encoding="utf-8")
 
 
-def failures(result: Mapping[str, Any]) -> Iterable[str]:
-    """The features with tests that do not pass."""
-    return [text for text, (passed, total) in result["features"].items() if passed < total]
+def applicable(version: str) -> list[Feature]:
+    """The features that a version can have."""
+    return [feature for feature in FEATURES if number(feature.since) <= number(version)]
+
+
+def failures(version: str, result: Mapping[str, Any]) -> list[str]:
+    """The features with tests that do not pass, or were not run."""
+    counts = result.get("features", {})
+    wrong = [each.text for each in applicable(version) if not fully(counts.get(each.text, (0, 0)))]
+    return wrong if result.get("rows", 0) > 0 else ["the first page", *wrong]
+
+
+def fully(count: Sequence[int]) -> bool:
+    """Whether all tests have passed, and there is one.
+
+    >>> fully((2, 2)), fully((1, 2)), fully((0, 0))
+    (True, False, False)
+    """
+    passed, total = count
+    return passed == total > 0
+
+
+def stored(version: str) -> dict[str, Any]:
+    """The result of the last run of a version; empty if there was none."""
+    path = RESULTS / f"{version}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def store(version: str, result: Mapping[str, Any]) -> None:
+    """Store the result of a version, and write the table again."""
+    (RESULTS / f"{version}.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page({path.stem: stored(path.stem) for path in RESULTS.glob("*.json")})
 
 
 def main() -> None:
@@ -278,8 +370,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("versions", nargs="*", default=list(PYTHONS), metavar="VERSION")
-    chosen = parser.parse_args().versions
+    parser.add_argument("versions", nargs="*", metavar="VERSION")
+    parser.add_argument("--again", action="store_true", help="try also versions that have passed")
+    parser.add_argument("--failed", action="store_true", help="run only what has not passed")
+    parser.add_argument("--times", action="store_true", help="run the first page only, and store its time")
+    options = parser.parse_args()
+    chosen = options.versions or list(PYTHONS)
     if unknown := sorted(set(chosen) - set(PYTHONS)):
         sys.exit(f"unknown version {unknown[0]}; supported: {', '.join(PYTHONS)}")
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -288,15 +384,20 @@ def main() -> None:
         uv("build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", made, ROOT)
         [wheel] = Path(made).glob("*.whl")
         for version in chosen:
-            folder = Path(made) / version
-            folder.mkdir()
-            result = try_version(version, folder, wheel)
-            wrong = failures(result)
-            failed |= bool(wrong) or result["rows"] < 1
+            result, folder = stored(version), Path(made) / version
+            same = result.get("digest") == digest_of(wheel)
+            if options.times and result:
+                result |= Environment(version, folder, wheel).first_page()
+            elif options.again or not same or failures(version, result):
+                go_on = (same or options.failed) and not options.again
+                result = try_version(version, folder, wheel, result if go_on else {})
+            shutil.rmtree(folder, ignore_errors=True)  # a gigabyte each
+            store(version, result)
+            wrong = failures(version, result)
+            failed |= bool(wrong)
             said = f"fails: {', '.join(wrong)}" if wrong else "passed"
             sys.stdout.write(f"PySpark {result['pyspark']} on Python {result['python']}: {said}\n")
-    results = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
-    write_page(results)
+            sys.stdout.flush()
     sys.exit(failed)
 
 
