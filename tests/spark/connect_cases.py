@@ -26,7 +26,7 @@ from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import STATE_STORE, check_session, session
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.oracle import table_of, truth_of
-from tests.spark.running import Batch, Scenario, as_batch, expected, panes_of, until, write
+from tests.spark.running import Batch, Scenario, as_batch, ended, expected, panes_of, until, write
 from tests.spark.scenarios import SCENARIOS, check
 
 RETRACTING = SCENARIOS["early, on time, late, retracting"]
@@ -66,9 +66,7 @@ def streamed(spark: SparkSession, scenario: Scenario, folder: Path, until: int) 
 
 
 def run(writer: Any, folder: Path) -> Any:
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+    return ended(writer.option("checkpointLocation", str(folder / "checkpoint")))
 
 
 def test_a_stream_into_files_over_a_restart_and_what_is_heard_of_it(
