@@ -36,7 +36,7 @@ PYTHONS: Final = {"4.0": "3.11", "4.1": "3.12", "4.2": "3.13", "4.3": "3.13"}
 TOOLS: Final = ("pytest", "hypothesis")
 """What the tests need."""
 _SPARK_TESTS: Final = "tests/spark"
-TOGETHER: Final = 6
+TOGETHER: Final = 3
 """The number of features whose tests share a Spark session."""
 
 
@@ -319,6 +319,8 @@ def cell(feature: Feature, version: str, result: Mapping[str, Any]) -> str:
         return f"needs {feature.since}"
     passed, total = count = result["features"].get(feature.text, (0, 0))
     tests = "1 test" if total == 1 else f"{total} tests"
+    if not total:
+        return "not run"
     return f"yes ({tests})" if fully(count) else f"**{passed} of {tests}**"
 
 
