@@ -218,7 +218,7 @@ class Environment:
         self.install(wheel)
 
     def install(self, *packages: str | Path) -> None:
-        """Install packages beside this version of PySpark."""
+        """Install packages, with this version of PySpark."""
         pins = self.folder / "constraints.txt"
         uv("pip", "install", "--quiet", "--python", self.python, "--constraints", pins, self.spark, *packages)
 
