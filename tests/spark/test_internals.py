@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from slackwater import windows
@@ -42,6 +44,21 @@ def test_the_default_file_system_is_the_local_disk(spark: SparkSession) -> None:
 
 def test_the_interpreter_of_the_workers_exists(spark: SparkSession) -> None:
     assert Path(internals.worker_python(spark)).exists()
+
+
+def test_the_session_is_active_in_the_thread_that_registers_a_source(spark: SparkSession) -> None:
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "source_of_another_thread"
+
+    def register() -> tuple[bool, bool]:
+        before = SparkSession.getActiveSession() is not None
+        internals.register_source(spark, Source)
+        return before, SparkSession.getActiveSession() is not None
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(register).result() == (False, True)
 
 
 def test_a_streaming_query_is_recognized(spark: SparkSession) -> None:

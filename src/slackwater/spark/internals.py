@@ -24,8 +24,6 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from slackwater.spark.versions import SINKS_OF_ACTIVE_SESSION
-
 __all__ = [
     "ROCKSDB",
     "JavaError",
@@ -122,9 +120,11 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         if archive not in paths:
             environment["PYTHONPATH"] = os.pathsep.join([*paths, archive])
     spark.dataSource.register(source)
-    if SINKS_OF_ACTIVE_SESSION and not is_remote(spark):
+    if not is_remote(spark):
+        # Spark looks for the source of a writer in the active session of the thread, and nowhere else
         classic = cast(Any, spark)
-        classic._get_j_spark_session_class(classic._jvm).setActiveSession(classic._jsparkSession)  # noqa: SLF001
+        sessions = classic._get_j_spark_session_class(classic._jvm)  # noqa: SLF001
+        sessions.setActiveSession(classic._jsparkSession)  # noqa: SLF001
     pipeline = getattr(spark, _PIPELINE_SESSION, None)
     if pipeline is not None:
         # in a thread of its own, which has none of the context by which Spark recognizes a query function

@@ -29,7 +29,6 @@ __all__ = [
     "FILE_SYSTEM_CHECKPOINTS",
     "PYSPARK",
     "SETTINGS",
-    "SINKS_OF_ACTIVE_SESSION",
     "DataSourceStreamArrowWriter",
     "ReadAllAvailable",
     "ReadLimit",
@@ -128,10 +127,6 @@ SETTINGS: Final[dict[str, str]] = (
     else {_WRAPPER: "true"}
 )
 """Settings of a session that only some versions need."""
-
-
-SINKS_OF_ACTIVE_SESSION: Final = PYSPARK < (4, 1)
-"""Whether a streaming query finds its sink only if it is registered with the active session of the thread."""
 
 
 def read_in_one_batch(spark: SparkSession) -> None:
