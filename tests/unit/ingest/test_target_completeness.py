@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from slackwater.ingest import WHOLE, Plan, WorkUnit
-from slackwater.ingest.plan.completeness import Completeness
+from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.sources.arrow_types import INSTANTS
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.manifest_target import ManifestTarget
@@ -33,7 +33,7 @@ class Job:
         self.address = f"{'delta' if kind == 'delta' else 'parquet'}:{folder}"
         store = object_store(folder.as_uri())
         self.target: Any = DeltaTarget(folder, **KEYS) if kind == "delta" else ManifestTarget(store, **KEYS)
-        self.completeness = Completeness(plan_of(*starts))
+        self.completeness = PlanCompleteness(plan_of(*starts))
         self.target.expect(self.completeness)
 
     def read(self, start: int, rows: int) -> int | None:
