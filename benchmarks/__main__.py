@@ -23,6 +23,7 @@ NAMES = (
     "spark_joins",
     "growth",
     "streams_spark",
+    "lake_merge_cost",
     "lake_merges",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import deltalake
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import slackwater as sw
+from benchmarks.lake_merge_cost import contents, merge_by_hand
 from benchmarks.report import Report
 from benchmarks.streams_spark import local_session
 from slackwater.spark.api.lake_merge import merge_into
@@ -63,43 +63,16 @@ def _make_panes(spark: SparkSession, folder: Path) -> Path:
     return panes
 
 
-def merge_by_hand(table: str, rows: pl.DataFrame) -> None:
-    """The newest pane of each key and window replaces the row before; a retraction alone deletes it."""
-    newest = (
-        rows.unnest("window")
-        .unnest("pane")
-        .sort("index", "retraction", descending=[False, True])
-        .unique(["auction", "start", "end"], keep="last", maintain_order=True)
-        .select("auction", "start", "end", "bids", "total", deleted="retraction")
-        .to_arrow()
-    )
-    if not deltalake.DeltaTable.is_deltatable(table):
-        deltalake.write_deltalake(table, newest.slice(0, 0).drop_columns(["deleted"]))
-    same = "old.auction = new.auction AND old.start = new.start AND old.end = new.end"
-    values = {name: f"new.{name}" for name in ("auction", "start", "end", "bids", "total")}
-    merger = deltalake.DeltaTable(table).merge(newest, same, source_alias="new", target_alias="old")
-    merger.when_matched_delete("new.deleted").when_matched_update(
-        {name: values[name] for name in ("bids", "total")}
-    ).when_not_matched_insert(values, predicate="NOT new.deleted").execute()
-
-
 def _written_by_hand(frame: DataFrame, table: str) -> DataStreamWriter:
     def write(batch: DataFrame, number: int) -> None:
-        merge_by_hand(table, pl.DataFrame(pl.from_arrow(batch.toArrow())))
+        rows = pl.DataFrame(pl.from_arrow(batch.toArrow()))
+        merge_by_hand(table, rows.unnest("window").unnest("pane"))
 
     return frame.writeStream.foreachBatch(write)
 
 
 def _with_slackwater(frame: DataFrame, table: str) -> DataStreamWriter:
     return merge_into(frame, f"delta:{table}", key=["auction"], create=True)
-
-
-def _contents(table: str) -> pl.DataFrame:
-    found = pl.DataFrame(pl.from_arrow(deltalake.DeltaTable(table).to_pyarrow_table()))
-    names = {"window_start": "start", "window_end": "end"}
-    renamed = found.rename({old: new for old, new in names.items() if old in found.columns})
-    columns = ("auction", "start", "end", "bids", "total")
-    return renamed.select(columns).with_columns(pl.col("start", "end").cast(pl.Int64)).sort(columns)
 
 
 def _measure(
@@ -113,7 +86,7 @@ def _measure(
     seconds = [
         one["durationMs"]["triggerExecution"] / 1e3 for one in query.recentProgress if one["numInputRows"]
     ]
-    return statistics.mean(seconds[SKIPPED:]), _contents(str(folder / "table"))
+    return statistics.mean(seconds[SKIPPED:]), contents(str(folder / "table"))
 
 
 def run(report: Report) -> None:
