@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from benchmarks.engine_process import EngineRun, engine_runs
 from benchmarks.environments import python_of
 from benchmarks.nexmark import flink_queries, slackwater_queries, spark_queries
 from benchmarks.nexmark.generator import TABLES, Settings, write
-from benchmarks.nexmark.page import PAGE, RESULTS, write_page
+from benchmarks.nexmark.page import RESULTS, write_page
 from benchmarks.nexmark.results import (
     Measurement,
     final_result,
@@ -37,25 +38,33 @@ ENGINES: Final = {
 }
 
 
-def write_csv(data: Path) -> None:
-    """The files of a generated folder as CSV, below ``csv``, as Flink reads them."""
+CORES: Final = os.cpu_count() or 1
+
+
+def write_csv(data: Path, readers: int) -> None:
+    """The rows of a generated folder as CSV, below ``csv``: a file for each reader, as Flink reads them.
+
+    Flink assigns files to readers in no particular order, and the watermark is the lowest of all readers. So
+    each file has every n-th row: of files one after the other, the rows of some would be late.
+    """
     for name in TABLES:
+        rows = pl.read_parquet(data / name / "*.parquet")
         (data / "csv" / name).mkdir(parents=True)
-        for path in sorted((data / name).iterdir()):
-            _as_csv(path, data / "csv" / name / f"{path.stem}.csv")
+        for number in range(readers):
+            _write(rows.gather_every(readers, number), data / "csv" / name / f"{number}.csv")
     (data / "csv" / "side_input").mkdir()
-    _as_csv(data / "side_input.parquet", data / "csv" / "side_input" / "rows.csv")
+    _write(pl.read_parquet(data / "side_input.parquet"), data / "csv" / "side_input" / "rows.csv")
 
 
-def _as_csv(source: Path, target: Path) -> None:
-    pl.read_parquet(source).write_csv(target, include_header=False, datetime_format="%Y-%m-%d %H:%M:%S%.3f")
+def _write(rows: pl.DataFrame, path: Path) -> None:
+    rows.write_csv(path, include_header=False, datetime_format="%Y-%m-%d %H:%M:%S%.3f")
 
 
 def command(engine: str, queries: list[str], data: Path, output: Path, runs: int) -> list[str]:
     """The command that runs queries on an engine."""
     options = ["--queries", *queries, "--output", str(output), "--runs", str(runs)]
     if engine == "flink":
-        cores = ["--cores", str(os.cpu_count() or 1)]
+        cores = ["--cores", str(CORES)]
         return [
             str(python_of("flink")),
             "-m",
@@ -88,8 +97,8 @@ def record(measurement: Measurement, run: EngineRun, output: Path, events: Event
 
 def measure(
     engine: str, queries: list[str], settings: Settings, data: Path, runs: int
-) -> dict[tuple[str, str], Measurement]:
-    """Run queries on an engine."""
+) -> Iterator[Measurement]:
+    """Run queries on an engine, and yield the measurement of each when all of its runs have ended."""
     load = round(os.getloadavg()[0], 1)
     measurements = {
         (query, engine): Measurement(query, engine, settings.events, load=load) for query in queries
@@ -107,7 +116,8 @@ def measure(
                 what += f", {measurement.rows:,} rows"
                 what += f", {measurement.missing:,} missing, {measurement.wrong:,} wrong"
             print(f"{engine} {query} run {run.labels['run']}: {what}", flush=True)
-    return measurements
+            if run.labels["run"] == runs:
+                yield measurement
 
 
 def main() -> None:
@@ -117,28 +127,28 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=None, help="events in a micro-batch; a tenth of all")
+    parser.add_argument("--rate", type=int, default=2_000, help="events per second of event time")
     parser.add_argument("--group", type=int, default=1, help="events are out of order within this many")
     parser.add_argument("--runs", type=int, default=3, help="timed runs of each query")
     parser.add_argument("--no-page", action="store_true", help="print only, leave the page as it is")
     arguments = parser.parse_args()
-    settings = Settings(arguments.events, group=arguments.group)
+    settings = Settings(arguments.events, rate=arguments.rate, group=arguments.group)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="slackwater-nexmark-") as name:
         data = Path(name)
         write(settings, arguments.batch or -(-settings.events // 10), data)
         if "flink" in arguments.engines:
-            write_csv(data)
+            write_csv(data, CORES)
         for engine in arguments.engines:
             chosen = [query for query in arguments.queries if query in ENGINES[engine]]
             if not chosen:
                 continue
-            measured = measure(engine, chosen, settings, data, arguments.runs)
-            wrong += sum(one.wrong for one in measured.values())
-            if not arguments.no_page:
-                save_measurements(RESULTS, {**load_measurements(RESULTS), **measured})
-    if not arguments.no_page:
-        write_page()
-        print(f"written to {PAGE.relative_to(PAGE.parents[1])}")
+            for one in measure(engine, chosen, settings, data, arguments.runs):
+                wrong += one.wrong
+                if not arguments.no_page:
+                    known = load_measurements(RESULTS)
+                    save_measurements(RESULTS, {**known, (one.query, engine): one})
+                    write_page()
     sys.exit(1 if wrong else 0)
 
 

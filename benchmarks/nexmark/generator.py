@@ -200,7 +200,7 @@ def _persons(settings: Settings, numbers: Integers, random: np.random.Generator)
     email = pc.binary_join_element_wise(_words(count, 7, random), "@", _words(count, 5, random), ".com", "")
     card = pc.binary_join_element_wise(*(_digits(count, random) for _ in range(4)), " ")
     city, state = _choice(CITIES, count, random), _choice(STATES, count, random)
-    used = sum(_lengths(column) for column in (name, email, card, city, state)) + 8
+    used = 8 + _lengths(pc.binary_join_element_wise(name, email, card, city, state, ""))
     return pa.table(
         {
             "id": last_person(numbers) + FIRST_ID,
@@ -313,7 +313,8 @@ def _digits(count: int, random: np.random.Generator) -> pa.Array:
 
 
 def _lengths(texts: pa.Array) -> Integers:
-    return pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: Integers = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
 
 
 @cache

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import slackwater as sw
+from slackwater.spark.api.output_rows import Joined
 from slackwater.spark.api.stream import Stream
 from slackwater.time import Range
 
@@ -72,7 +73,7 @@ def q3(events: Streams) -> DataFrame:
     return pairs.to_df(flush=True).select("name", "city", "state", "id")
 
 
-def _in_time(events: Streams) -> Any:
+def _in_time(events: Streams) -> Joined:
     """Bids with their auction, if they came while it was open: an auction lasts less than a minute."""
     bids = events.bid.select(
         "auction AS id", "auction", "bidder", "price", "date_time AS bid_date_time", "extra AS bid_extra"
@@ -192,10 +193,12 @@ def q16(events: Streams) -> DataFrame:
 
 def q17(events: Streams) -> DataFrame:
     days = events.bid.key_by("auction").window(sw.fixed("1 day")).trigger(sw.always())
-    prices = {"min": sw.min, "max": sw.max, "avg": sw.avg, "sum": sw.sum}
     found = days.agg(
+        min_price=sw.min("price"),
+        max_price=sw.max("price"),
+        avg_price=sw.avg("price"),
+        sum_price=sw.sum("price"),
         **_ranks(sw.count, "price", "bids"),
-        **{f"{name}_price": each("price") for name, each in prices.items()},
     )
     return found.to_df(flush=True).withColumns(
         {"day": F.date_format("window.start", "yyyy-MM-dd"), "avg_price": F.floor("avg_price")}

@@ -288,13 +288,13 @@ def compare(name: str, events: Events, result: pl.DataFrame) -> Comparison:
     result = _plain(result, query.thousandths)
     wrong_rows = result.clear()
     if query.chosen:
-        columns = [column for column in BID if column in result.columns]
-        wrong_rows = result.join(_plain(events.bid.collect(), ()), on=columns, how="anti")
+        wrong_rows = result.join(_plain(events.bid.collect(), ()), on=list(BID), how="anti")
     compared = result.select(truth.columns)
     expected = _counted(_plain(truth, ()))
-    given = _counted(compared).cast(dict(expected.schema))
-    columns = truth.columns
-    both = expected.join(given, on=columns, how="full", nulls_equal=True, coalesce=True, suffix="_given")
+    given = _counted(compared).cast(expected.schema)
+    both = expected.join(
+        given, on=truth.columns, how="full", nulls_equal=True, coalesce=True, suffix="_given"
+    )
     surplus = pl.col("_number_given").fill_null(0) - pl.col("_number").fill_null(0)
     differences = both.with_columns(surplus=surplus)
     more = differences.filter(pl.col("surplus") > 0)

@@ -36,6 +36,7 @@ RATE: Final = 10_000
 """Bids per second of event time."""
 START: Final = 1_704_067_200_000
 FILES: Final = 10
+CORES: Final = os.cpu_count() or 1
 
 
 def bids(rows: int, keys: int, seed: int = 7) -> pl.DataFrame:
@@ -55,12 +56,15 @@ def write(rows: pl.DataFrame, folder: Path) -> None:
     """Write the same rows as Parquet, as CSV and as CSV with a header, in several files each."""
     for name in ("parquet", "csv", "csv_with_header"):
         (folder / name).mkdir(parents=True)
+    # Flink assigns files to readers in no particular order: a file per reader, with every n-th row.
+    for number in range(CORES):
+        part = rows.gather_every(CORES, number)
+        part.write_csv(folder / "csv" / f"{number}.csv", include_header=False)
     size = -(-rows.height // FILES)
     for number, part in enumerate(rows.iter_slices(size)):
         path = folder / "parquet" / f"{number:03}.parquet"
         part.write_parquet(path, row_group_size=-(-part.height // 2))
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-        part.write_csv(folder / "csv" / f"{number:03}.csv", include_header=False)
         part.write_csv(folder / "csv_with_header" / f"{number:03}.csv")
 
 
@@ -101,7 +105,7 @@ def run(engine: str, name: str, data: Path, expected: pl.DataFrame, rows: int) -
     module, environment = ENGINES[engine]
     python = sys.executable if environment is None else str(python_of(environment))
     output = Path(tempfile.mkdtemp(prefix="slackwater-peers-"))
-    options = ["--data", str(data), "--output", str(output), "--cores", str(os.cpu_count() or 1)]
+    options = ["--data", str(data), "--output", str(output), "--cores", str(CORES)]
     command = [python, "-m", f"benchmarks.peers.{module}", "--workload", name, *options]
     load = round(os.getloadavg()[0], 1)
     log = Path("build") / "peers" / f"{engine}-{name}.log"
@@ -114,7 +118,7 @@ def run(engine: str, name: str, data: Path, expected: pl.DataFrame, rows: int) -
         right = expected.join(found, on=COLUMNS, how="semi").height
         result.windows, result.missing = expected.height, expected.height - right
         result.wrong = found.height - found.join(expected, on=COLUMNS, how="semi").height
-        result.lost_rows = int(expected["bids"].sum() - found["bids"].sum())
+        result.lost_rows = int(expected["bids"].sum()) - int(found["bids"].sum())
     shutil.rmtree(output)
     return result
 
