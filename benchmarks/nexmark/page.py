@@ -107,9 +107,10 @@ def _cores(measurements: dict[tuple[str, str], Measurement]) -> str:
                 "–" if one is None or not one.seconds else f"{one.per_cpu_second:,.0f}" for one in known
             ]
             memory = ["–" if one is None or not one.seconds else f"{one.peak_mib:,}" for one in known]
-            rows.append([query, *speeds, *memory])
+            load = " / ".join("–" if one is None or not one.seconds else f"{one.load}" for one in known)
+            rows.append([query, *speeds, *memory, load])
     names = list(ENGINES.values())
-    columns = ["query", *names, *(f"MiB, {name}" for name in names)]
+    columns = ["query", *names, *(f"MiB, {name}" for name in names), "load of the machine at the start"]
     return f"### Events per second and core, and peak memory\n\n{_table(columns, rows)}"
 
 

@@ -39,10 +39,10 @@ FILES: Final = 10
 CORES: Final = os.cpu_count() or 1
 
 
-def bids(rows: int, keys: int, seed: int = 7) -> pl.DataFrame:
+def bids(rows: int, keys: int, rate: int = RATE, seed: int = 7) -> pl.DataFrame:
     """Seeded bids, each at most five seconds behind the latest before it, in whole milliseconds."""
     random = np.random.default_rng(seed)
-    arrival = START + np.arange(rows, dtype=np.int64) * 1_000 // RATE
+    arrival = START + np.arange(rows, dtype=np.int64) * 1_000 // rate
     return pl.DataFrame(
         {
             "auction": random.integers(0, keys, rows),
@@ -130,12 +130,13 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--rate", type=int, default=RATE, help="bids per second of event time")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-page", action="store_true", help="print only, leave the page as it is")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slackwater-peers-") as folder:
         data = Path(folder)
-        rows = bids(arguments.rows, arguments.keys)
+        rows = bids(arguments.rows, arguments.keys, arguments.rate)
         write(rows, data)
         for name in arguments.workloads:
             expected = truth(rows, WORKLOADS[name])

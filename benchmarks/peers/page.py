@@ -89,7 +89,7 @@ def table(results: dict[tuple[str, str], PeerResult]) -> str:
     """The table of the page."""
     columns = (
         "workload", "engine", "rows", "seconds", "rows per second", "rows per CPU second",
-        "windows", "missing", "wrong", "rows lost", "peak MiB",
+        "windows", "missing", "wrong", "rows lost", "peak MiB", "load",
     )  # fmt: skip
     lines = [columns, ["---", "---", *("--:" for _ in columns[2:])]]
     for workload in WORKLOADS:
@@ -102,9 +102,9 @@ def table(results: dict[tuple[str, str], PeerResult]) -> str:
 
 def _cells(one: PeerResult) -> list[str]:
     if not one.seconds:
-        return ["failed", *("–" for _ in range(7))]
+        return ["failed", *("–" for _ in range(8))]
     middle, half = median(one.seconds), (max(one.seconds) - min(one.seconds)) / 2
-    counts = (one.windows, one.missing, one.wrong, one.lost_rows, one.peak_mib)
+    counts = (one.windows, one.missing, one.wrong, one.lost_rows, one.peak_mib, one.load)
     speeds = (one.rows / middle, one.rows / median(one.cpu_seconds))
     return [
         f"{middle:.1f} ± {half:.1f}",
@@ -142,8 +142,10 @@ def draw(results: dict[tuple[str, str], PeerResult]) -> None:
 def write_page() -> None:
     """Replace what lies between the two marks."""
     results = load_results(RESULTS)
-    draw(results)
+    content = table(results)
+    if any(one.seconds for one in results.values()):
+        draw(results)
+        content += f"\n\n![Rows per second of every engine](images/{PICTURE.name})"
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
-    content = f"{table(results)}\n\n![Rows per second of every engine](images/{PICTURE.name})"
     PAGE.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{after}", encoding="utf-8")

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.scaling.model import Shape
-from benchmarks.scaling.page import PAGE, RESULTS, write_page
+from benchmarks.scaling.page import PAGE, RESULTS, load, write_page
 
 BATCHES: Final = 7
 WARM: Final = 3
@@ -158,15 +158,14 @@ def main() -> None:
         results = run_experiments(arguments.master, executors, chosen)
         arguments.output.write_text(json.dumps(results), encoding="utf-8")
         return
-    load = os.getloadavg()[0]
-    known = json.loads(RESULTS.read_text(encoding="utf-8"))["batches"] if RESULTS.exists() else []
-    kept = [one for one in known if one["executors"] not in arguments.executors]
+    busy = os.getloadavg()[0]
+    kept = [one for one in load(RESULTS)["batches"] if one["executors"] not in arguments.executors]
     found = [one for executors in arguments.executors for one in measure(executors)]
     batches = sorted(
         kept + found, key=lambda one: (one["executors"], one["rows"], one["groups"], one["buckets"])
     )
     rows = ",\n".join(json.dumps(one) for one in batches)
-    head = f'"processors": {os.cpu_count()}, "load": {load:.1f}'
+    head = f'"processors": {os.cpu_count()}, "load": {busy:.1f}'
     RESULTS.write_text(f'{{{head}, "batches": [\n{rows}\n]}}\n', encoding="utf-8")
     write_page()
     print(f"written to {PAGE.relative_to(PAGE.parents[1])}")

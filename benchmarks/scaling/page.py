@@ -92,6 +92,8 @@ def _predictions(model: Model) -> str:
 
 def content(results: dict[str, Any]) -> str:
     """The tables of the page."""
+    if not results["batches"]:
+        return "No measurements are stored."
     batches, processors = results["batches"], results["processors"]
     model = fit([_shape(one) for one in batches], [median(one["seconds"]) for one in batches], processors)
     conditions = f"{processors} processors, load {results['load']} when the run began."
@@ -105,7 +107,9 @@ def content(results: dict[str, Any]) -> str:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The measurements in a file."""
+    """The measurements in a file; none if it does not exist."""
+    if not path.exists():
+        return {"batches": []}
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return results
 
