@@ -17,6 +17,9 @@ from benchmarks.nexmark.flink_queries import QUERIES, TABLES
 
 SETTINGS = {
     "table.local-time-zone": "UTC",
+    # On a loaded machine, a job that loses its heartbeat must fail or go on, not wait for another cluster.
+    "heartbeat.timeout": "10 min",
+    "restart-strategy.type": "none",
     # As in the public setup of this benchmark: updates are emitted once for up to 50,000 rows or 2 seconds.
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "2 s",

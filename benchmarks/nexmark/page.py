@@ -69,6 +69,8 @@ def write_page() -> None:
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return "No measurements are stored."
     rule = ["---", *("--:" for _ in columns[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (columns, rule, *rows))
 

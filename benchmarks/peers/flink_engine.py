@@ -24,6 +24,8 @@ def run(job: Job) -> None:
     settings = {
         "table.local-time-zone": "UTC",
         "parallelism.default": str(job.cores),
+        "heartbeat.timeout": "10 min",
+        "restart-strategy.type": "none",
         # A file is complete when a checkpoint is.
         "execution.checkpointing.interval": "10 s",
     }
