@@ -74,7 +74,7 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     },
     "spark": {
         "class_archive": set(),
-        "internals": {"versions"},
+        "internals": set(),
         "jvm_options": {"class_archive"},
         "quiet_console": set(),
         "versions": set(),
