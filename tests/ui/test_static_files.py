@@ -61,3 +61,10 @@ def test_every_imported_module_exists() -> None:
     for path in OWN:
         for name in re.findall(r'from "\./([^"]+)"', path.read_text(encoding="utf-8")):
             assert (STATIC / name).is_file(), f"{path.name} imports {name}"
+
+
+def test_every_module_is_loaded_at_once() -> None:
+    """Without it, the browser finds the modules one after the other, import by import."""
+    scripts = {f"/static/{file.relative_to(STATIC)}" for file in STATIC.rglob("*.js")}
+    classic = set(re.findall(r'<script src="([^"]+)"', PAGE))
+    assert set(re.findall(r'<link rel="modulepreload" href="([^"]+)">', PAGE)) == scripts - classic
