@@ -11,6 +11,7 @@ from benchmarks.report import Report
 NAMES = (
     "progress",
     "windows",
+    "slices",
     "session_state",
     "join",
     "retractions",
@@ -20,6 +21,8 @@ NAMES = (
     "streams",
     "cycles",
     "spark_windows",
+    "breakdown",
+    "latency",
     "spark_joins",
     "growth",
     "streams_spark",
