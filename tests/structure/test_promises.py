@@ -36,6 +36,8 @@ def configured() -> dict[str, int]:
         * constant("tests/chaos/test_pipelines_killed.py", "KILLS"),
         "tests/chaos/test_three_streams.py": len(constant("tests/chaos/test_three_streams.py", "SEEDS"))
         * len(constant("tests/chaos/test_three_streams.py", "KILLED_IN")),
+        "tests/chaos/test_sinks_killed.py": len(constant("tests/chaos/sinks.py", "SINKS"))
+        * constant("tests/chaos/test_sinks_killed.py", "KILLS"),
         "tests/cluster/test_executor_killed.py": len(
             constant("tests/cluster/test_executor_killed.py", "KILLED_AFTER")
         ),
