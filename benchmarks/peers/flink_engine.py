@@ -38,7 +38,8 @@ def run(job: Job) -> None:
         ) WITH ('connector' = 'filesystem', 'path' = '{job.data / "csv"}', 'format' = 'csv')
     """)
     select = """
-        SELECT auction, TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start) * 1000
+        SELECT auction,
+            CAST(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start) AS BIGINT) * 1000
             + EXTRACT(MILLISECOND FROM window_start) AS `start`,
             COUNT(*) AS bids, SUM(price) AS total, MAX(price) AS best
     """
