@@ -145,6 +145,28 @@ def peak_of_tree(ancestor: int) -> int:
     return sum(process.peak() for process in (_Process(ancestor, ""), *_started_by(ancestor)))
 
 
+def thread_cpu() -> dict[tuple[int, int], tuple[str, float]]:
+    """The name and the seconds of a processor of every thread of the JVM and the workers of this process.
+
+    >>> isinstance(thread_cpu(), dict)
+    True
+    """
+    found: dict[tuple[int, int], tuple[str, float]] = {}
+    for process in _started_by(os.getpid()):
+        try:
+            threads = [int(folder.name) for folder in (_PROCESSES / str(process.number) / "task").iterdir()]
+        except OSError:
+            continue
+        for thread in threads:
+            before, _, after = _text(process.number, f"task/{thread}/stat").rpartition(")")
+            if fields := after.split():
+                # The threads of a Python program have names of their own; its process counts.
+                name = before.partition("(")[2] if process.name == "java" else process.name
+                seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                found[process.number, thread] = (name, seconds)
+    return found
+
+
 def _started_by(ancestor: int) -> Iterator[_Process]:
     """The children of a process, their children, and so on."""
     names, children = dict[int, str](), dict[int, list[int]]()
