@@ -1,6 +1,7 @@
 """What the merge of a batch of panes into a Delta Lake table costs, without Spark.
 
-The peer is a merge that users write: the newest pane of each row by Polars, and one `merge` of deltalake.
+The peer is a merge that users write in ``foreachBatch``: the newest pane of each row by Polars, and one merge
+of deltalake. Spark's own ``MERGE INTO`` needs a jar that PyPI's ``delta-spark`` does not contain.
 """
 
 from __future__ import annotations

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.progress.watermark_policies import lag
-from slackwater.spark.api.declared import declared
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why
@@ -130,16 +128,6 @@ def test_a_limited_source_is_refused_where_the_stream_is_to_end(spark: SparkSess
     counts = stream(limited, event_time="at", watermark=lag("1 second")).window(windows.fixed("1 minute"))
     with pytest.raises(InvalidArgument, match="limited by maxFilesPerTrigger = '1'"):
         counts.agg(n=windows.count()).to_df(flush=True)
-
-
-def test_declared_columns_are_used_without_an_analysis_of_the_source(spark: SparkSession) -> None:
-    rows = declared(spark.readStream.table("missing"), "at timestamp, id long")
-    counts = stream(rows, event_time="at", watermark=lag("1 second")).window(windows.fixed("1 minute"))
-    panes = counts.agg(ids=windows.sum("id")).to_df()
-    assert panes.isStreaming
-    assert panes.columns == ["window", "ids", "pane"]
-    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
-        spark.readStream.table("missing").columns  # noqa: B018 - analyzes it
 
 
 def test_a_batch(spark: SparkSession, tmp_path: Path) -> None:

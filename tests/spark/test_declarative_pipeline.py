@@ -14,7 +14,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.proof]
+from slackwater.spark.versions import PYSPARK
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.proof,
+    pytest.mark.skipif(PYSPARK < (4, 1), reason="Spark has declarative pipelines since 4.1"),
+]
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "examples" / "declarative_pipeline"
 WINDOW = 10

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from slackwater.spark.internals import declare_columns, is_remote
+from slackwater.spark.versions import needs
 
 
 def declared(df: DataFrame, schema: StructType | str) -> DataFrame:
@@ -22,9 +23,15 @@ def declared(df: DataFrame, schema: StructType | str) -> DataFrame:
     Returns:
         A DataFrame for `stream`. On a session that is not one of Spark Connect, ``df`` itself.
 
+    Raises:
+        NeedsNewerSpark: The version of PySpark has no declarative pipelines.
+
     >>> import slackwater as sw
     >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> sw.declared(spark.range(3), "id long").columns
     ['id']
     """
-    return declare_columns(df, schema) if is_remote(df.sparkSession) else df
+    if not is_remote(df.sparkSession):
+        return df
+    needs("sw.declared", "4.1")
+    return declare_columns(df, schema)
