@@ -49,12 +49,16 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.postgres
 @pytest.mark.proof
 @pytest.mark.parametrize("kind", SINKS)
-def test_a_sink_of_a_killed_driver_shows_the_truth(kind: str, tmp_path: Path, classes: Path) -> None:
+def test_a_sink_of_a_killed_driver_shows_the_truth(
+    kind: str, tmp_path: Path, classes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kills = int(os.environ.get("SINK_KILLS", KILLS))
     source = random.Random(f"{SEED} {kind}")
     aims, repeated = Counter[str](), 0
     with running_server() if kind == "postgresql" else nullcontext() as server:
         sink = Sink(kind, tmp_path, "" if server is None else server.create_database("killed"))
+        for name, value in sink.environment.items():
+            monkeypatch.setenv(name, value)  # this process reads the sink as well
         sink.create()
         command = [sys.executable, "-m", "tests.chaos.sinks_observer", kind, str(tmp_path), sink.url]
         with Program(

@@ -86,7 +86,7 @@ def replace_results(panes: Panes, table: str, *, since: InstantLike, until: Inst
     >>> with TemporaryDirectory() as folder:
     ...     totals("5, 30, 90").upsert_once(f"sqlite:///{folder}/bids.db", "totals", create=True)
     ...     sw.replace_results(
-    ...         totals("5, 12, 20, 30, 90"),
+    ...         totals("5, 12, 21, 30, 90"),
     ...         f"sqlite:///{folder}/bids.db#totals",
     ...         since="1970-01-01T00:00:00Z",
     ...         until="1970-01-01T00:01:00Z",
