@@ -198,6 +198,12 @@ def test_an_error_is_one_line_with_the_fix(
     assert "secret" not in result.output
 
 
+def test_a_stream_with_an_invalid_name_creates_no_store(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/new.db"
+    refused = CliRunner().invoke(app, ["stream", "create", "bids", "--store", store])
+    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
 def test_no_line_of_a_short_invalid_input_is_written(bids: Command) -> None:
     assert bids("stream", "write", "shop/bids", given=EVENTS + "nonsense\n").exit_code == 2
     assert lines(bids("stream", "read", "shop/bids")) == []

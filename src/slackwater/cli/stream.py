@@ -28,7 +28,7 @@ from slackwater.cli.live_lines import live_lines
 from slackwater.cli.watching import Interval, Watch, show_changes
 from slackwater.errors import InvalidArgument
 from slackwater.streams import description
-from slackwater.streams.arguments import positive_duration
+from slackwater.streams.arguments import positive_duration, scope_and_name
 from slackwater.streams.log import ndjson
 from slackwater.streams.log.catalog import Stream
 from slackwater.streams.log.scan import follow, parse_cut, scan
@@ -84,6 +84,7 @@ def create(
     json: AsJson = False,
 ) -> None:
     """Create a stream, and the metadata store if there is none."""
+    scope_and_name(name)  # an invalid name creates no store
     settings = StreamSettings(
         marks=MarkSettings(period=period, timeout=timeout, max_ahead=max_ahead),
         retention=Retention(age=keep, size=keep_bytes),
