@@ -27,7 +27,7 @@ from slackwater.ingest import WHOLE, WorkUnit, parse_job
 from slackwater.ingest.extraction import Extraction
 from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, read_database
 from slackwater.ingest.sources.jdbc_source import jdbc_reading, read_jdbc
-from slackwater.ingest.sources.queries import range_of_table
+from slackwater.ingest.sources.sql_statements import range_of_table
 from slackwater.ingest.targets.replacement import Written
 from slackwater.spark.session import session
 from slackwater.sql.adbc import adbc_address

@@ -32,7 +32,7 @@ from slackwater.spark.runtime.delay_reports import observed_delays, reported_del
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.session import session
 from slackwater.spark.wire.buffers import Observation, Peak
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import SECOND, now
 
 ROWS, FILES, PAIRS, TASKS = 50_000, 12, 2, 2

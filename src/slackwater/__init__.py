@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from slackwater.progress.watermark_policies import lag as lag
     from slackwater.progress.watermark_policies import learned as learned
     from slackwater.spark.api.declared import declared as declared
-    from slackwater.spark.api.history import history as history
     from slackwater.spark.api.kafka import from_kafka as from_kafka
     from slackwater.spark.api.stream import stream as stream
+    from slackwater.spark.api.stream_history import history as history
     from slackwater.spark.api.stream_options import headers as headers
     from slackwater.spark.api.stream_options import ingestion_time as ingestion_time
     from slackwater.spark.api.upsert import upsert_once as upsert_once
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from slackwater.streams.spark.stream_output import write_stream as write_stream
     from slackwater.streams.time.notes import NoteResult as NoteResult
     from slackwater.table_progress.completeness_reader import complete_until as complete_until
-    from slackwater.table_progress.replacement import replace_results as replace_results
+    from slackwater.table_progress.replaced_results import replace_results as replace_results
     from slackwater.table_progress.table_watermark import completeness as completeness
     from slackwater.table_progress.waiting import WaitResult as WaitResult
     from slackwater.table_progress.waiting import wait_until as wait_until

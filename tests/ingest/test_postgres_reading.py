@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, read_database
-from slackwater.ingest.sources.queries import ParameterValue, Statement, bind, range_of_table, time_value
+from slackwater.ingest.sources.sql_statements import (
+    ParameterValue,
+    Statement,
+    bind,
+    range_of_table,
+    time_value,
+)
 from slackwater.sql.adbc import adbc_connection
 from slackwater.time import DAY, HOUR, instant
 from tests.spark.postgres import Server

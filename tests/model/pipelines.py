@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackwater import windows
-from slackwater.spark.wire.columns import RETRACTION
+from slackwater.spark.wire.wire_columns import RETRACTION
 from tests.model.windows import Bounds, assign, merge_windows
 from tests.support.pipeline_nodes import (
     GAP,

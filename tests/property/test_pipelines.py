@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from slackwater import windows
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.wire_columns import TIME
 from tests.model.windows import Row
 from tests.property import pipeline_soak
 from tests.property.pipeline_soak import FAMILY, Family, difference, numbered_family

@@ -14,9 +14,9 @@ from hypothesis import settings
 
 from slackwater.errors import InvalidArgument
 from slackwater.simulation import ingest_scenario
+from slackwater.simulation.event_story import format_story
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.runs import SCENARIOS, Simulated, Simulation
-from slackwater.simulation.story import format_story
 from slackwater.time import SECOND
 
 SHORT = 1

@@ -34,8 +34,8 @@ from slackwater.spark.api.map_async import async_call
 from slackwater.spark.api.stream import Stream, stream
 from slackwater.spark.monitor.reports import why
 from slackwater.spark.runtime.async_mapper import AsyncFunction, AsyncMapper
-from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
+from slackwater.spark.wire.wire_columns import TIME, WITNESS, column_alias
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.dead_letters import dead_letters
 from slackwater.time import SECOND

@@ -112,7 +112,10 @@ def test_a_query_changes_is_inspected_and_rescaled(query: Query, spark: SparkSes
         query.run(refused.to_df())
 
     # Checks of a rescale.
-    for partitions, problem in ((1, "is already the number of partitions"), (3, "does not divide the number of buckets")):
+    for partitions, problem in (
+        (1, "is already the number of partitions"),
+        (3, "does not divide the number of buckets"),
+    ):
         with pytest.raises(InvalidArgument, match=problem):
             rescale(spark, query.checkpoint, partitions)
 

@@ -26,7 +26,7 @@ from slackwater.spark.api.stream import stream
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.runtime.async_mapper import AsyncFunction
 from slackwater.spark.wire.clock_source import Ticks
-from slackwater.spark.wire.columns import RETRACTION, TIME
+from slackwater.spark.wire.wire_columns import RETRACTION, TIME
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import Sessions, Window
 from slackwater.windows.assigners import SessionsBy

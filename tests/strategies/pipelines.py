@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from slackwater import windows
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.wire_columns import TIME
 from slackwater.time import instant
 from tests.model.windows import Row
 from tests.strategies.windows import CALENDAR_TICK, CALENDARS, HypothesisSource, Source

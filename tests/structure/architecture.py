@@ -64,13 +64,13 @@ _SPARK_BASE: Final = {"internals", "session", "versions"}
 
 INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
     "windows": {
-        "columns": set(),
-        "expressions": set(),
-        "assigners": {"expressions"},
+        "operator_columns": set(),
+        "computed_columns": set(),
+        "assigners": {"computed_columns"},
         "triggers": set(),
-        "accumulations": {"columns", "expressions"},
+        "accumulations": {"operator_columns", "computed_columns"},
         "spec": {"accumulations", "assigners", "triggers"},
-        "engine": {"columns", "assigners", "triggers", "accumulations", "spec"},
+        "engine": {"operator_columns", "assigners", "triggers", "accumulations", "spec"},
     },
     "spark": {
         "class_archive": set(),

@@ -34,7 +34,8 @@ from slackwater.spark.runtime.map_side import Fold, Shipper
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.pane_schema import PANE_KIND
+from slackwater.spark.wire.wire_columns import (
     BUCKET_INDEX,
     CONTROL,
     RETRACTION,
@@ -43,7 +44,6 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     column_alias,
 )
-from slackwater.spark.wire.pane_schema import PANE_KIND
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.spec.operator_spec import SIDES, OperatorSpec
 from tests.model.windows import Bounds, Row, assign

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from slackwater.table_progress.replacement import ReplacedRange
+from slackwater.table_progress.replaced_results import ReplacedRange
 from slackwater.tables.pane_fold import DELETED
 from slackwater.time import SECOND
 from tests.chaos.thirty_days import ARCHIVED, DAY, corrected, near, rows, truth

@@ -24,7 +24,7 @@ from slackwater.spark.monitor.reports import QueryReport, why
 from slackwater.spark.monitor.telemetry import Telemetry
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.source_progress import SILENT_AFTER, SourceRules
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import SECOND, format_instant, now
 from slackwater.ui.running_console import RunningConsole
 from slackwater.ui.views import Views

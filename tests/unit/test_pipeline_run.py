@@ -10,8 +10,8 @@ import pytest
 
 import slackwater as sw
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.history import History
 from slackwater.spark.api.panes import Panes
+from slackwater.spark.api.stream_history import History
 from slackwater.testing import T, TestStream, assert_cleaned_up, assert_rows
 from slackwater.time import SECOND
 

@@ -17,7 +17,7 @@ from slackwater.spark.api.map_async import async_call
 from slackwater.spark.runtime.async_mapper import AsyncMapper
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.wire.buffers import Rejects, Shipment, read_header, unpack
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.wire_columns import (
     BUCKET_INDEX,
     FAILED_ROW,
     FAILURE,

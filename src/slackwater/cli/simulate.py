@@ -63,7 +63,7 @@ def simulate(
 
 
 def _print_result(result: Simulated, *, with_story: bool) -> None:
-    from slackwater.simulation.story import format_story
+    from slackwater.simulation.event_story import format_story
 
     if with_story:
         print_line(format_story(result.story))

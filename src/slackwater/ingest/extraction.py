@@ -35,7 +35,8 @@ from slackwater.ingest.sources.globs import fill_path, home_of, local_folder
 from slackwater.ingest.sources.http.http_job import reading_of
 from slackwater.ingest.sources.http_source import read_http
 from slackwater.ingest.sources.jdbc_source import PREFIX, jdbc_reading, read_jdbc
-from slackwater.ingest.sources.queries import (
+from slackwater.ingest.sources.spark_columns import REJECTED, column
+from slackwater.ingest.sources.sql_statements import (
     ParameterValue,
     Statement,
     bind,
@@ -45,7 +46,6 @@ from slackwater.ingest.sources.queries import (
     widened,
     zone_name,
 )
-from slackwater.ingest.sources.spark_columns import REJECTED, column
 from slackwater.ingest.targets.delta_objects_target import DeltaObjectsTarget
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget

@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.simulation.event_story import StoryLine
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.ingest_scenario import IngestScenario
 from slackwater.simulation.log_scenario import LogScenario
 from slackwater.simulation.pipeline_scenario import PipelineScenario
 from slackwater.simulation.simulated_database import Databases
-from slackwater.simulation.story import StoryLine
 from slackwater.simulation.world import START, World
 
 

@@ -24,11 +24,11 @@ from slackwater.errors import (
 )
 from slackwater.metadata.store import MetadataStore
 from slackwater.simulation.disk import Disk
+from slackwater.simulation.event_story import StoryLine
 from slackwater.simulation.faults import FaultPlan
 from slackwater.simulation.interposition import replaced_modules
 from slackwater.simulation.scheduler import Crashed, Process, Scheduler, Task
 from slackwater.simulation.simulated_database import Databases, Server
-from slackwater.simulation.story import StoryLine
 from slackwater.time import DAY, MILLISECOND, SECOND, instant
 
 START: Final = instant("2030-01-01T00:00:00Z")

@@ -27,7 +27,7 @@ from slackwater.time import (
     instant,
     to_datetime,
 )
-from slackwater.windows.expressions import ColumnExpression
+from slackwater.windows.computed_columns import ColumnExpression
 
 WindowBounds = tuple[int, int]
 """``(start, end)`` of one window."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from slackwater.demo.story import ORIGINS, STORY, Scene, play
+from slackwater.demo.console_scenario import ORIGINS, STORY, Scene, play
 from slackwater.progress.explanation import Reason
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.time import to_datetime
@@ -41,7 +41,7 @@ def test_the_tracker_explains_every_step_as_remarked() -> None:
 
 def test_the_command_prints_every_step() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "slackwater.demo.story"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "slackwater.demo.console_scenario"], capture_output=True, text=True, check=True
     )
     assert not ran.stderr
     assert ran.stdout.count("watermark") >= len(STORY)

@@ -14,7 +14,7 @@ import pytest
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.axis.timezones import instant_of, local_of, zone
 from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement
-from slackwater.ingest.sources.queries import ParameterValue, bind, widened
+from slackwater.ingest.sources.sql_statements import ParameterValue, bind, widened
 from slackwater.time import HOUR
 
 GIVEN: dict[str, ParameterValue] = {"a": "7"}

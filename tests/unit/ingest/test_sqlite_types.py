@@ -14,7 +14,7 @@ import pytest
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.adbc_source import DatabaseReading, RangeStatement, check_times
-from slackwater.ingest.sources.queries import range_of_table
+from slackwater.ingest.sources.sql_statements import range_of_table
 
 MANY = 70_000
 """More than the driver looks at before it decides."""

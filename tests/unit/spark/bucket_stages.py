@@ -16,7 +16,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.wire.buffers import Header, Tick, write_header
-from slackwater.spark.wire.columns import BUCKET_INDEX, CONTROL, ORIGIN, RETRACTION, TIME
+from slackwater.spark.wire.wire_columns import BUCKET_INDEX, CONTROL, ORIGIN, RETRACTION, TIME
 from tests.model.windows import Pane, Row
 from tests.support.windowed import Options, blocks, pane_of
 

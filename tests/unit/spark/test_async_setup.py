@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.map_async import async_call
 from slackwater.spark.runtime.async_mapper import AsyncMapper
-from slackwater.spark.wire.columns import TIME, WITNESS, column_alias
+from slackwater.spark.wire.wire_columns import TIME, WITNESS, column_alias
 
 RESULT = StructType([StructField("value", LongType())])
 OUTPUT = StructType([StructField(TIME, LongType()), StructField(WITNESS, BooleanType()), *RESULT.fields])

@@ -20,7 +20,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import RETRACTION
+from slackwater.spark.wire.wire_columns import RETRACTION
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.support.sampling import sampled

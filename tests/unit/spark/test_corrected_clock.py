@@ -17,7 +17,7 @@ from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Chunk, Observation, Peak, Tick
 from slackwater.spark.wire.clock_source import IntervalReader, is_tick
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.wire_columns import TIME
 from slackwater.time import SECOND
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, pane_rows, rows_frame, shipped

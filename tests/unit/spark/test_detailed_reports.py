@@ -23,7 +23,7 @@ from slackwater.spark.runtime.numbered_progress import NumberedProgress, Numbere
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.runtime.window_reports import LISTED_PANES, PaneCounts
 from slackwater.spark.wire.buffers import Chunk, Observation, Peak
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, shipped, ticks

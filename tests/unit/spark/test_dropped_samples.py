@@ -20,7 +20,7 @@ from slackwater.spark.runtime.hosts import (
     WindowHost,
 )
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, shipped, ticks
 
 NAMES = ["id", "rows", "reason", "watermark", "side", "key", "event_time"]

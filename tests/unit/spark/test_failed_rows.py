@@ -23,8 +23,8 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import FAILED_ROW, FAILURE, TIME, WITNESS, column_alias
 from slackwater.spark.wire.numbered_chunks import CHUNK, EMPTY, LAST, ORIGIN, SEQUENCE, WATERMARK
+from slackwater.spark.wire.wire_columns import FAILED_ROW, FAILURE, TIME, WITNESS, column_alias
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import Stage, host, shipped, ticks
 

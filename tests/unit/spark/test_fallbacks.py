@@ -15,7 +15,7 @@ from slackwater.spark.monitor.reports import OperatorReport
 from slackwater.spark.runtime.async_mapper import AsyncMapper
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import FALLBACKS, TIME, WITNESS, column_alias
+from slackwater.spark.wire.wire_columns import FALLBACKS, TIME, WITNESS, column_alias
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, shipped, ticks
 

@@ -13,7 +13,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost
 from slackwater.spark.runtime.operator_inputs import UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import CONTROL, ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import CONTROL, ORIGIN, TIME
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import (
     BUCKETS,

@@ -20,8 +20,8 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.operator_inputs import EITHER, UpstreamProgress, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import NO_HEADER, pack, write_header
-from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, time_column
 from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.wire_columns import CONTROL, RETRACTION, TIME, time_column
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.pieces import PIECE_ROWS, Pieces
 from tests.model.join import INFINITY, JoinModel

@@ -15,7 +15,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.wire.buffers import Observation, Peak
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import SECOND
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, Stage, host, shipped, ticks

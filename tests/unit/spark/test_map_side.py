@@ -13,7 +13,7 @@ from slackwater.spark.runtime.hosts import WindowHost
 from slackwater.spark.runtime.map_side import FURTHEST, Shipper
 from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
 from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, read_header, unpack
-from slackwater.spark.wire.columns import BUCKET_INDEX, ORIGIN, TIME, column_alias
+from slackwater.spark.wire.wire_columns import BUCKET_INDEX, ORIGIN, TIME, column_alias
 from slackwater.time import SECOND
 from slackwater.windows import Count, Fixed
 from slackwater.windows.spec.window_spec import WindowSpec

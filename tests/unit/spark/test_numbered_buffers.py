@@ -18,7 +18,7 @@ from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.wire import numbered_chunks as chunks
 from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
-from slackwater.spark.wire.columns import BUCKET_INDEX, TIME
+from slackwater.spark.wire.wire_columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.support.sampling import sampled

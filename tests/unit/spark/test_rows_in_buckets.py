@@ -16,7 +16,7 @@ from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
 from slackwater.spark.runtime.hosts import CogroupHost, DeduplicateHost, ForwardedKeys, JoinHost
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.columns import RETRACTION, TIME, time_column
+from slackwater.spark.wire.wire_columns import RETRACTION, TIME, time_column
 from slackwater.time import END_OF_TIME
 from slackwater.windows.spec.asof_spec import AsofDirection
 from tests.model.windows import Row

@@ -12,7 +12,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.api.builders import applied
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.in_process.scripted_rows import ScriptedRows
-from slackwater.spark.wire.columns import SESSION_GAP
+from slackwater.spark.wire.wire_columns import SESSION_GAP
 from slackwater.testing import T
 from slackwater.windows import Sessions
 from slackwater.windows.spec.windowing_strategy import WindowingStrategy

@@ -16,7 +16,7 @@ from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.windows import Accumulation, ColumnarAccumulation
 from slackwater.windows.accumulations import PartialColumns
-from slackwater.windows.columns import TIME, WEIGHT, input_column
+from slackwater.windows.operator_columns import TIME, WEIGHT, input_column
 
 Row = tuple[int, Any]
 

@@ -18,8 +18,8 @@ from slackwater.errors import InvalidArgument
 from slackwater.time import END_OF_TIME
 from slackwater.windows import ColumnarAccumulation, WindowedOperator
 from slackwater.windows.accumulations.applied import Applied
-from slackwater.windows.columns import REMAINING
 from slackwater.windows.engine.blobs import decode, encode
+from slackwater.windows.operator_columns import REMAINING
 
 SAVED = Path(__file__).parent / "saved"
 EVERY_ELEMENT = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))

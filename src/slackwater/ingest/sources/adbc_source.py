@@ -37,7 +37,7 @@ from slackwater.ingest.sources.arrow_types import (
     within,
 )
 from slackwater.ingest.sources.extracted_rows import RowPartitions, Rows
-from slackwater.ingest.sources.queries import Statement, setting
+from slackwater.ingest.sources.sql_statements import Statement, setting
 from slackwater.ingest.sources.sqlite_types import column_names, embedded_connection, found_types, typed
 from slackwater.sql.adbc import adbc_connection
 from slackwater.sql.identifiers import quote_identifier, quote_table

@@ -19,8 +19,8 @@ from slackwater.ingest.jobfile.job_keys import Settings
 from slackwater.ingest.jobfile.parameters import parameter_values
 from slackwater.ingest.plan.planner import WorkUnit
 from slackwater.ingest.redaction import hide
-from slackwater.ingest.sources.queries import posix_zone
 from slackwater.ingest.sources.sql_literals import Literal, plain_name, range_conditions, render
+from slackwater.ingest.sources.sql_statements import posix_zone
 from slackwater.spark.internals import java_causes
 
 PREFIX: Final = "jdbc:"

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from slackwater.errors import InvalidArgument
-from slackwater.ingest.sources.queries import Statement
+from slackwater.ingest.sources.sql_statements import Statement
 from slackwater.sql.identifiers import quote_identifier
 
 _KINDS: Final = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}

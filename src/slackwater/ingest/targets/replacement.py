@@ -23,8 +23,8 @@ from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.arrow_types import INSTANTS, instants
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
-from slackwater.ingest.sources.queries import time_value
 from slackwater.ingest.sources.spark_columns import Columns
+from slackwater.ingest.sources.sql_statements import time_value
 from slackwater.ingest.targets.rejected_rows import Check, RejectionRule, RowSorter, joined_letters
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.units import Unit

@@ -30,8 +30,8 @@ from slackwater.ingest.axis.timezones import zone
 from slackwater.ingest.job_errors import RunReplaced
 from slackwater.ingest.sources.exact_casts import MICROSECOND_FORMATS
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
-from slackwater.ingest.sources.queries import posix_zone, time_value
 from slackwater.ingest.sources.spark_columns import Columns, column
+from slackwater.ingest.sources.sql_statements import posix_zone, time_value
 from slackwater.ingest.targets.column_types import accepted_type, column_type, needs_cast
 from slackwater.ingest.targets.rejected_rows import LETTERS, Check, joined_letters, times_of
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask

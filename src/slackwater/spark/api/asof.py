@@ -7,7 +7,7 @@ from dataclasses import replace
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.joins import JoinDataflow, check_sides, further_keys, join_dataflow
 from slackwater.spark.api.stream_inputs import StreamInputs
-from slackwater.spark.wire.columns import RETRACTION
+from slackwater.spark.wire.wire_columns import RETRACTION
 from slackwater.windows import AsofSpec
 
 

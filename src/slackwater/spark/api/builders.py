@@ -18,8 +18,8 @@ from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.row_output import check_marks, failure_marks, record_marks
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import APPLIED, ApplyHost, CogroupHost, WindowHost
-from slackwater.spark.wire.columns import RETRACTION, TIME
 from slackwater.spark.wire.pane_schema import empty_frame, pane_schema, value_types
+from slackwater.spark.wire.wire_columns import RETRACTION, TIME
 from slackwater.time import Range
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.applied import Applied

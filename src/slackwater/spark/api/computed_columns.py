@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.expressions import ProjectedSource, expression_name, is_reference
+from slackwater.spark.api.expression_sources import ProjectedSource, expression_name, is_reference
 from slackwater.windows import ColumnarAccumulation
-from slackwater.windows.expressions import ComputedColumn, column_name
+from slackwater.windows.computed_columns import ComputedColumn, column_name
 
 if TYPE_CHECKING:
     from slackwater.spark.api.stream import Stream

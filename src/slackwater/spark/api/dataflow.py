@@ -29,9 +29,9 @@ from slackwater.spark.session import samples_late
 from slackwater.spark.versions import needs, prepare_batch_state
 from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
-from slackwater.spark.wire.columns import WINDOW_BOUNDS
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import BUCKET_OR_FLAGS, RowCodec
+from slackwater.spark.wire.wire_columns import WINDOW_BOUNDS
 from slackwater.windows.spec.operator_spec import OperatorSpec
 
 Keep = Literal["count", "emit"]

@@ -14,8 +14,8 @@ from slackwater.spark.api.joins import further_keys
 from slackwater.spark.api.row_output import RETRACTION_FIELD, RowDataflow, check_marks, failure_marks
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.runtime.hosts import DeduplicateHost
-from slackwater.spark.wire.columns import KIND, RETRACTION, TIME, time_column
 from slackwater.spark.wire.pane_schema import empty_frame
+from slackwater.spark.wire.wire_columns import KIND, RETRACTION, TIME, time_column
 from slackwater.windows import DeduplicateSpec, Global
 
 LATE_FIELD: Final = StructField(KIND, StringType())

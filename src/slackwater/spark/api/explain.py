@@ -19,7 +19,7 @@ from slackwater.progress.watermark_policies import (
     WatermarkPolicy,
 )
 from slackwater.spark.api.dataflow import Dataflow
-from slackwater.spark.api.expressions import FilteredSource, ProjectedSource
+from slackwater.spark.api.expression_sources import FilteredSource, ProjectedSource
 from slackwater.spark.api.map_async import AsyncSource
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
 from slackwater.spark.api.row_output import OutputSource, RowDataflow

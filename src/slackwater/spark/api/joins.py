@@ -26,8 +26,8 @@ from slackwater.spark.api.row_output import (
 from slackwater.spark.api.stream_inputs import StreamInputs, check_compatible
 from slackwater.spark.runtime.hosts import ForwardedKeys, JoinHost
 from slackwater.spark.runtime.operator_inputs import EITHER
-from slackwater.spark.wire.columns import KIND, RETRACTION, SIDE, TIME, time_column
 from slackwater.spark.wire.pane_schema import empty_frame
+from slackwater.spark.wire.wire_columns import KIND, RETRACTION, SIDE, TIME, time_column
 from slackwater.windows import AsofSpec, Global, JoinSpec
 from slackwater.windows.spec.operator_spec import SIDES, Side
 from slackwater.windows.spec.spec_checks import check_choice

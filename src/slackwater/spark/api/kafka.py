@@ -24,14 +24,14 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.progress.watermark_policies import WatermarkPolicy
-from slackwater.spark.api.history import History, with_history
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.stream import Stream, stream
+from slackwater.spark.api.stream_history import History, with_history
 from slackwater.spark.api.stream_inputs import RowSource, quoted
 from slackwater.spark.api.stream_options import ColumnLike
 from slackwater.spark.runtime.map_side import FURTHEST
 from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.spark.wire.columns import INVALID_REASON, RECORD_POSITION
+from slackwater.spark.wire.wire_columns import INVALID_REASON, RECORD_POSITION
 from slackwater.time import DurationLike
 
 _TYPES: Final[Mapping[str, tuple[type[DataType], ...]]] = {

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
-from slackwater.spark.wire.columns import is_reserved
+from slackwater.spark.wire.wire_columns import is_reserved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from slackwater.spark.runtime.async_mapper import (
     Setup,
 )
 from slackwater.spark.versions import to_arrow_schema
-from slackwater.spark.wire.columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
+from slackwater.spark.wire.wire_columns import FALLBACKS, WINDOW_BOUNDS, WITNESS, column_alias
 from slackwater.time import SECOND, DurationLike, check_int64, duration
 from slackwater.windows.spec.spec_checks import check_choice
 

@@ -19,7 +19,6 @@ from slackwater.spark.runtime.hosts import ApplyHost, Host
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.runtime.sink_progress import CompletenessClaim
 from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.spark.wire.columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
 from slackwater.spark.wire.pane_schema import (
     FAILED_KIND,
     FAILURE_FIELDS,
@@ -34,6 +33,7 @@ from slackwater.spark.wire.pane_schema import (
 )
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec, Structures, null_if
+from slackwater.spark.wire.wire_columns import CONTROL, RETRACTION, TIME, WINDOW_BOUNDS
 from slackwater.windows import Fixed, Global, Sessions, Sliding, Window
 from slackwater.windows.spec.cogroup_spec import CogroupSpec
 from slackwater.windows.spec.window_spec import WindowSpec

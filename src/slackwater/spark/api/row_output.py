@@ -17,7 +17,10 @@ from slackwater.spark.api.dataflow import Dataflow, Keep
 from slackwater.spark.api.stream_inputs import RowRequest, Source, StreamInputs, quoted
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.wire.clock_source import ClockSpec
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.pane_schema import FAILURE_FIELDS, RECORD_FIELDS
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.spark.wire.wire_columns import (
     CONTROL,
     FAILED_ROW,
     FAILURE,
@@ -26,9 +29,6 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     time_column,
 )
-from slackwater.spark.wire.pane_schema import FAILURE_FIELDS, RECORD_FIELDS
-from slackwater.spark.wire.payload_reader import PayloadReader
-from slackwater.spark.wire.row_codec import RowCodec
 
 RETRACTION_FIELD: Final = StructField("retraction", BooleanType())
 """The column that marks rows which retract an earlier row; only if an input retracts."""

@@ -9,9 +9,9 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import DayTimeIntervalType, IntegralType
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.expressions import ProjectedSource
+from slackwater.spark.api.expression_sources import ProjectedSource
 from slackwater.spark.api.stream_inputs import Source, quoted
-from slackwater.spark.wire.columns import SESSION_GAP
+from slackwater.spark.wire.wire_columns import SESSION_GAP
 from slackwater.time import SECOND
 
 

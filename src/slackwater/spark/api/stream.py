@@ -11,9 +11,9 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.discovery import Discover
 from slackwater.progress.values import is_text
 from slackwater.progress.watermark_policies import TableWatermark, WatermarkPolicy
-from slackwater.spark.api.history import History, United, with_history
 from slackwater.spark.api.query_interrupts import restore_interrupts
 from slackwater.spark.api.reprs import key_text, short_text
+from slackwater.spark.api.stream_history import History, United, with_history
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import (

@@ -27,7 +27,7 @@ from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceRules
 from slackwater.spark.wire.buffers import BUFFER
 from slackwater.spark.wire.clock_source import ClockSpec, common_clock
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.wire_columns import (
     BUCKET_INDEX,
     INVALID_REASON,
     ORIGIN,

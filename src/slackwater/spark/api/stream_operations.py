@@ -23,7 +23,7 @@ from slackwater.spark.api.computed_columns import with_key_columns
 from slackwater.spark.api.dataflow import Keep
 from slackwater.spark.api.deduplicate import deduplicated
 from slackwater.spark.api.explain import explain_inputs
-from slackwater.spark.api.expressions import Expression, FilteredSource, ProjectedSource
+from slackwater.spark.api.expression_sources import Expression, FilteredSource, ProjectedSource
 from slackwater.spark.api.joins import joined
 from slackwater.spark.api.key_columns import check_key, column_names
 from slackwater.spark.api.map_async import AsyncSource, async_call
@@ -31,7 +31,7 @@ from slackwater.spark.api.reprs import unknown_attribute
 from slackwater.spark.api.session_gaps import with_gaps
 from slackwater.spark.api.stream_inputs import Source, united_sources
 from slackwater.spark.runtime.async_mapper import AsyncFunction, Fallback, OnError, Setup
-from slackwater.spark.wire.columns import SESSION_GAP, TIME
+from slackwater.spark.wire.wire_columns import SESSION_GAP, TIME
 from slackwater.time import DurationLike, duration
 from slackwater.windows import (
     AsofSpec,

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from slackwater.errors import InvalidArgument
-from slackwater.spark.api.expressions import chosen_rows
+from slackwater.spark.api.expression_sources import chosen_rows
 from slackwater.spark.api.row_output import (
     RETRACTION_FIELD,
     check_marks,
@@ -17,7 +17,7 @@ from slackwater.spark.api.row_output import (
 )
 from slackwater.spark.api.stream_inputs import RowRequest, StreamInputs, quoted
 from slackwater.spark.monitor.reports import metric_name
-from slackwater.spark.wire.columns import CONTROL, FAILED_ROW, FAILURE, RETRACTION, WITNESS
+from slackwater.spark.wire.wire_columns import CONTROL, FAILED_ROW, FAILURE, RETRACTION, WITNESS
 
 
 def stream_rows(inputs: StreamInputs, *, flush: bool) -> DataFrame:

@@ -33,8 +33,8 @@ from slackwater.spark.runtime.sink_progress import (
     without_reports,
 )
 from slackwater.spark.versions import DataSourceStreamArrowWriter
-from slackwater.spark.wire.columns import REPORT
 from slackwater.spark.wire.pane_schema import FAILED_KIND, FAILURE_FIELDS, PANE_KIND, RECORD_FIELDS
+from slackwater.spark.wire.wire_columns import REPORT
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.dead_letters import DEAD_LETTERS, OnError

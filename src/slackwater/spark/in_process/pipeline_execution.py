@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.progress.values import Origin
 from slackwater.spark.api.dataflow import Dataflow, OperatorInput
-from slackwater.spark.api.expressions import FilteredSource, ProjectedSource
+from slackwater.spark.api.expression_sources import FilteredSource, ProjectedSource
 from slackwater.spark.api.map_async import AsyncSource
 from slackwater.spark.api.output_rows import OutputRows
 from slackwater.spark.api.pane_output import PaneDataflow, PaneSource
@@ -37,7 +37,9 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.versions import from_arrow_type, to_arrow_schema
 from slackwater.spark.wire.buffers import Tick, pack, unpack, write_header
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.pane_schema import pane_reader
+from slackwater.spark.wire.payload_reader import PayloadReader
+from slackwater.spark.wire.wire_columns import (
     BUCKET_INDEX,
     CONTROL,
     FAILED_ROW,
@@ -47,8 +49,6 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     column_alias,
 )
-from slackwater.spark.wire.pane_schema import pane_reader
-from slackwater.spark.wire.payload_reader import PayloadReader
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from slackwater.spark.api.stream_options import ColumnLike, Headers, RowInput, S
 from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.versions import from_arrow_type
-from slackwater.spark.wire.columns import ORIGIN, RETRACTION, WITNESS
+from slackwater.spark.wire.wire_columns import ORIGIN, RETRACTION, WITNESS
 
 _UTC: Final = pl.Datetime("us", "UTC")
 _BY_EVENTS: Final = (Lag, LagThenClock, LagLikeSpark)

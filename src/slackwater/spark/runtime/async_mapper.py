@@ -24,7 +24,8 @@ from slackwater.errors import AsyncItemFailed, InvalidArgument
 from slackwater.progress.async_stage import AsyncStage, BoundedRunner, Retry
 from slackwater.progress.values import Watermark
 from slackwater.spark.versions import to_arrow_schema
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
+from slackwater.spark.wire.wire_columns import (
     CONTROL,
     FAILED_ROW,
     FAILURE,
@@ -35,7 +36,6 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     column_alias,
 )
-from slackwater.spark.wire.numbered_chunks import EMPTY, FIRST_RESULT, ROW
 from slackwater.sql.letters import as_letters
 from slackwater.time import format_instant
 

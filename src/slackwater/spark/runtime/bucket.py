@@ -44,8 +44,8 @@ from slackwater.spark.wire.buffers import (
     read_header,
     unpack_in_order,
 )
-from slackwater.spark.wire.columns import FAILED_ROW, TIME
 from slackwater.spark.wire.numbered_chunks import new_rows
+from slackwater.spark.wire.wire_columns import FAILED_ROW, TIME
 from slackwater.time import END_OF_TIME
 from slackwater.windows import Folded
 from slackwater.windows.engine.blobs import BlobStore

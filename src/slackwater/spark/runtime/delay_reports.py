@@ -17,7 +17,7 @@ import polars as pl
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import Origin
 from slackwater.spark.wire.buffers import Observation, OriginDelays
-from slackwater.spark.wire.columns import ORIGIN, TIME
+from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import MILLISECOND
 
 OTHERS: Final = "(others)"

@@ -18,17 +18,6 @@ from slackwater.monitoring.query_state import OpenWindows, Panes
 from slackwater.progress.saved_form import Saved
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.window_reports import PaneCounts, open_by_end
-from slackwater.spark.wire.columns import (
-    FAILED_ROW,
-    FAILURE,
-    INVALID_REASON,
-    KIND,
-    RECORD_POSITION,
-    RETRACTION,
-    SIDE,
-    TIME,
-    WINDOW_BOUNDS,
-)
 from slackwater.spark.wire.pane_schema import (
     FAILED_KIND,
     FAILURE_FIELDS,
@@ -38,6 +27,17 @@ from slackwater.spark.wire.pane_schema import (
     RECORD_FIELDS,
     ROW_KIND,
     row_values,
+)
+from slackwater.spark.wire.wire_columns import (
+    FAILED_ROW,
+    FAILURE,
+    INVALID_REASON,
+    KIND,
+    RECORD_POSITION,
+    RETRACTION,
+    SIDE,
+    TIME,
+    WINDOW_BOUNDS,
 )
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows import (

@@ -37,7 +37,8 @@ from slackwater.spark.wire.buffers import (
     pack,
     read_result,
 )
-from slackwater.spark.wire.columns import (
+from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, INPUT_ROW, ROW, SEQUENCE, extract_chunks
+from slackwater.spark.wire.wire_columns import (
     BUCKET_INDEX,
     CONTROL,
     FAILED_ROW,
@@ -51,7 +52,6 @@ from slackwater.spark.wire.columns import (
     WITNESS,
     column_alias,
 )
-from slackwater.spark.wire.numbered_chunks import CHUNK_INDEX, INPUT_ROW, ROW, SEQUENCE, extract_chunks
 from slackwater.time import SECOND
 from slackwater.windows import Folded
 from slackwater.windows.assigners import LONGEST

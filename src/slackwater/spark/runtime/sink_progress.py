@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from slackwater.progress.completeness import Completeness, lowest
 from slackwater.progress.values import DEFAULT_KEY
-from slackwater.spark.wire.columns import REPORT
+from slackwater.spark.wire.wire_columns import REPORT
 
 
 class BucketProgress(msgspec.Struct, frozen=True):

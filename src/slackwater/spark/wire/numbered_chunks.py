@@ -14,7 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Run, Shipment, unpack_in_order
-from slackwater.spark.wire.columns import TIME
+from slackwater.spark.wire.wire_columns import TIME
 
 ORIGIN: Final = "header:origin"
 """This and the following columns contain the header of the chunk that a row belongs to."""

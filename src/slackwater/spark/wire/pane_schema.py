@@ -25,15 +25,15 @@ from pyspark.sql.types import (
 
 from slackwater.errors import InvalidArgument
 from slackwater.spark.versions import from_arrow_type, to_arrow_schema
-from slackwater.spark.wire.columns import REPORT
 from slackwater.spark.wire.packed_flags import FlagValues
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import OutputOptions, RowCodec, Structures, null_if
+from slackwater.spark.wire.wire_columns import REPORT
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows import ColumnarAccumulation
 from slackwater.windows.accumulations.base import PartialColumns
-from slackwater.windows.columns import TIME as ELEMENT_TIME
-from slackwater.windows.columns import input_column
+from slackwater.windows.operator_columns import TIME as ELEMENT_TIME
+from slackwater.windows.operator_columns import input_column
 
 WINDOW: Final = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
 PANE: Final = StructType(

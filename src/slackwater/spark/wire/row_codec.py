@@ -37,8 +37,8 @@ from pyspark.sql.types import (
 )
 
 from slackwater.spark.versions import to_arrow_schema
-from slackwater.spark.wire.columns import REPORT, column_alias
 from slackwater.spark.wire.packed_flags import Flag, FlagValues, PackedFlags
+from slackwater.spark.wire.wire_columns import REPORT, column_alias
 
 BUCKET_OR_FLAGS: Final = "bucket_or_flags"
 """In the row with the report of a bucket: the id of the bucket. In all other rows: the packed flags."""

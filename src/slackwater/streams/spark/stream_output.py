@@ -7,7 +7,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream_inputs import quoted
-from slackwater.spark.wire.columns import REPORT
+from slackwater.spark.wire.wire_columns import REPORT
 from slackwater.streams.spark.data_source import register_noting, store_option
 
 

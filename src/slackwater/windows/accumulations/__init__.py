@@ -33,7 +33,7 @@ from slackwater.windows.accumulations.selections import (
     TopNByKey,
 )
 from slackwater.windows.accumulations.sketches import ApproxCountDistinct, ApproxQuantile
-from slackwater.windows.expressions import ColumnExpression, column_name
+from slackwater.windows.computed_columns import ColumnExpression, column_name
 
 Column = str | ColumnExpression
 """A column name, or on Spark an expression as a Column, which Spark computes before the operator."""

@@ -22,7 +22,7 @@ from slackwater.windows.accumulations.base import (
     PartialColumns,
     check_column,
 )
-from slackwater.windows.columns import END, START, TIME, input_column, key_column
+from slackwater.windows.operator_columns import END, START, TIME, input_column, key_column
 
 Frame = Literal["polars", "pandas"]
 Function = Callable[[dict[str, Any], Range, Any], Any]

@@ -16,7 +16,7 @@ import polars as pl
 import polars.selectors as cs
 
 from slackwater.errors import InvalidArgument
-from slackwater.windows.columns import input_column
+from slackwater.windows.operator_columns import input_column
 
 _ROWS_WORTH_BOUNDING: Final = 10_000
 """With fewer rows, the extremes of columns are not worth finding."""

@@ -24,7 +24,7 @@ import polars as pl
 
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns
 from slackwater.windows.accumulations.selections import EXTREME, Extreme
-from slackwater.windows.columns import ADDED, REMAINING, TIME, WEIGHT, input_column
+from slackwater.windows.operator_columns import ADDED, REMAINING, TIME, WEIGHT, input_column
 
 _COUNT: Final = "counted:count"
 _TIME: Final = "counted:time"

@@ -24,7 +24,7 @@ from slackwater.windows.accumulations.base import (
     exact_sums,
     is_number,
 )
-from slackwater.windows.columns import WEIGHT, input_column
+from slackwater.windows.operator_columns import WEIGHT, input_column
 
 
 class _Subtractable(ColumnarAccumulation):

@@ -31,7 +31,7 @@ from slackwater.windows.accumulations.base import (
     check_column,
 )
 from slackwater.windows.accumulations.stored_values import check_declaration, load_value, store_value
-from slackwater.windows.columns import TIME, WEIGHT, input_column
+from slackwater.windows.operator_columns import TIME, WEIGHT, input_column
 
 _STORED: Final = "stored"
 _PICKLED: Final = "accumulator"

@@ -23,7 +23,7 @@ from slackwater.windows.accumulations.base import (
     is_number,
     widened,
 )
-from slackwater.windows.columns import TIME, input_column
+from slackwater.windows.operator_columns import TIME, input_column
 
 EXTREME: Final = "value"
 """The field of the partial of a minimum or maximum."""

@@ -19,7 +19,7 @@ from slackwater.windows.accumulations.base import (
     check_column,
     is_number,
 )
-from slackwater.windows.columns import input_column
+from slackwater.windows.operator_columns import input_column
 
 
 @dataclass(frozen=True, slots=True)

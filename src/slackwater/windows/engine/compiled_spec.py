@@ -19,7 +19,11 @@ from slackwater.time import END_OF_TIME
 from slackwater.windows.accumulations.base import ColumnarAccumulation, PartialColumns, bounded_columns
 from slackwater.windows.accumulations.counted import GROUP, Counted, CountedElements
 from slackwater.windows.assigners import Sessions
-from slackwater.windows.columns import (
+from slackwater.windows.engine.compiled_trigger import CompiledTrigger
+from slackwater.windows.engine.dropped_samples import SAMPLED_ROWS
+from slackwater.windows.engine.frames import match, stack
+from slackwater.windows.engine.lateness import Lateness
+from slackwater.windows.operator_columns import (
     ADDED,
     CLOSED,
     END,
@@ -40,10 +44,6 @@ from slackwater.windows.columns import (
     missed_column,
     value_column,
 )
-from slackwater.windows.engine.compiled_trigger import CompiledTrigger
-from slackwater.windows.engine.dropped_samples import SAMPLED_ROWS
-from slackwater.windows.engine.frames import match, stack
-from slackwater.windows.engine.lateness import Lateness
 from slackwater.windows.spec.window_spec import WindowSpec
 
 _POSITION: Final = "counted:position"

@@ -25,7 +25,7 @@ from operator import and_, or_
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.columns import FIRST, NEW, ON_TIME, START
+from slackwater.windows.operator_columns import FIRST, NEW, ON_TIME, START
 from slackwater.windows.triggers import (
     AfterAll,
     AfterAny,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from slackwater.windows.assigners import WindowBounds
-from slackwater.windows.columns import ADDED, CLOSED, END, ROW, START, TIME
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.frames import match
 from slackwater.windows.engine.slices import HOLDER_END, HOLDER_START, Slicing, WindowsBySlice
 from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.operator_columns import ADDED, CLOSED, END, ROW, START, TIME
 
 
 class ElementDropping:

@@ -12,7 +12,7 @@ import polars as pl
 
 from slackwater.errors import InvalidArgument
 from slackwater.windows.assigners import LONGEST
-from slackwater.windows.columns import GAP, ROW, TIME, WEIGHT, input_column, key_column
+from slackwater.windows.operator_columns import GAP, ROW, TIME, WEIGHT, input_column, key_column
 
 _FURTHEST = 2**62
 """The greatest distance of an event time from 1970; beyond it the ends of windows would overflow."""

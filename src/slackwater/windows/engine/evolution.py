@@ -24,7 +24,12 @@ import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.accumulations.python import Accumulation
-from slackwater.windows.columns import (
+from slackwater.windows.engine.compiled_spec import CompiledSpec
+from slackwater.windows.engine.operator_description import UNRECORDED, OperatorDescription
+from slackwater.windows.engine.session_windows import SessionWindows
+from slackwater.windows.engine.sliced_windows import SlicedWindows
+from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.operator_columns import (
     END,
     FIRST,
     LATEST,
@@ -37,11 +42,6 @@ from slackwater.windows.columns import (
     missed_column,
     value_column,
 )
-from slackwater.windows.engine.compiled_spec import CompiledSpec
-from slackwater.windows.engine.operator_description import UNRECORDED, OperatorDescription
-from slackwater.windows.engine.session_windows import SessionWindows
-from slackwater.windows.engine.sliced_windows import SlicedWindows
-from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.spec.windowing_strategy import WINDOW_COLUMNS
 
 Adapt = Callable[[pl.DataFrame], pl.DataFrame]

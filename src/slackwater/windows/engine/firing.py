@@ -13,10 +13,21 @@ from typing import Final
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME
-from slackwater.windows.columns import CLOSED, END, FIRED, FIRST, FRESH, INDEX, NEW, ON_TIME, ROW, STAMP
 from slackwater.windows.engine.compiled_spec import CompiledSpec
 from slackwater.windows.engine.compiled_trigger import Moment
 from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.operator_columns import (
+    CLOSED,
+    END,
+    FIRED,
+    FIRST,
+    FRESH,
+    INDEX,
+    NEW,
+    ON_TIME,
+    ROW,
+    STAMP,
+)
 
 FIRES: Final = "pane:fires"
 """Whether the row fires: its trigger is ready, or its window is purged."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.windows.columns import is_key_column
+from slackwater.windows.operator_columns import is_key_column
 
 PART: Final = "part"
 """The number of the part of a key."""

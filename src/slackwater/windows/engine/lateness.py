@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
-from slackwater.windows.columns import LATEST, TIME
+from slackwater.windows.operator_columns import LATEST, TIME
 from slackwater.windows.spec.window_spec import WindowSpec
 
 

@@ -13,7 +13,6 @@ from typing import Final
 import polars as pl
 
 from slackwater.time import END_OF_TIME
-from slackwater.windows.columns import END, REMAINING, ROW, START, key_column, value_column
 from slackwater.windows.engine.compiled_spec import CompiledSpec
 from slackwater.windows.engine.firing import (
     PANE_INDEX,
@@ -24,6 +23,7 @@ from slackwater.windows.engine.firing import (
 )
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.window_state import KeyTimes
+from slackwater.windows.operator_columns import END, REMAINING, ROW, START, key_column, value_column
 
 PANE_START: Final = "pane:start"
 PANE_END: Final = "pane:end"

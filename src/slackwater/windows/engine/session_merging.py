@@ -15,7 +15,9 @@ import polars as pl
 from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.accumulations.counted import GROUP
 from slackwater.windows.assigners import Sessions
-from slackwater.windows.columns import (
+from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
+from slackwater.windows.engine.frames import match, stack
+from slackwater.windows.operator_columns import (
     ADDED,
     CLOSED,
     END,
@@ -29,8 +31,6 @@ from slackwater.windows.columns import (
     TIME,
     missed_column,
 )
-from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
-from slackwater.windows.engine.frames import match, stack
 
 _SEGMENT: Final = "segment"
 _MERGED: Final = "merged"

@@ -17,7 +17,6 @@ import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, MINUTE, SECOND
 from slackwater.windows.assigners import Sessions, WindowBounds
-from slackwater.windows.columns import ADDED, END, ROW, START, TIME
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.firing import (
     EMITS,
@@ -36,6 +35,7 @@ from slackwater.windows.engine.retractions import PANE_END, PANE_START, emit, re
 from slackwater.windows.engine.row_log import RowLog
 from slackwater.windows.engine.session_merging import NEW_OWNER, SessionMerging
 from slackwater.windows.engine.window_state import Blob, WindowEntry, WindowState
+from slackwater.windows.operator_columns import ADDED, END, ROW, START, TIME
 
 _GROUP: Final = "group"
 _GAPS_IN_A_GROUP: Final = 8

@@ -14,12 +14,12 @@ from typing import Any, Final
 import polars as pl
 
 from slackwater.windows.assigners import WindowBounds
-from slackwater.windows.columns import END, FIRED, SEQUENCE, START
 from slackwater.windows.engine.compiled_spec import CompiledSpec
 from slackwater.windows.engine.divided_frames import change_keys, is_divided, is_few, read_keys
 from slackwater.windows.engine.frames import match, stack
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import FAN_IN, Blob, SliceEntry, WindowState
+from slackwater.windows.operator_columns import END, FIRED, SEQUENCE, START
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """How many partials are combined at a time when many windows are due."""

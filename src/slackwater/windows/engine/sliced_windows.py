@@ -15,17 +15,6 @@ import polars as pl
 
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import GLOBAL_BOUNDS, WindowBounds
-from slackwater.windows.columns import (
-    ADDED,
-    CLOSED,
-    END,
-    FIRED,
-    FRESH,
-    NEW,
-    SEQUENCE,
-    STAMP,
-    START,
-)
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.divided_frames import (
     Measure,
@@ -55,6 +44,17 @@ from slackwater.windows.engine.retractions import emit, held_at, pane_times, ret
 from slackwater.windows.engine.slice_partials import Combined, SlicePartials
 from slackwater.windows.engine.slices import HOLDER_END, HOLDER_START, Slicing, WindowsBySlice
 from slackwater.windows.engine.window_state import KeyTimes, WindowEntry, WindowState
+from slackwater.windows.operator_columns import (
+    ADDED,
+    CLOSED,
+    END,
+    FIRED,
+    FRESH,
+    NEW,
+    SEQUENCE,
+    STAMP,
+    START,
+)
 
 
 def _reached(at: int | None, until: int) -> bool:

@@ -23,7 +23,7 @@ from slackwater.windows.assigners import (
     Sliding,
     WindowBounds,
 )
-from slackwater.windows.columns import END, START, TIME, input_column
+from slackwater.windows.operator_columns import END, START, TIME, input_column
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from slackwater.progress.saved_form import SavedForm
-from slackwater.windows.columns import END, START
 from slackwater.windows.engine.asof_operator import INDEX as ASOF_FORM
 from slackwater.windows.engine.blobs import decode
 from slackwater.windows.engine.cogroup_operator import MERGE_FORM
@@ -19,6 +18,7 @@ from slackwater.windows.engine.join_buffers import SideState
 from slackwater.windows.engine.operator_description import OperatorDescription
 from slackwater.windows.engine.row_log import RowLog
 from slackwater.windows.engine.window_state import INDEX_FORM, IndexLayout, WindowEntry
+from slackwater.windows.operator_columns import END, START
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from slackwater.errors import CorruptState
 from slackwater.progress.saved_form import OlderForm, Saved, SavedForm
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.assigners import WindowBounds
-from slackwater.windows.columns import missed_column
 from slackwater.windows.engine.blobs import BlobStore, decode, encode
 from slackwater.windows.engine.frames import stack
 from slackwater.windows.engine.key_hash import PART, can_divide, hash_check, with_part
 from slackwater.windows.engine.operator_description import OperatorDescription
+from slackwater.windows.operator_columns import missed_column
 
 FAN_IN = 8
 """The number of blobs of one level that are compacted into one of the next."""

@@ -18,7 +18,6 @@ from slackwater.errors import InvalidArgument, WatermarkRegression
 from slackwater.progress.values import NO_WATERMARKS
 from slackwater.time import BEGINNING_OF_TIME, check_int64
 from slackwater.windows.assigners import Sessions
-from slackwater.windows.columns import END, ROW, START, key_column
 from slackwater.windows.engine.blobs import BlobStore
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
 from slackwater.windows.engine.dropped_samples import combined, key_struct
@@ -29,6 +28,7 @@ from slackwater.windows.engine.session_windows import SessionWindows
 from slackwater.windows.engine.sliced_windows import SlicedWindows
 from slackwater.windows.engine.slices import Slicing
 from slackwater.windows.engine.window_state import WindowState
+from slackwater.windows.operator_columns import END, ROW, START, key_column
 from slackwater.windows.spec.window_spec import WindowSpec
 from slackwater.windows.spec.windowing_strategy import WINDOW_COLUMNS
 

@@ -1,7 +1,7 @@
 """A short scenario on the console, without Spark: three origins, a gap, a duplicate, an idle origin.
 
-Run it with `python -m slackwater.demo.story`. After every message it prints the watermark and what holds it
-back, as the tracker explains it. Only the messages and the remarks are scripted.
+Run it with `python -m slackwater.demo.console_scenario`. After every message it prints the watermark and what
+holds it back, as the tracker explains it. Only the messages and the remarks are scripted.
 """
 
 from __future__ import annotations

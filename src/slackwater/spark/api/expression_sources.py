@@ -21,8 +21,8 @@ from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
 from slackwater.spark.api.text_expressions import TextExpression
 from slackwater.spark.versions import from_arrow_type
-from slackwater.spark.wire.columns import INVALID_REASON, TIME, WINDOW_BOUNDS, WITNESS
 from slackwater.spark.wire.pane_schema import empty_frame
+from slackwater.spark.wire.wire_columns import INVALID_REASON, TIME, WINDOW_BOUNDS, WITNESS
 
 Expression = str | Column
 """A Spark Column, or SQL text."""
