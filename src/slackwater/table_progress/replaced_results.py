@@ -80,8 +80,9 @@ def replace_results(panes: Panes, table: str, *, since: InstantLike, until: Inst
     >>> from tempfile import TemporaryDirectory
     >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> def totals(seconds):
-    ...     df = spark.sql(f"select explode(array({seconds})) as s").selectExpr("timestamp_seconds(s) as at")
-    ...     bids = sw.stream(df, event_time="at", watermark=sw.lag("5 seconds"))
+    ...     times = spark.sql(f"select explode(array({seconds})) as s")
+    ...     df = times.selectExpr("'north' as site", "timestamp_seconds(s) as at")
+    ...     bids = sw.stream(df, event_time="at", watermark=sw.lag("5 seconds")).key_by("site")
     ...     return bids.window(sw.sessions("10 seconds")).agg(bids=sw.count())
     >>> with TemporaryDirectory() as folder:
     ...     totals("5, 30, 90").upsert_once(f"sqlite:///{folder}/bids.db", "totals", create=True)
