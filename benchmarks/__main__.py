@@ -27,6 +27,7 @@ NAMES = (
     "growth",
     "streams_spark",
     "lake_merge_cost",
+    "lake_merges",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

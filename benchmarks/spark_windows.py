@@ -70,9 +70,10 @@ SLIDING: Final = Windows(
 )
 SESSIONS: Final = Windows(
     "sessions, gap 10 s",
-    sw.sessions("10 seconds"),
-    # Spark joins sessions that are exactly the gap apart: a gap shorter by a microsecond is the same as ours.
-    lambda: sql.session_window("ts", "9 seconds 999 milliseconds 999 microseconds"),
+    # Spark joins sessions that are exactly the gap apart, and we do not. With an odd gap there are none: all
+    # times are even.
+    sw.sessions("10000001 microseconds"),
+    lambda: sql.session_window("ts", "10000001 microseconds"),
 )
 
 
@@ -122,7 +123,7 @@ def bids(folder: Path, keys: int, batch: int, batches: int, seed: int = 7) -> Pa
             "auction": rng.integers(0, keys, number),
             "bidder": rng.integers(0, 1_000_000, number),
             "price": rng.integers(1, 10_000, number),
-            "ts": pl.Series(arrival + DISORDER - rng.integers(0, DISORDER, number)).cast(
+            "ts": pl.Series(arrival + DISORDER - 2 * rng.integers(0, DISORDER // 2, number)).cast(
                 pl.Datetime("us", "UTC")
             ),
         }

@@ -149,7 +149,7 @@ def _worker_seconds(origins: int, repeats: int = 20) -> float:
     for _ in range(repeats):
         delays = [found for _ in range(TASKS) for found in observed_delays(frame, None)]
         reported = reported_delays([(None, delays, ROWS)])
-        msgspec.json.encode((OriginSummary.of(progress.origins()), reported))
+        msgspec.json.encode((OriginSummary.of_columns(progress.origin_columns()), reported))
     return (time.process_time() - began) / repeats
 
 
