@@ -27,6 +27,9 @@ from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Batch, Scenario, as_batch, ended, expected, panes_of, until, write
 from tests.spark.scenarios import SCENARIOS, check
 
+# The client of Spark Connect closes its channel under the thread that hears of queries, which may warn then.
+pytestmark = pytest.mark.filterwarnings("ignore:StreamingQueryListenerBus Handler thread:UserWarning")
+
 RETRACTING = SCENARIOS["early, on time, late, retracting"]
 BEHIND = SCENARIOS["two origins, one behind"]
 FIXED = SCENARIOS["fixed"]

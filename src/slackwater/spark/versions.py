@@ -7,7 +7,10 @@ version are in docs/operations/compatibility.md, which `make matrix` writes.
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -37,6 +40,7 @@ __all__ = [
     "from_arrow_schema",
     "from_arrow_type",
     "needs",
+    "parse_offset",
     "prepare_batch_state",
     "read_in_one_batch",
     "stream_reader",
@@ -186,6 +190,20 @@ def stream_reader(
             that of an earlier run; the initial offset if omitted.
     """
     return reader if PYSPARK >= (4, 2) else _ReaderWithoutStart(reader, unknown_start)
+
+
+def parse_offset(text: str | None) -> object:
+    """The offset of a source in the progress of a query; None if it cannot be parsed.
+
+    It is JSON. On Spark Connect, versions before 4.2 convert it to a Python object and that to text.
+
+    >>> parse_offset('{"end": false}'), parse_offset("{'end': False}"), parse_offset("-1 of x")
+    ({'end': False}, {'end': False}, None)
+    """
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return cast(object, parse(text or "null"))
+    return None
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
