@@ -38,6 +38,7 @@ def configured() -> dict[str, int]:
         * len(constant("tests/chaos/test_three_streams.py", "KILLED_IN")),
         "tests/chaos/test_sinks_killed.py": len(constant("tests/chaos/sinks.py", "SINKS"))
         * constant("tests/chaos/test_sinks_killed.py", "KILLS"),
+        "tests/chaos/test_thirty_days.py": len(constant("tests/chaos/test_thirty_days.py", "KILLED_IN")),
         "tests/cluster/test_executor_killed.py": len(
             constant("tests/cluster/test_executor_killed.py", "KILLED_AFTER")
         ),
