@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slackwater.monitoring.events import BatchFinished, OperatorChanges, RunStarted
-from slackwater.monitoring.query_state import OperatorState, WatermarkState
+from slackwater.monitoring.query_state import OperatorSnapshot, WatermarkState
 from slackwater.time import SECOND
 
 STARTED = RunStarted("q1", "r1", "orders", 0)
@@ -19,10 +19,12 @@ def operator(now: int, watermark: int | None, held_by: str | None = "partition '
         "id": "0", "now": now * SECOND, "watermark": at, "reason": reason, "held_by": held_by,
         "keys": (WatermarkState("default", at, reason, held_by),),
     }  # fmt: skip
-    return OperatorState(**(defaults | others))
+    return OperatorSnapshot(**(defaults | others))
 
 
-def batch(number: int, *operators: OperatorState, query: str = "q1", run: str = "r1", **changes: Any) -> Any:
+def batch(
+    number: int, *operators: OperatorSnapshot, query: str = "q1", run: str = "r1", **changes: Any
+) -> Any:
     """A batch of a query; ``changes`` are those of operator 0."""
     return BatchFinished(
         query, run, "orders", operators[0].now, number, SECOND // 4, 10, 2048, operators,

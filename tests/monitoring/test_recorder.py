@@ -18,7 +18,7 @@ from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.monitoring.events import Event, RunEnded
 from slackwater.monitoring.monitor import Monitor
-from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes, WatermarkState
+from slackwater.monitoring.query_state import LateRow, OpenWindows, WatermarkState, WindowPanes
 from slackwater.monitoring.record_tables import RecordTables, remove_old
 from slackwater.monitoring.recorder import Recorder
 from slackwater.monitoring.sentence import sentence
@@ -137,10 +137,14 @@ def test_every_watermark_key_has_a_history(store: MetadataStore, record: Record)
 def test_windows_are_counted_until_they_close(store: MetadataStore, record: Record) -> None:
     ten, twenty = OpenWindows(10, 0, keys=2), OpenWindows(20, 10, keys=1, owes_pane=True)
     record(
-        batch(1, operator(1, 3, windows=(ten,)), panes=(Panes(10, early=2),)),
-        batch(2, operator(2, 10, windows=(ten, twenty)), panes=(Panes(10, on_time=2), Panes(5, on_time=1))),
-        batch(2, operator(2, 10, windows=(ten, twenty)), panes=(Panes(10, on_time=2),)),  # repeated
-        batch(3, operator(3, 15, windows=(twenty,)), panes=(Panes(10, late=1, retractions=1),)),
+        batch(1, operator(1, 3, windows=(ten,)), panes=(WindowPanes(10, early=2),)),
+        batch(
+            2,
+            operator(2, 10, windows=(ten, twenty)),
+            panes=(WindowPanes(10, on_time=2), WindowPanes(5, on_time=1)),
+        ),
+        batch(2, operator(2, 10, windows=(ten, twenty)), panes=(WindowPanes(10, on_time=2),)),  # repeated
+        batch(3, operator(3, 15, windows=(twenty,)), panes=(WindowPanes(10, late=1, retractions=1),)),
     )
     windows = Monitor(store).windows("orders")
     assert [(one.end, one.is_open) for one in windows] == [(20, True), (10, False), (5, False)]
@@ -184,8 +188,8 @@ def test_every_table_is_written_extended_and_cleaned_on_every_database(store_url
     late = LateRow("late", lateness=7)
     open_windows = (OpenWindows(10, 0, keys=2),)
     delays = {"a": DelayHistogram.of([SECOND])}
-    first = batch(1, operator(1, 3, windows=open_windows), panes=(Panes(10, early=2),), delays=delays)
-    second = batch(2, operator(2, 4), panes=(Panes(10, on_time=2),), delays=delays, late_rows=(late,))
+    first = batch(1, operator(1, 3, windows=open_windows), panes=(WindowPanes(10, early=2),), delays=delays)
+    second = batch(2, operator(2, 4), panes=(WindowPanes(10, on_time=2),), delays=delays, late_rows=(late,))
     with open_store(store_url, clock=lambda: 100 * SECOND) as opened:
         for event in (STARTED, first, second, RunEnded("q1", "r1", 3, None)):
             # each as by another process, which reads what was written before

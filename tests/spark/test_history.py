@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import slackwater as sw
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, InvalidInstant
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.time import SECOND
@@ -100,7 +100,7 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
     batch = spark.read.parquet(str(tmp_path / "archive"))
     limited = stored(spark, tmp_path / "archive", maxFilesPerTrigger=1)
     cases: list[tuple[Any, str]] = [
-        (archive, "is not a History value; write history=history"),
+        (archive, "is not the result of sw.history"),
         (
             sw.history(batch, until=until),
             "history = 'a batch DataFrame': cannot be combined with live rows that",
@@ -126,7 +126,6 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
             sw.history(archive, until=until, seam="origin"),
             "is of type string, neither a timestamp nor an int",
         ),
-        (sw.history(archive, until="noon"), "until = 'noon'"),
         (sw.history(archive, until=until, seam="value"), "is not an integer, as the column value is"),
         (sw.history(archive, until=until, seam=3), "is neither a column nor a column name"),  # type: ignore[arg-type]
     ]
@@ -141,3 +140,8 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
     numbered = sw.headers(origin="origin", sequence="value", watermark="at")
     with pytest.raises(InvalidArgument, match="cannot be combined with headers=: producers do not number"):
         sw.stream(live, event_time="at", headers=numbered, history=given)
+
+
+def test_an_invalid_time_is_found_where_it_is_written(spark: SparkSession) -> None:
+    with pytest.raises(InvalidInstant, match="until = 'noon'"):
+        sw.history(spark.range(1), until="noon")

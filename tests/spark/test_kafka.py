@@ -227,6 +227,7 @@ def test_values_of_another_format_are_parsed_by_an_expression(spark: SparkSessio
             {"value": sql.col, "json_options": {"mode": "x"}},
             "json_options = {'mode': 'x'}: has no effect: value is an expression; pass a schema",
         ),
+        ({"json_options": "mode"}, "json_options = 'mode': is not a dict; write "),
     ],
 )
 def test_invalid_arguments(spark: SparkSession, folder: Path, change: dict[str, Any], message: str) -> None:

@@ -141,6 +141,13 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
     panes = streamed(spark, RETRACTING, tmp_path)
     with pytest.raises(InvalidArgument, match="table = 'totals': is not the address of a table of files"):
         panes.merge_into("totals")
+    with pytest.raises(
+        InvalidArgument, match="is a table of a database, not of files; use upsert_to"
+    ) as raised:
+        panes.merge_into("postgresql://app:secret@db/shop#totals")
+    assert "secret" not in str(raised.value)
+    with pytest.raises(InvalidArgument, match=r"function = '<lambda>\(changes\)': cannot be called with two"):
+        panes.foreach_batch(lambda changes: None)  # type: ignore[misc,arg-type]
     with pytest.raises(InvalidArgument, match="takeover_from = 'x': has no effect without identity="):
         panes.merge_into(f"delta:{tmp_path}/t", takeover_from="x")
     with pytest.raises(InvalidArgument, match="function = 5: is not a function"):

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slackwater as sw
-from slackwater.errors import InvalidArgument
+from slackwater.errors import InvalidArgument, SlackwaterError, UnknownStream
 from slackwater.progress.completeness import Completeness
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.sql.commit_owner import Committer
@@ -90,6 +90,28 @@ COLUMNS_OF_TOTALS = pa.schema(
         ("total", pa.int64()),
     ]
 )
+
+
+def test_a_stream_that_does_not_fit_is_found_before_the_query_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    df = spark.readStream.schema(SCHEMA).parquet(str(tmp_path))
+    keyed = sw.stream(df, event_time="at", watermark=sw.lag("0 seconds")).key_by("key")
+    panes = keyed.window(sw.fixed("10 seconds")).agg(total=sw.sum("value"))
+    with pytest.raises(SlackwaterError, match=r"store\.db"):
+        sw.write_stream(panes, "shop/totals", store=store)
+    with Streams.open(store, create=True) as streams:
+        streams.create("shop/bids", columns=pa.schema([("key", pa.string())]))
+        streams.create("shop/totals", columns=COLUMNS_OF_TOTALS)
+    with pytest.raises(
+        InvalidArgument, match="'shop/bids': has the columns key, and the panes have key, window_"
+    ):
+        sw.write_stream(panes, "shop/bids", store=store)
+    with pytest.raises(InvalidArgument, match="key = 'keys': column not found; available: key"):
+        sw.write_stream(panes, "shop/totals", store=store, key="keys")
+    with pytest.raises(UnknownStream, match="shop/total"):
+        sw.write_stream(panes, "shop/total", store=store)
 
 
 @pytest.mark.proof

@@ -12,15 +12,15 @@ import sqlalchemy as sql
 from slackwater.sql.commit_owner import Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import merge_panes, stage_panes
-from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
 
 SECOND = 1_000_000
 Row = tuple[Any, ...]
 Pane = tuple[Any, int, int | None, int, bool]
 """Key, start of the window (in seconds, ten long), value, index, retraction."""
 
-KEY = (Column("name", "text"),)
-TOTAL = (Column("total", "long"),)
+KEY = (PaneColumn("name", "text"),)
+TOTAL = (PaneColumn("total", "long"),)
 
 
 def made(url: str, **options: Any) -> PaneTable:

@@ -16,7 +16,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url
 from slackwater.sql.dead_letters import RowsRejected, dead_letters, split_rejected
 from slackwater.sql.letters import as_letters
-from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
 from slackwater.sql.row_checks import ColumnLimits, rejection_reasons
 from tests.spark.postgres import Server
 from tests.sql.panes import KEY, TOTAL, batch, fold, made, rows, run_sql
@@ -177,7 +177,7 @@ def test_limits_of_the_existing_table_are_checked(server: Server) -> None:
         "CREATE TABLE totals (name VARCHAR(3) NOT NULL, total NUMERIC(4, 0), note JSONB, "
         "at TIMESTAMP(3) WITH TIME ZONE)",
     )
-    values = (Column("total", "long"), Column("note", "json"), Column("at", "timestamp"))
+    values = (PaneColumn("total", "long"), PaneColumn("note", "json"), PaneColumn("at", "timestamp"))
     target = made(url, values=values, windows=False, on_error="emit")
     panes = pa.record_batch(
         {
@@ -196,7 +196,7 @@ def test_limits_of_the_existing_table_are_checked(server: Server) -> None:
 
 def test_not_a_number_as_a_key_is_a_dead_letter_in_sqlite(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    target = made(url, key=(Column("name", "double"),), windows=False, on_error="emit")
+    target = made(url, key=(PaneColumn("name", "double"),), windows=False, on_error="emit")
     panes = pa.record_batch(
         {
             "name": pa.array([None, math.nan, 1.0]), "total": [1, 2, 3], "pane_index": [0] * 3,
@@ -217,7 +217,7 @@ def test_an_unknown_choice_is_refused() -> None:
 
 def test_dead_letters_carry_the_time_at_which_they_were_stored(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    target = made(url, key=(Column("name", "double"),), windows=False, on_error="emit")
+    target = made(url, key=(PaneColumn("name", "double"),), windows=False, on_error="emit")
     fold(
         target,
         3,

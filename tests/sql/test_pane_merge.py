@@ -17,7 +17,7 @@ import sqlalchemy as sql
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import StaleBatch, discard_staged, merge_panes, stage_panes
-from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
 from slackwater.sql.staging_table import StagedRowsLost
 from slackwater.time import to_datetime
 from tests.spark.postgres import Server
@@ -84,7 +84,7 @@ def test_a_retraction_of_what_is_not_there_changes_nothing(url: str) -> None:
 
 
 def test_null_keys_are_a_key_of_their_own(url: str) -> None:
-    target = made(url, key=(Column("name", "text"), Column("shop", "text")))
+    target = made(url, key=(PaneColumn("name", "text"), PaneColumn("shop", "text")))
     shops = pa.array([None, "x", None], pa.string())
 
     def shopped(panes: pa.RecordBatch) -> pa.RecordBatch:
@@ -176,12 +176,12 @@ def test_deltas_that_retract_are_refused(url: str) -> None:
         (TOTAL, {"other": "sum"}, "has no entry for column total"),
         (TOTAL, {"total": "mean"}, "is not a valid fold"),
         (TOTAL, {"total": "sum", "x": "sum"}, "is not a value column; available: total"),
-        ((Column("total", "text"),), {"total": "sum"}, "cannot be applied to text"),
-        ((Column("total", "json"),), {"total": "max"}, "cannot be applied to json"),
-        ((Column("total", "decimal(4,2)"),), {"total": "sum"}, "in SQLite, which would round it"),
+        ((PaneColumn("total", "text"),), {"total": "sum"}, "cannot be applied to text"),
+        ((PaneColumn("total", "json"),), {"total": "max"}, "cannot be applied to json"),
+        ((PaneColumn("total", "decimal(4,2)"),), {"total": "sum"}, "in SQLite, which would round it"),
     ],
 )
-def test_a_fold_that_cannot_be_is_refused(values: tuple[Column, ...], how: Any, message: str) -> None:
+def test_a_fold_that_cannot_be_is_refused(values: tuple[PaneColumn, ...], how: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         PaneTable(database_url("sqlite:////nowhere/a.db"), "totals", KEY, values, fold=how)
 

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.dead_letters import RowsRejected
-from slackwater.sql.pane_table import Column, PaneTable, TableDoesNotFit
+from slackwater.sql.pane_table import PaneColumn, PaneTable, TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
 from tests.sql.panes import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql
@@ -101,7 +101,7 @@ VALUES: Sequence[tuple[str, pa.DataType, Any]] = [
 
 @pytest.mark.parametrize(("kind", "arrow", "value"), VALUES)
 def test_a_value_comes_back_as_it_went_in(url: str, kind: str, arrow: pa.DataType, value: Any) -> None:
-    target = made(url, values=(Column("total", kind),), windows=False)
+    target = made(url, values=(PaneColumn("total", kind),), windows=False)
     target.prepare()  # what was created fits
     panes = pa.record_batch(
         {
@@ -129,7 +129,7 @@ def test_keys_of_every_plain_kind_are_found_again(url: str) -> None:
         if kind == "json":
             continue
         target = PaneTable(
-            database_url(url), f"keyed_{number}", (Column("name", kind),), TOTAL, windows=False
+            database_url(url), f"keyed_{number}", (PaneColumn("name", kind),), TOTAL, windows=False
         )
         target.prepare(create=True)
         for index in range(2):
@@ -154,14 +154,14 @@ def numbered(name: float | None, index: int) -> pa.RecordBatch:
 
 
 def test_not_a_number_as_a_key_is_found_again_in_postgresql(server: Server) -> None:
-    target = made(server.create_database("nan_keys"), key=(Column("name", "double"),), windows=False)
+    target = made(server.create_database("nan_keys"), key=(PaneColumn("name", "double"),), windows=False)
     for index, name in enumerate([math.nan, None, math.nan]):
         fold(target, index, numbered(name, index))
     assert sorted(total for _, total in rows(target)) == [1, 2]
 
 
 def test_not_a_number_as_a_key_is_refused_in_sqlite_which_stores_it_as_null(tmp_path: Path) -> None:
-    target = made(f"sqlite:///{tmp_path}/a.db", key=(Column("name", "double"),), windows=False)
+    target = made(f"sqlite:///{tmp_path}/a.db", key=(PaneColumn("name", "double"),), windows=False)
     fold(target, 0, numbered(None, 0))
     with pytest.raises(RowsRejected, match=r"1 row: column 'name' is NaN, which SQLite stores as NULL"):
         fold(target, 1, numbered(math.nan, 1))
@@ -200,16 +200,16 @@ def test_a_table_name_that_is_not_plain_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ['na"me', "na me", "name)", ""])
 def test_a_column_name_that_is_not_plain_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="column = "):
-        PaneTable(database_url("sqlite:////nowhere/a.db"), "totals", (Column(name, "text"),), TOTAL)
+        PaneTable(database_url("sqlite:////nowhere/a.db"), "totals", (PaneColumn(name, "text"),), TOTAL)
 
 
 def test_words_that_sql_has_taken_are_fine_names(url: str) -> None:
-    columns = (Column("select", "text"), Column("größe", "text"))
+    columns = (PaneColumn("select", "text"), PaneColumn("größe", "text"))
     target = PaneTable(
         database_url(url),
         "table",
         columns,
-        (Column("position", "long"), Column("order", "long")),
+        (PaneColumn("position", "long"), PaneColumn("order", "long")),
         windows=False,
     )
     target.prepare(create=True)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from slackwater.metadata.store import MetadataStore
 from slackwater.monitoring.events import BatchFinished, Event, RunStarted
 from slackwater.monitoring.origins import OriginState, OriginSummary
-from slackwater.monitoring.query_state import OperatorState, WatermarkState
+from slackwater.monitoring.query_state import OperatorSnapshot, WatermarkState
 from slackwater.monitoring.record_tables import RecordTables
 from slackwater.time import SECOND
 
@@ -88,7 +88,7 @@ class LoadedStore:
         at = self.start + number * SECOND
         held = f"partition '{_name(number // 100)}'"
         key = WatermarkState("default", at - 20 * SECOND, "slowest", held)
-        state = OperatorState(
+        state = OperatorSnapshot(
             "0", at, at - 20 * SECOND, "slowest", held, None, f"held back by {held}", 20 * SECOND, None,
             open_windows=3, keys=(key,), origins=origins,
         )  # fmt: skip

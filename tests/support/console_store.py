@@ -17,9 +17,9 @@ from slackwater.monitoring.query_state import (
     BufferState,
     LateRow,
     OpenWindows,
-    OperatorState,
-    Panes,
+    OperatorSnapshot,
     WatermarkState,
+    WindowPanes,
 )
 from slackwater.monitoring.record_tables import RecordTables
 from slackwater.progress.delays import DelayHistogram
@@ -141,13 +141,13 @@ def _batch(number: int, at: int, watermark: int, names: Sequence[str]) -> BatchF
         for end in ends
     )
     key = WatermarkState("default", watermark, "slowest", held, since, f"held back by {held}")
-    source = OperatorState(
+    source = OperatorSnapshot(
         "0.0", at, watermark, "slowest", held, since, f"watermark held back by {held}", at - watermark, None,
         open_windows=len(windows), waiting=ends[0], keys=(key,), origins=summary,
         windows=windows,
         totals={"early": 4 * number, "on_time": 40 * number, "late": number, "dropped_late": 3 * number},
     )  # fmt: skip
-    last = OperatorState(
+    last = OperatorSnapshot(
         "0", at, watermark - 20 * SECOND, "slowest", held, since, f"watermark held back by {held}",
         at - watermark + 20 * SECOND, at - watermark, open_windows=2,
         keys=(WatermarkState("default", watermark - 20 * SECOND, "slowest", held, since),),
@@ -163,7 +163,7 @@ def _batch(number: int, at: int, watermark: int, names: Sequence[str]) -> BatchF
         )
         for name in (*ahead, "7")
     }
-    panes = (Panes(ends[0] - MINUTE, ends[0] - 2 * MINUTE, early=3, on_time=40, late=number % 3),)
+    panes = (WindowPanes(ends[0] - MINUTE, ends[0] - 2 * MINUTE, early=3, on_time=40, late=number % 3),)
     changes = OperatorChanges(delays=delays, late_rows=(late,), panes=panes)
     return BatchFinished(
         "5f0c", "run-1", "orders", at, number, 240_000, 800, 5_000_000, (last, source), {"0.0": changes}

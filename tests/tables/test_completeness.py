@@ -16,7 +16,7 @@ from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import merge_panes, stage_panes
-from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.segments.positions import Position
@@ -33,7 +33,7 @@ DAY = instant("2024-01-02T00:00:00Z")
 def upserted(url: str, identity: str, batch: int, stated: Completeness, query: str | None = None) -> None:
     """Commit an empty batch to the table ``totals``."""
     target = PaneTable(
-        database_url(url), "totals", (Column("key", "long"),), (Column("n", "long"),), windows=False
+        database_url(url), "totals", (PaneColumn("key", "long"),), (PaneColumn("n", "long"),), windows=False
     )
     target = target.prepare(create=True)
     with temporary_engine(target.url) as engine, engine.begin() as connection:
@@ -48,8 +48,9 @@ def database(tmp_path: Path) -> str:
 
 
 def test_a_table_that_does_not_exist_states_nothing(tmp_path: Path) -> None:
-    for address in (f"delta:{tmp_path}/a", f"parquet:{tmp_path}/b", f"sqlite:///{tmp_path}/c.db#totals"):
-        assert complete_until(address) is None
+    folders = (f"{kind}:{tmp_path}/b" for kind in ("delta", "parquet", "json", "csv"))
+    for address in (*folders, f"parquet:{tmp_path.as_uri()}/b", f"sqlite:///{tmp_path}/c.db#totals"):
+        assert complete_until(address) is None, address
     assert not (tmp_path / "c.db").exists()
 
 
@@ -131,6 +132,12 @@ def test_a_stream_states_its_newest_mark(tmp_path: Path) -> None:
             "table = 'totals': is not the address of a table; write DATABASE_URL#TABLE, ",
         ),
         ({"table": "sqlite:///a.db"}, "is not the address of a table"),
+        ({"table": "postgresql://app:secret@db/shop"}, "table = 'postgresql://…@db/shop': is not the addre"),
+        (
+            {"table": "parquet:hdfs://host/totals"},
+            "'parquet:hdfs://host/totals': is not a folder",
+        ),
+        ({"table": "json:s3://key:secret@lake/a"}, "table = 'json:s3://…@lake/a': is not a folder; write "),
         (
             {"table": "stream:shop/bids"},
             "store = None: is required for a stream; pass store=, or set ",

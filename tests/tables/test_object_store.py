@@ -27,7 +27,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.proof
 def test_a_delta_table_on_an_object_store(address: str) -> None:
     table = lake_table(address)
-    assert complete_until(address) is None
+    for missing in (address, "parquet:s3://lake/totals"):
+        assert complete_until(missing) is None
     table.prepare(COLUMNS, create=True)
     first = BatchCommit("totals", 0, Committer("one"), Completeness(50, 40))
     assert table.merge(COLUMNS, changes(("a", 0, 1, 0.5, [1], False)), first)

@@ -14,7 +14,7 @@ from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION, merge_panes, stage_panes
-from slackwater.sql.pane_table import Column, Fold, PaneTable
+from slackwater.sql.pane_table import Fold, PaneColumn, PaneTable
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.lake_table import LakeColumns
 from slackwater.tables.pane_fold import folded_panes
@@ -31,8 +31,8 @@ SCHEMA = pa.schema(
         (RETRACTION, pa.bool_()),
     ]
 )
-KEY = (Column("key", "long"),)
-VALUES = (Column("n", "long"), Column("x", "double"))
+KEY = (PaneColumn("key", "long"),)
+VALUES = (PaneColumn("n", "long"), PaneColumn("x", "double"))
 COLUMNS = LakeColumns(pa.schema([SCHEMA.field("key")]), pa.schema([SCHEMA.field("n"), SCHEMA.field("x")]))
 
 

@@ -11,7 +11,7 @@ import pytest
 import slackwater as sw
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.panes import Panes
-from slackwater.spark.api.stream_history import History
+from slackwater.spark.api.stream_history import StreamHistory
 from slackwater.testing import T, TestStream, assert_cleaned_up, assert_rows
 from slackwater.time import SECOND
 
@@ -132,7 +132,7 @@ def test_a_history_needs_spark() -> None:
     with pytest.raises(InvalidArgument, match="df = 'archive': is not a DataFrame; pass a Spark DataFrame"):
         given("archive", until="2024-01-01T00:00:00Z")
     archive: Any = None
-    stored = History(archive, until="2024-01-01T00:00:00Z")
+    stored = StreamHistory(archive, until="2024-01-01T00:00:00Z")
     with pytest.raises(InvalidArgument, match="is not supported by TestStream; add its rows to those of"):
         BIDS.run(lambda rows: sw.stream(rows, event_time="ts", watermark=sw.lag("0 s"), history=stored))
 

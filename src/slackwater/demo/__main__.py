@@ -16,7 +16,7 @@ from rich.console import Console
 from slackwater import telemetry, time, ui
 from slackwater.demo.bids import AUCTIONS, SILENT, Feed
 from slackwater.demo.demo_picture import Picture
-from slackwater.demo.demo_pipeline import WINDOW, QuietSession, Run, panes_by_timing
+from slackwater.demo.demo_pipeline import WINDOW, DemoRun, QuietSession, panes_by_timing
 from slackwater.demo.demo_view import Snapshot, View, final_table
 from slackwater.errors import MissingExtra, SlackwaterError
 from slackwater.spark.monitor.reports import OperatorReport
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.25
 class Demo:
     """The scenario: what happens to the pipeline, and what each phase waits for."""
 
-    def __init__(self, run: Run, feed: Feed, view: View) -> None:
+    def __init__(self, run: DemoRun, feed: Feed, view: View) -> None:
         self._run = run
         self._feed = feed
         self._view = view
@@ -129,7 +129,7 @@ def main() -> int:
             folder = Path(temporary)
             with QuietSession(folder) as spark, telemetry(spark) as reports, _web_console(spark, console):
                 feed = Feed(folder)
-                run = Run(spark, folder, reports)
+                run = DemoRun(spark, folder, reports)
                 with View(console) as view:
                     Demo(run, feed, view).play()
                 target.parent.mkdir(parents=True, exist_ok=True)

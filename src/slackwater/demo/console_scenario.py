@@ -23,7 +23,7 @@ START = instant("2024-05-01T12:10:00Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConsoleStep:
     """A message and a remark on its effect."""
 
     origin: str
@@ -31,9 +31,9 @@ class Step:
     remark: str
 
 
-def _sends(origin: str, sequence: int, upto: str, remark: str) -> Step:
+def _sends(origin: str, sequence: int, upto: str, remark: str) -> ConsoleStep:
     watermark = instant(f"2024-05-01T{upto}:00Z")
-    return Step(origin, BufferHeader(origin, sequence, watermarks={"default": watermark}), remark)
+    return ConsoleStep(origin, BufferHeader(origin, sequence, watermarks={"default": watermark}), remark)
 
 
 STORY = (
@@ -45,27 +45,27 @@ STORY = (
     _sends("east", 2, "12:07", "East advances too. The gap still holds the watermark back."),
     _sends("south", 2, "12:05", "The gap is closed. South is complete up to buffer 3; the watermark jumps."),
     _sends("south", 2, "12:05", "A duplicate: it is counted and has no other effect."),
-    Step("north", IDLE, "North's link is quiet. While it is idle, the watermark does not wait for it."),
+    ConsoleStep("north", IDLE, "North's link is quiet. The watermark does not wait for an idle origin."),
     _sends("east", 3, "12:12", "The watermark advances without north."),
     _sends("north", 3, "12:08", "North is back, far behind. The watermark waits, but never goes back."),
     _sends("north", 4, "12:15", "North has caught up; now south is the slowest again."),
-    Step("south", DONE, "South has ended. The others decide."),
-    Step("east", DONE, "East has ended too."),
-    Step("north", DONE, "All origins are done: everything that was observed is complete."),
+    ConsoleStep("south", DONE, "South has ended. The others decide."),
+    ConsoleStep("east", DONE, "East has ended too."),
+    ConsoleStep("north", DONE, "All origins are done: everything that was observed is complete."),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ConsoleScene:
     """A step with the clock and the explanation of the tracker after it."""
 
     now: int
-    step: Step
+    step: ConsoleStep
     duplicate: bool
     why: Explanation
 
 
-def play(tracker: ProgressTracker) -> Iterator[Scene]:
+def play(tracker: ProgressTracker) -> Iterator[ConsoleScene]:
     """Send the messages to a tracker, one every two seconds of its clock.
 
     >>> scenes = list(play(ProgressTracker(ORIGINS)))
@@ -81,7 +81,7 @@ def play(tracker: ProgressTracker) -> Iterator[Scene]:
             tracker.idle(step.origin, now=now)
         else:
             tracker.done(step.origin, now=now)
-        yield Scene(now, step, duplicate, tracker.why())
+        yield ConsoleScene(now, step, duplicate, tracker.why())
         now += 2 * SECOND
 
 
@@ -106,7 +106,7 @@ def main() -> None:
     console.print(f"  {ProgressTracker.load(saved).why()}\n")
 
 
-def _print_scene(console: Console, scene: Scene) -> None:
+def _print_scene(console: Console, scene: ConsoleScene) -> None:
     why = scene.why
     console.print(
         Text.assemble(
@@ -124,7 +124,7 @@ def _print_scene(console: Console, scene: Scene) -> None:
     console.print(Padding(Group(status, remark), (0, 0, 1, len("12:10:00  "))))
 
 
-def _message_text(scene: Scene) -> str:
+def _message_text(scene: ConsoleScene) -> str:
     message = scene.step.message
     if isinstance(message, BufferHeader):
         again = " again" if scene.duplicate else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slackwater.demo.bids import Bid
-from slackwater.demo.demo_pipeline import Run
+from slackwater.demo.demo_pipeline import DemoRun
 from slackwater.plot.event_time_drawing import draw
 from slackwater.plot.scene import Box, Corner, Dot, Fate, Scene, pane_begin
 from slackwater.time import END_OF_TIME
@@ -17,7 +17,7 @@ from slackwater.time import END_OF_TIME
 class Picture:
     """The picture of one auction of a run."""
 
-    run: Run
+    run: DemoRun
     bids: Sequence[Bid]
     auction: str
 

@@ -56,7 +56,7 @@ class Pane:
 
 
 @dataclass
-class Run:
+class DemoRun:
     """A run of the pipeline: two queries on one checkpoint, of which the second ends the stream."""
 
     spark: SparkSession

@@ -50,7 +50,7 @@ from slackwater.ingest.targets.delta_objects_target import DeltaObjectsTarget
 from slackwater.ingest.targets.delta_target import DeltaTarget
 from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.manifest_target import ManifestTarget
-from slackwater.ingest.targets.replacement import Approve, ReplacingTarget, Slice, Target, Written
+from slackwater.ingest.targets.replacement import ApproveWrite, ReplacingTarget, Slice, Target, Written
 from slackwater.ingest.targets.stream_target import StreamTarget
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import Unit
@@ -97,7 +97,7 @@ class Extraction:
         if isinstance(self._target, (StreamTarget, ReplacingTarget)):
             self._target.expect(PlanCompleteness(made))
 
-    def __call__(self, work: WorkUnit, approve: Approve) -> Written:
+    def __call__(self, work: WorkUnit, approve: ApproveWrite) -> Written:
         """Read the range of a unit and write it to the target; calls ``approve`` in between.
 
         Without a time column the whole partition is replaced, so it is read from its start.

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from slackwater.monitoring.query_state import LateRow, OperatorState, Panes
+from slackwater.monitoring.query_state import LateRow, OperatorSnapshot, WindowPanes
 from slackwater.progress.delays import DelayHistogram
 
 KEPT_ROWS: Final = 100_000
@@ -16,11 +16,11 @@ KEPT_ROWS: Final = 100_000
 class OperatorChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     """What happened in an operator during one batch.
 
-    >>> OperatorChanges(panes=(Panes(end=20, on_time=3),)).late_rows
+    >>> OperatorChanges(panes=(WindowPanes(end=20, on_time=3),)).late_rows
     ()
     """
 
-    panes: tuple[Panes, ...] = ()
+    panes: tuple[WindowPanes, ...] = ()
     delays: dict[str, DelayHistogram] = {}
     """By origin."""
     late_rows: tuple[LateRow, ...] = ()
@@ -55,7 +55,7 @@ class BatchFinished(msgspec.Struct, frozen=True):
     duration: int
     rows: int
     state_bytes: int
-    operators: tuple[OperatorState, ...]
+    operators: tuple[OperatorSnapshot, ...]
     changes: dict[str, OperatorChanges] = {}
     """By the id of the operator."""
 

@@ -20,10 +20,10 @@ from slackwater.metadata.store import MetadataStore, open_store
 from slackwater.monitoring.query_state import (
     HolderSpan,
     LateRow,
-    OperatorState,
+    OperatorSnapshot,
     QueryState,
     WatermarkSpan,
-    WindowState,
+    WindowSnapshot,
 )
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
@@ -31,7 +31,7 @@ from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, HOUR
 
 Result = TypeVar("Result")
 
-_operators: Final = msgspec.json.Decoder(tuple[OperatorState, ...])
+_operators: Final = msgspec.json.Decoder(tuple[OperatorSnapshot, ...])
 _late_row: Final = msgspec.json.Decoder(LateRow)
 _delays: Final = msgspec.json.Decoder(DelayHistogram)
 
@@ -146,7 +146,7 @@ class Monitor:
 
     def windows(
         self, query: str, *, operator: str | None = None, closed: int = 100
-    ) -> tuple[WindowState, ...]:
+    ) -> tuple[WindowSnapshot, ...]:
         """The open windows of a query by end, then the ``closed`` that were closed last, newest first.
 
         Args:
@@ -156,7 +156,7 @@ class Monitor:
         """
         table = schema.query_windows
 
-        def read(connection: Connection) -> tuple[WindowState, ...]:
+        def read(connection: Connection) -> tuple[WindowSnapshot, ...]:
             state = self._found(connection, query)
             chosen = _chosen(table, state.id, operator)
             counted = {
@@ -164,7 +164,7 @@ class Monitor:
                 for row in connection.execute(chosen.where(table.c.closed_at.is_(None))).mappings()
             }
             open_now = [
-                WindowState(
+                WindowSnapshot(
                     of.id, group.end, group.start, row["opened_at"] if row else of.now, None, group.keys,
                     group.bytes, *_counts(row), group.closes_at, group.owes_pane,
                 )
@@ -176,7 +176,7 @@ class Monitor:
             newest = chosen.where(table.c.closed_at.is_not(None))
             newest = newest.order_by(table.c.closed_at.desc(), table.c.end.desc()).limit(closed)
             gone = [
-                WindowState(
+                WindowSnapshot(
                     row["operator"], row["end"], row["start"], row["opened_at"], row["closed_at"],
                     row["keys"], None, *_counts(row),
                 )

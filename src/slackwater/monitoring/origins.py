@@ -10,6 +10,7 @@ import base64
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, get_args, overload
 
 import msgspec
@@ -26,6 +27,9 @@ MOST_PACKED: Final = 500_000
 """The most characters of the packed origins; there are fewer of them if their names do not compress."""
 
 _STATUSES: Final = get_args(OriginStatus)
+_UNKNOWN: Final = -(2**63)
+"""Stands for no watermark, before all others."""
+_STATUS_NUMBERS: Final = {status: number for number, status in enumerate(_STATUSES)}
 
 
 class OriginState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -51,6 +55,50 @@ class OriginState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The lowest watermark over all keys; None if one is unknown."""
         values = self.watermarks.values()
         return None if not values or None in values else min(values)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class OriginColumns:
+    """The origins of a source with one watermark key, column by column."""
+
+    key: str
+    names: Sequence[str]
+    statuses: Sequence[OriginStatus]
+    watermarks: Sequence[int | None]
+    since: Sequence[int | None]
+
+    def order(self) -> list[int]:
+        """The positions of the origins by watermark, those without one first, and then by name."""
+        import numpy as np  # only for reports: programs that read them start without it
+
+        values = np.array([_UNKNOWN if at is None else at for at in self.watermarks], np.int64)
+        order = np.argsort(values, kind="stable")
+        if (np.diff(values[order]) == 0).any():
+            order = np.lexsort((np.array(self.names), values))
+        return order.tolist()  # type: ignore[no-any-return]
+
+    def states(self, positions: Iterable[int]) -> list[OriginState]:
+        """The origins at these positions."""
+        return [
+            OriginState(self.names[at], self.statuses[at], {self.key: self.watermarks[at]}, self.since[at])
+            for at in positions
+        ]
+
+    def packed(self, positions: Sequence[int]) -> str:
+        """The origins at these positions, packed."""
+        if not positions:
+            return ""
+        return _encoded(
+            _Columns(
+                [self.names[at] for at in positions],
+                bytes([_STATUS_NUMBERS[self.statuses[at]] for at in positions]),
+                [self.since[at] for at in positions],
+                [(None, [self.key])],
+                [0] * len(positions),
+                [*zip([self.watermarks[at] for at in positions], strict=True)],
+                {},
+            )
+        )
 
 
 class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,6 +137,22 @@ class OriginSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         listed = tuple(ordered[:LISTED])
         return cls(counts, listed, len(ordered) - len(listed) - len(others), packed)
 
+    @classmethod
+    def of_columns(cls, columns: OriginColumns) -> OriginSummary:
+        """Do the same as `of` for origins with one watermark key, of which there may be thousands in a batch.
+
+        >>> columns = OriginColumns("default", ["a", "b"], ["idle", "silent"], [7, None], [0, 0])
+        >>> OriginSummary.of_columns(columns) == OriginSummary.of(columns.states(range(2)))
+        True
+        """
+        order = columns.order()
+        others = order[LISTED:]
+        packed = columns.packed(others)
+        if len(order) > MOST_ORIGINS or len(packed) > MOST_PACKED:
+            return cls.of(columns.states(order))
+        counts = dict(sorted(Counter[str](columns.statuses).items()))
+        return cls(counts, tuple(columns.states(order[:LISTED])), 0, packed)
+
     @property
     def total(self) -> int:
         """The number of origins."""
@@ -121,7 +185,7 @@ class _Columns(msgspec.Struct, array_like=True):
     schemas: list[tuple[str | None, list[str]]]
     """The distinct inputs with their watermark keys."""
     schema_of: list[int]
-    watermarks: list[list[int | None]]
+    watermarks: Sequence[Sequence[int | None]]
     gaps: dict[int, str]
     """By position."""
 
@@ -146,13 +210,17 @@ def _packed(origins: Sequence[OriginState]) -> str:
     ]
     columns = _Columns(
         [origin.name for origin in origins],
-        bytes(_STATUSES.index(origin.status) for origin in origins),
+        bytes([_STATUS_NUMBERS[origin.status] for origin in origins]),
         [origin.since for origin in origins],
         [(name, list(keys)) for name, keys in numbers],
         schema_of,
-        [list(origin.watermarks.values()) for origin in origins],
+        [[*origin.watermarks.values()] for origin in origins],
         {number: origin.gap for number, origin in enumerate(origins) if origin.gap is not None},
     )
+    return _encoded(columns)
+
+
+def _encoded(columns: _Columns) -> str:
     return base64.b64encode(zlib.compress(msgspec.msgpack.encode(columns), 1)).decode()
 
 

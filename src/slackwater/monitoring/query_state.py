@@ -85,10 +85,10 @@ class OpenWindows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The watermark at which they are removed: the end plus the allowed lateness."""
 
 
-class Panes(msgspec.Struct, frozen=True, omit_defaults=True):
+class WindowPanes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The panes that windows with one end emitted in a batch, by timing.
 
-    >>> Panes(end=20, on_time=3).on_time
+    >>> WindowPanes(end=20, on_time=3).on_time
     3
     """
 
@@ -130,10 +130,10 @@ class LateRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """``left`` or ``right`` for a row of a join."""
 
 
-class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
+class OperatorSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator of a query after a batch.
 
-    >>> OperatorState("0", now=20, watermark=5, lag=15).lag
+    >>> OperatorSnapshot("0", now=20, watermark=5, lag=15).lag
     15
     """
 
@@ -209,7 +209,7 @@ class QueryState(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int | None = None
     """The number of its input rows."""
     state_bytes: int = 0
-    operators: tuple[OperatorState, ...] = ()
+    operators: tuple[OperatorSnapshot, ...] = ()
     """The last operator first."""
     lost: int = 0
     """How many reports could not be written since the writer started."""
@@ -219,7 +219,7 @@ class QueryState(msgspec.Struct, frozen=True, omit_defaults=True):
         """The name, or the id of a query without one."""
         return self.name or self.id
 
-    def operator(self, wanted: str | None = None) -> OperatorState | None:
+    def operator(self, wanted: str | None = None) -> OperatorSnapshot | None:
         """The operator with an id, or the last one; None if there is none."""
         found = [operator for operator in self.operators if wanted in (None, operator.id)]
         return found[0] if found else None
@@ -267,10 +267,10 @@ class WatermarkSpan(msgspec.Struct, frozen=True):
     """Its value at ``until``."""
 
 
-class WindowState(msgspec.Struct, frozen=True, omit_defaults=True):
+class WindowSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The windows of an operator that end at the same time, open or closed.
 
-    >>> WindowState("0", 20, 10, opened=12, closed=31, on_time=3).is_open
+    >>> WindowSnapshot("0", 20, 10, opened=12, closed=31, on_time=3).is_open
     False
     """
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from slackwater.metadata import store_schema as schema
 from slackwater.metadata.store import insert_of
 from slackwater.monitoring.events import BatchFinished, Event, OperatorChanges, RunEnded, RunStarted
-from slackwater.monitoring.query_state import OperatorState, WatermarkState
+from slackwater.monitoring.query_state import OperatorSnapshot, WatermarkState
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.time import END_OF_TIME, HOUR, SECOND
@@ -143,7 +143,7 @@ class RecordTables:
         self,
         connection: Connection,
         query: _Query,
-        operator: OperatorState,
+        operator: OperatorSnapshot,
         details: OperatorChanges,
         changes: _Changes,
     ) -> None:
@@ -189,13 +189,13 @@ _HISTORY: Final = {
 _COUNTS: Final = ("early", "on_time", "late", "retractions")
 
 
-def _driving(operator: OperatorState) -> WatermarkState:
+def _driving(operator: OperatorSnapshot) -> WatermarkState:
     return WatermarkState(
         DEFAULT_KEY, operator.watermark, operator.reason, operator.held_by, operator.since, operator.text
     )
 
 
-def _hold(query: _Query, operator: OperatorState, key: WatermarkState, changes: _Changes) -> None:
+def _hold(query: _Query, operator: OperatorSnapshot, key: WatermarkState, changes: _Changes) -> None:
     """Extend the row of the holder, or begin one."""
     known = query.holders.get((operator.id, key.name))
     reason = "ended" if operator.ended else key.reason
@@ -214,7 +214,7 @@ def _hold(query: _Query, operator: OperatorState, key: WatermarkState, changes: 
     changes.put(schema.query_holders, known)
 
 
-def _move(query: _Query, operator: OperatorState, key: WatermarkState, changes: _Changes) -> None:
+def _move(query: _Query, operator: OperatorSnapshot, key: WatermarkState, changes: _Changes) -> None:
     """Extend the row of the watermark while it stands still or moves for a short time, or begin one."""
     at, value = operator.now, key.watermark
     if value is None or value == END_OF_TIME:
@@ -236,7 +236,7 @@ def _move(query: _Query, operator: OperatorState, key: WatermarkState, changes: 
 def _count_windows(
     connection: Connection,
     query: _Query,
-    operator: OperatorState,
+    operator: OperatorSnapshot,
     details: OperatorChanges,
     changes: _Changes,
 ) -> None:

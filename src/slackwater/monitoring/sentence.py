@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from slackwater._time_text import instant_text
 from slackwater.monitoring.origins import OriginSummary
-from slackwater.monitoring.query_state import OperatorState, QueryState
+from slackwater.monitoring.query_state import OperatorSnapshot, QueryState
 from slackwater.time import DAY, END_OF_TIME, SECOND, format_duration
 
 _STALE = 60 * SECOND
@@ -19,7 +21,7 @@ def sentence(query: QueryState, now: int) -> str:
         query: The state of the query.
         now: The current time, to which ages and times of the same day refer.
 
-    >>> operator = OperatorState(
+    >>> operator = OperatorSnapshot(
     ...     "0",
     ...     now=400_000_000,
     ...     watermark=40_000_000,
@@ -73,18 +75,30 @@ def _progress(query: QueryState, now: int) -> str:
     return "; ".join([head, *_holder(holder, before, now), *_waiting(operator)])
 
 
-def holder_of(query: QueryState, operator: OperatorState) -> OperatorState:
+def holder_of(query: QueryState, operator: OperatorSnapshot) -> OperatorSnapshot:
     """The operator whose source holds the watermark back: the slowest one before this, or this one itself."""
     before = operator_that_holds(query, operator)
     return operator if before is None else holder_of(query, before)
 
 
-def operator_that_holds(query: QueryState, operator: OperatorState) -> OperatorState | None:
+_UPSTREAM: Final = re.compile(r"input 'bucket \d+'")
+
+
+def holder_text(held_by: str | None) -> str | None:
+    """What holds a watermark back, for people: a bucket means nothing to them.
+
+    >>> holder_text("input 'bucket 3'"), holder_text("partition '7'")
+    ('the operator before it', "partition '7'")
+    """
+    return None if held_by is None else _UPSTREAM.sub("the operator before it", held_by)
+
+
+def operator_that_holds(query: QueryState, operator: OperatorSnapshot) -> OperatorSnapshot | None:
     """The operator directly before one that holds it back; None if a source of its own does.
 
     An operator that reads others only reports which bucket of them it waits for.
     """
-    if operator.held_by is None or not operator.held_by.startswith("input 'bucket "):
+    if operator.held_by is None or _UPSTREAM.match(operator.held_by) is None:
         return None
     depth = operator.id.count(".") + 1
     before = [
@@ -97,7 +111,7 @@ def operator_that_holds(query: QueryState, operator: OperatorState) -> OperatorS
     )
 
 
-def _holder(operator: OperatorState, origins: Sequence[OriginSummary], now: int) -> list[str]:
+def _holder(operator: OperatorSnapshot, origins: Sequence[OriginSummary], now: int) -> list[str]:
     since = "" if operator.since is None else f" since {clock_text(operator.since, now)}"
     if operator.held_by is None:
         return {
@@ -122,7 +136,7 @@ def _names(held_by: str, origin: str) -> bool:
     return any(held_by == text or held_by.startswith(f"{text} of ") for text in texts)
 
 
-def _waiting(operator: OperatorState) -> list[str]:
+def _waiting(operator: OperatorSnapshot) -> list[str]:
     if operator.open_windows:
         one = operator.open_windows == 1
         return [f"{operator.open_windows} {'window waits' if one else 'windows wait'}"]

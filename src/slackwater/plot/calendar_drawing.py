@@ -8,7 +8,7 @@ from typing import Final
 
 from matplotlib.patches import Patch, Rectangle
 
-from slackwater.plot.calendar_picture import Calendar
+from slackwater.plot.calendar_picture import CalendarPicture
 from slackwater.plot.picture_style import FAINT, INK, add_legend, saved_axes, set_title
 
 _COLOURS: Final = ("#009e73", "#e69f00", "#c9d3dc", "#56b4e9", "#cc79a7", "#d55e00")
@@ -18,12 +18,12 @@ _GAP: Final = 0.06
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def draw_calendar(calendar: Calendar, target: Path, *, fates: Mapping[str, str], title: str) -> None:
+def draw_calendar(calendar: CalendarPicture, target: Path, *, fates: Mapping[str, str], title: str) -> None:
     """Draw a calendar into ``target``, whose suffix decides the format.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     draw_calendar(Calendar((), (), 31), Path(folder) / "empty.svg", fates={}, title="")
+    ...     draw_calendar(CalendarPicture((), (), 31), Path(folder) / "empty.svg", fates={}, title="")
     ...     (Path(folder) / "empty.svg").stat().st_size > 0
     True
     """

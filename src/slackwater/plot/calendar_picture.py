@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
+class CalendarPicture:
     """All cells, the row labels from top to bottom, and the number of columns."""
 
     cells: tuple[Cell, ...]
@@ -41,7 +41,7 @@ class Calendar:
     columns: int
 
 
-def calendar_of(stretches: Mapping[tuple[int, int, str], int], timezone: tzinfo) -> Calendar:
+def calendar_of(stretches: Mapping[tuple[int, int, str], int], timezone: tzinfo) -> CalendarPicture:
     """Lay out time ranges on the calendar of a timezone.
 
     Args:
@@ -56,7 +56,7 @@ def calendar_of(stretches: Mapping[tuple[int, int, str], int], timezone: tzinfo)
     Cell(row='January 1970', column=3, shares=(('new', 0.75), ('read', 0.25)))
     """
     if not stretches:
-        return Calendar((), (), 31)
+        return CalendarPicture((), (), 31)
     first = _local(min(start for start, _, _ in stretches), timezone)
     last = _local(max(end for _, end, _ in stretches) - 1, timezone)
     months = (last.year - first.year) * 12 + last.month - first.month + 1
@@ -83,7 +83,7 @@ def calendar_of(stretches: Mapping[tuple[int, int, str], int], timezone: tzinfo)
         )
         for edge, shares in zip(edges, weights, strict=False)
     )
-    return Calendar(cells, tuple(dict.fromkeys(cell.row for cell in cells)), 31 if by_day else 12)
+    return CalendarPicture(cells, tuple(dict.fromkeys(cell.row for cell in cells)), 31 if by_day else 12)
 
 
 def save_calendar(

@@ -13,7 +13,7 @@ import polars as pl
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
-from slackwater.testing.scripted_run import Elements, Step, WindowRun, elements_of, watermarks_of
+from slackwater.testing.scripted_run import ScriptedElements, Step, WindowRun, elements_of, watermarks_of
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 from slackwater.windows.engine.windowed_operator import WindowOutput
 
@@ -124,7 +124,7 @@ def _only_key(run: WindowRun) -> tuple[Any, ...]:
 def _dots(
     run: WindowRun,
     step: Step[WindowOutput],
-    event: Elements,
+    event: ScriptedElements,
     watermark: int | None,
     element: str | None,
     key: tuple[Any, ...],

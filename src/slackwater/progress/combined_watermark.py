@@ -247,6 +247,12 @@ class CombinedWatermark:
         state = self._keys.get(key)
         return None if state is None else state.values[slot]
 
+    def values_and_statuses(self, slots: Iterable[int], key: str) -> tuple[list[int | None], list[str]]:
+        """Return the watermarks of some inputs for a key, and their statuses in lower case."""
+        slots, state, statuses = list(slots), self._keys.get(key), self._status
+        values = [None if state is None else state.values[slot] for slot in slots]
+        return values, [_STATUS_NAMES[statuses[slot]] for slot in slots]
+
     def emitted(self, key: str) -> int | None:
         """Return the last watermark emitted for a key."""
         state = self._keys.get(key)

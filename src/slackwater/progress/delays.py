@@ -19,7 +19,7 @@ from slackwater.time import MILLISECOND
 _GROWTH: Final = 1.1
 """The ratio of the bounds of a bin."""
 _LOG_GROWTH: Final = math.log(_GROWTH)
-_HIGHEST_BIN: Final = 300
+HIGHEST_BIN: Final = 300
 """The bin of all delays above about 80 years."""
 
 
@@ -95,7 +95,7 @@ def _bin_of(delay: int) -> int:
     """
     if delay <= MILLISECOND:
         return 0
-    return min(math.ceil(math.log(delay / MILLISECOND) / _LOG_GROWTH), _HIGHEST_BIN)
+    return min(math.ceil(math.log(delay / MILLISECOND) / _LOG_GROWTH), HIGHEST_BIN)
 
 
 def bound_of(number: int) -> int:

@@ -400,11 +400,18 @@ class WatermarkGenerator:
         >>> generator.origins()
         [OriginProgress(name='a', watermark=None, status='active', heard=0, gap=None)]
         """
-        combined, heard = self._combined, self._silence.last_heard
-        return [
-            OriginProgress(name, combined.value(slot, self._key), combined.status_name(slot), heard[slot])
-            for name, slot in self._slots.items()
-        ]
+        return list(map(OriginProgress, *self.origin_columns()))
+
+    def origin_columns(self) -> tuple[list[Origin], list[int | None], list[str], list[int | None]]:
+        """The names, watermarks, statuses and times of last sending of all partitions, in the same order.
+
+        >>> import slackwater as sw
+        >>> sw.WatermarkGenerator(sw.Lag(3), partitions=["a"], now=0).origin_columns()
+        (['a'], [None], ['active'], [0])
+        """
+        slots, heard = self._slots.values(), self._silence.last_heard
+        values, statuses = self._combined.values_and_statuses(slots, self._key)
+        return list(self._slots), values, statuses, [heard[slot] for slot in slots]
 
     def why(self) -> Explanation:
         """Explain which partition holds the watermark back, since when, and why."""

@@ -90,7 +90,7 @@ class Copy(Protocol):
 
 @dataclass
 class _CopyInFolder:
-    """A target in a folder, which claims nothing."""
+    """A target in a folder. The oracle learns of a swap when the call returns, so it does not read claims."""
 
     world: World
 
@@ -105,7 +105,7 @@ class _CopyInFolder:
         return False
 
     def complete_until(self) -> int | None:
-        """Nothing is claimed."""
+        """Claims are not read."""
         return None
 
     def start(self) -> None:
@@ -191,15 +191,21 @@ class TableCopy:
 
     def ids(self) -> list[int]:
         """The ids in the table."""
-        known = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-        if self._database.execute(known, [_COPIED]).fetchone() == (0,):
+        if not self._has_table(_COPIED):
             return []
         rows = self._database.execute(f"SELECT id FROM {_COPIED} ORDER BY id").fetchall()  # noqa: S608 - a constant
         return [one for (one,) in rows]
 
+    def _has_table(self, name: str) -> bool:
+        known = "SELECT count(*) FROM sqlite_master WHERE name = ?"
+        return bool(self._database.execute(known, [name]).fetchone()[0])
+
     def complete_until(self) -> int | None:
-        """Nothing is claimed."""
-        return None
+        """The time that the job has stated."""
+        if not self._has_table("slackwater_completeness"):
+            return None
+        found = self._database.execute("SELECT max(complete_until) FROM slackwater_completeness").fetchone()
+        return None if found[0] is None else int(found[0])
 
     def start(self) -> None:
         """There is no process."""

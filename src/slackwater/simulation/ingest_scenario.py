@@ -226,8 +226,8 @@ class _Extraction:
         return self.target.last_number() if isinstance(self.target, StreamTarget) else None
 
     def expect(self, made: Plan) -> None:
-        """Receive the plan, from which a stream knows up to when it is complete."""
-        if isinstance(self.target, StreamTarget):
+        """Receive the plan, from which the target knows up to when it is complete."""
+        if isinstance(self.target, StreamTarget | ReplacingTarget):
             self.target.expect(PlanCompleteness(made))
 
     def __call__(self, work: WorkUnit, approve: Approve, /) -> Written:

@@ -22,7 +22,7 @@ from slackwater.simulation.pipeline_oracle import PipelineOracle
 from slackwater.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from slackwater.sql.database import database_url
 from slackwater.sql.pane_merge import merge_panes, stage_panes
-from slackwater.sql.pane_table import Column, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
 from slackwater.streams.log.catalog import VALUE, Stream
 from slackwater.streams.spark.stream_columns import EMPTY, spark_schema
 from slackwater.streams.spark.stream_source import Offset, StreamSource
@@ -70,8 +70,8 @@ class PipelineScenario(LogScenario):
         self.target = PaneTable(
             database_url(f"sqlite:///{world.server.path}"),
             _TABLE,
-            (Column("k", "text"), Column("start", "long")),
-            (Column("n", "long"), Column("total", "long")),
+            (PaneColumn("k", "text"), PaneColumn("start", "long")),
+            (PaneColumn("n", "long"), PaneColumn("total", "long")),
             windows=False,
             fold={"n": "sum", "total": "sum"} if mode == "discarding" else {},
         )

@@ -41,7 +41,7 @@ from slackwater.sql.dead_letters import (
 )
 from slackwater.sql.letters import as_letters
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
-from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, PaneTable
+from slackwater.sql.pane_table import WINDOW_COLUMNS, PaneColumn, PaneTable
 from slackwater.sql.staging_table import (
     check_row_count,
     deserialize_batches,
@@ -179,7 +179,7 @@ def merge_panes(
     ... )
     >>> with TemporaryDirectory() as folder:
     ...     url = database_url(f"sqlite:///{folder}/example.db")
-    ...     key, values = (Column("auction", "long"),), (Column("bids", "long"),)
+    ...     key, values = (PaneColumn("auction", "long"),), (PaneColumn("bids", "long"),)
     ...     target = PaneTable(url, "totals", key, values, windows=False)
     ...     target = target.prepare(create=True)
     ...     with temporary_engine(url) as engine, engine.begin() as connection:
@@ -347,7 +347,7 @@ def _staging_names(count: int) -> list[str]:
     return [f"c{index}" for index in range(count)]
 
 
-def _new_value(target: PaneTable, column: Column, new: Any) -> Any:
+def _new_value(target: PaneTable, column: PaneColumn, new: Any) -> Any:
     """The value of a row after an update: the new one, or the old one folded with the new one."""
     old = target.table.c[column.name]
     how = target.fold.get(column.name)

@@ -63,13 +63,13 @@ class TableDoesNotFit(InvalidArgument):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PaneColumn:
     """A column of the target table: its name and the kind of its values.
 
     Kinds are ``boolean``, ``integer``, ``long``, ``float``, ``double``, ``decimal(p,s)``, ``text``,
     ``binary``, ``date``, ``timestamp``, ``local timestamp`` and ``json``.
 
-    >>> Column("price", "decimal(10,2)").family
+    >>> PaneColumn("price", "decimal(10,2)").family
     'decimal'
     """
 
@@ -132,7 +132,11 @@ class Column:
 
 
 def check_columns(
-    identity: Sequence[Column], values: Sequence[Column], fold: Mapping[str, Fold], *, embedded: bool = False
+    identity: Sequence[PaneColumn],
+    values: Sequence[PaneColumn],
+    fold: Mapping[str, Fold],
+    *,
+    embedded: bool = False,
 ) -> None:
     """Raise if a table cannot have these columns, or values cannot be folded.
 
@@ -145,7 +149,7 @@ def check_columns(
     Raises:
         InvalidArgument: a column occurs twice or does not fit, or a fold is invalid.
 
-    >>> check_columns([Column("tags", "json")], [], {})
+    >>> check_columns([PaneColumn("tags", "json")], [], {})
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: key = 'tags': is a nested column; key by scalar columns
     """
@@ -191,10 +195,10 @@ class PaneTable:
 
     >>> from slackwater.sql.database import database_url
     >>> url = database_url("sqlite:////data/a.db")
-    >>> totals = PaneTable(url, "totals", (Column("auction", "long"),), (Column("bids", "long"),))
+    >>> totals = PaneTable(url, "totals", (PaneColumn("auction", "long"),), (PaneColumn("bids", "long"),))
     >>> totals
-    PaneTable(name='totals', key=(Column(name='auction', kind='long'),), \
-values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fail')
+    PaneTable(name='totals', key=(PaneColumn(name='auction', kind='long'),), \
+values=(PaneColumn(name='bids', kind='long'),), windows=True, fold={}, on_error='fail')
     >>> [column.name for column in totals.identity]
     ['auction', 'window_start', 'window_end']
     """
@@ -202,8 +206,8 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
     url: URL = field(repr=False)
     name: str
     """Name of the table, as ``table`` or ``schema.table``."""
-    key: tuple[Column, ...]
-    values: tuple[Column, ...]
+    key: tuple[PaneColumn, ...]
+    values: tuple[PaneColumn, ...]
     windows: bool = True
     fold: Mapping[str, Fold] = field(default_factory=dict)
     on_error: OnError = "fail"
@@ -221,13 +225,13 @@ values=(Column(name='bids', kind='long'),), windows=True, fold={}, on_error='fai
         check_columns(self.identity, self.values, self.fold, embedded=is_embedded(self.url))
 
     @property
-    def identity(self) -> tuple[Column, ...]:
+    def identity(self) -> tuple[PaneColumn, ...]:
         """The columns that identify a row: the key, and the window unless ``windows`` is False."""
-        windows = tuple(Column(name, "timestamp") for name in WINDOW_COLUMNS) if self.windows else ()
+        windows = tuple(PaneColumn(name, "timestamp") for name in WINDOW_COLUMNS) if self.windows else ()
         return self.key + windows
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[PaneColumn, ...]:
         """All columns that an upsert writes."""
         return self.identity + self.values
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
 
@@ -17,16 +18,21 @@ from slackwater.sql.database import database_url, redacted_url, temporary_engine
 from slackwater.sql.identifiers import split_table_name
 from slackwater.sql.pane_table import LEDGER
 from slackwater.sql.staging_table import is_embedded
+from slackwater.sql.stated_completeness import stated_completeness
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.time import mark_store
+from slackwater.tables.folder_records import folder_completeness
 from slackwater.tables.manifest import manifest_completeness
+from slackwater.tables.object_store import is_object_store, shown_url
 from slackwater.tables.table_address import lake_table
 
 FORMS: Final = (
-    "DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER or stream:SCOPE/NAME"
+    "DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER, json:FOLDER, "
+    "csv:FOLDER or stream:SCOPE/NAME"
 )
 """The forms of an address."""
 _DATABASES: Final = ("postgresql", "sqlite", "env", "file")
+_FOLDERS: Final = ("parquet", "json", "csv")
 _FILES: Final = ("delta", "iceberg", "parquet")
 
 
@@ -52,17 +58,18 @@ def complete_until(
     """Read up to which event time a table is complete: all windows that end at or before it are written.
 
     Every commit of `Panes.upsert_to`, `Panes.merge_into` and `write_stream` states this time, which is the
-    watermark of the query after everything that its last operator still holds. A Delta table, or a Parquet
-    table with a manifest, that ingestion jobs write states the time before which all units are read. Rows
-    that arrive late may still correct the results, as long as the allowed lateness permits; with ``final``
-    the time is the one before which nothing changes any more.
+    watermark of the query after everything that its last operator still holds. A table or a folder that
+    ingestion jobs write states the time before which all units are read. Rows that arrive late may still
+    correct the results, as long as the allowed lateness permits; with ``final`` the time is the one before
+    which nothing changes any more.
 
     If several queries write to the table, the time is the earliest of theirs.
 
     Args:
         table: ``DATABASE_URL#TABLE``, as in ``postgresql://host/shop#totals``, ``sqlite:///shop.db#totals``
             or ``env:SHOP#totals``; ``delta:LOCATION``; ``iceberg:CATALOG/NAMESPACE.TABLE``;
-            ``parquet:FOLDER``, or ``parquet:s3://…`` for a table with a manifest; or ``stream:SCOPE/NAME``.
+            ``parquet:FOLDER``, or ``parquet:s3://…`` for a table with a manifest; ``json:FOLDER`` and
+            ``csv:FOLDER``, which ingestion jobs write; or ``stream:SCOPE/NAME``.
         final: Return the time before which late rows cannot change the results any more. A stream does not
             state it.
         identity: Only consider the query that commits under this identity, see `upsert_to`; that of an
@@ -86,7 +93,8 @@ def complete_until(
     >>> sw.complete_until("totals")
     Traceback (most recent call last):
     slackwater.errors.InvalidArgument: table = 'totals': is not the address of a table; write \
-DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER or stream:SCOPE/NAME
+DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER, json:FOLDER, csv:FOLDER \
+or stream:SCOPE/NAME
     """
     found = read_completeness(table, identity=identity, store=store)
     return found.final_until if final else found.complete_until
@@ -108,11 +116,16 @@ def read_completeness(table: str, *, identity: str | None = None, store: str | N
 def read_all_completeness(table: str) -> dict[str, Completeness]:
     """What each query states about a table, by the identity under which it commits."""
     kind = str(table).partition(":")[0]
-    if kind == "parquet":
+    if kind in _FOLDERS:
+        location = table.removeprefix(f"{kind}:")
+        folder = _local_folder(table, kind, location)
         with _readable(table):
-            jobs = manifest_completeness(table.removeprefix("parquet:"))
-        if jobs is not None:
+            jobs = manifest_completeness(location) if kind == "parquet" else None
+            if jobs is None:
+                jobs = folder_completeness(folder) if folder is not None else {}
+        if jobs or kind != "parquet" or folder is None:
             return jobs
+        table = f"parquet:{folder}"
     if kind in _FILES:
         target = lake_table(table)
         with _readable(table):
@@ -123,7 +136,20 @@ def read_all_completeness(table: str) -> dict[str, Completeness]:
         address, _, name = table.rpartition("#")
         with _readable(table):
             return _in_database(address, name)
-    raise InvalidArgument("table", table, "is not the address of a table", fix=f"write {FORMS}")
+    raise InvalidArgument(
+        "table", shown_url(str(table)), "is not the address of a table", fix=f"write {FORMS}"
+    )
+
+
+def _local_folder(table: str, kind: str, location: str) -> Path | None:
+    """The folder of a path or a ``file:`` URL; None for a Parquet table on an object store."""
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    if "://" not in location:
+        return Path(location)
+    if kind == "parquet" and is_object_store(location):
+        return None
+    raise InvalidArgument("table", shown_url(table), "is not a folder", fix=f"write {FORMS}")
 
 
 def redacted_table(table: str) -> str:
@@ -167,17 +193,18 @@ def _in_database(address: str, name: str) -> dict[str, Completeness]:
     if is_embedded(url) and not Path(url.database or "").exists():
         return {}  # connecting would create the file
     with temporary_engine(url, read_only=True) as engine, engine.connect() as connection:
-        inspector = sql.inspect(connection)
-        if not inspector.has_table(LEDGER, schema=schema):
-            return {}
+        jobs = {owner: Completeness(until) for owner, until in stated_completeness(connection, name).items()}
+        if not sql.inspect(connection).has_table(LEDGER, schema=schema):
+            return jobs
         ledger = sql.Table(LEDGER, sql.MetaData(schema=schema), autoload_with=connection)
         rows = connection.execute(sql.select(ledger).where(ledger.c.target == name)).mappings().all()
     # a batch job, which comes once, holds nothing back; an earlier release did not record the times
-    return {
+    queries = {
         row["identity"]: Completeness(row.get("complete_until"), row.get("final_until"))
         for row in rows
         if row.get("query") != BATCH_JOB
     }
+    return {**jobs, **queries}
 
 
 def _of_stream(name: str, store: str | None) -> Completeness:

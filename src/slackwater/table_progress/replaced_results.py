@@ -22,7 +22,7 @@ from slackwater.sql.commit_owner import BATCH_JOB, Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.merge import lock_table
 from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION, merge_panes, stage_panes
-from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, PaneTable
+from slackwater.sql.pane_table import WINDOW_COLUMNS, PaneColumn, PaneTable
 from slackwater.table_progress.completeness_reader import is_database, read_all_completeness
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.pane_fold import DELETED, folded_panes
@@ -235,7 +235,7 @@ def _in_database(frame: DataFrame, columns: PaneColumns, table: str, range_: Rep
     return _counted(changes)
 
 
-def _in_utc(value: Any, column: Column) -> Any:
+def _in_utc(value: Any, column: PaneColumn) -> Any:
     """A value of a table; SQLite returns UTC without a timezone."""
     is_local = isinstance(value, datetime) and value.tzinfo is None and column.kind == "timestamp"
     return value.replace(tzinfo=UTC) if is_local else value

@@ -6,6 +6,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.iceberg_table import IcebergTable
 from slackwater.tables.lake_table import LakeTable
+from slackwater.tables.object_store import shown_url
 from slackwater.tables.parquet_table import ParquetTable
 
 
@@ -34,12 +35,17 @@ write "delta:LOCATION", "iceberg:CATALOG/NAMESPACE.TABLE" or "parquet:FOLDER"
         return IcebergTable(catalog, identifier).configured()
     if kind == "parquet" and "://" in rest:
         raise InvalidArgument(
-            "table", address, "is on an object store, where panes cannot be merged into Parquet files",
-            fix=f'write "delta:{rest}"',
+            "table", shown_url(address),
+            "is on an object store, where panes cannot be merged into Parquet files",
+            fix=f'write "delta:{shown_url(rest)}"',
         )  # fmt: skip
     if kind == "parquet" and rest:
         return ParquetTable(rest)
+    if kind.partition("+")[0] in ("postgresql", "sqlite"):
+        raise InvalidArgument(
+            "table", shown_url(str(address)), "is a table of a database, not of files", fix="use upsert_to"
+        )
     raise InvalidArgument(
-        "table", address, "is not the address of a table of files",
+        "table", shown_url(str(address)), "is not the address of a table of files",
         fix='write "delta:LOCATION", "iceberg:CATALOG/NAMESPACE.TABLE" or "parquet:FOLDER"',
     )  # fmt: skip

@@ -13,9 +13,9 @@ from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.testing.manual_clock import ManualClock
 from slackwater.testing.scripted_run import (
-    Elements,
     Event,
     Leftovers,
+    ScriptedElements,
     Silence,
     WatermarkMove,
     elements_of,
@@ -157,7 +157,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return names
 
 
-def _inputs_of(event: Elements | WatermarkMove, inputs: Sequence[str]) -> tuple[str, ...]:
+def _inputs_of(event: ScriptedElements | WatermarkMove, inputs: Sequence[str]) -> tuple[str, ...]:
     """The inputs that an event belongs to: all of them if a watermark does not name one."""
     if event.input is not None:
         if event.input not in inputs:
@@ -174,7 +174,7 @@ def _inputs_of(event: Elements | WatermarkMove, inputs: Sequence[str]) -> tuple[
                 fix="leave it out" if len(inputs) == 1 else f"write input={inputs[0]!r}",
             )
         return (inputs[SIDES.index(event.side)],)
-    if isinstance(event, Elements) and len(inputs) > 1:
+    if isinstance(event, ScriptedElements) and len(inputs) > 1:
         raise InvalidArgument(
             "input", None, "is missing for a pipeline with several inputs", fix=f"write input={inputs[0]!r}"
         )

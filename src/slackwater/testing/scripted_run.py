@@ -23,7 +23,7 @@ Output = TypeVar("Output")
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class ScriptedElements:
     """A batch of rows that arrives; ``at`` is the processing time, if it is given."""
 
     rows: pl.DataFrame
@@ -63,22 +63,22 @@ class ClockMove:
 class Together:
     """Rows and watermarks that arrive in one step; the rows are judged by the watermarks before it."""
 
-    elements: tuple[Elements, ...]
+    elements: tuple[ScriptedElements, ...]
     watermarks: tuple[WatermarkMove, ...]
     at: int | None = None
 
 
-Event = Elements | WatermarkMove | ClockMove | Silence | Together
+Event = ScriptedElements | WatermarkMove | ClockMove | Silence | Together
 
 
-def elements_of(event: Event) -> tuple[Elements, ...]:
+def elements_of(event: Event) -> tuple[ScriptedElements, ...]:
     """The rows of an event, by side.
 
     >>> elements_of(ClockMove(5))
     ()
     """
     match event:
-        case Elements():
+        case ScriptedElements():
             return (event,)
         case Together(elements=elements):
             return elements
@@ -310,7 +310,7 @@ class WindowRun:
                 return [line for part in parts for line in self._event_lines(part, unit)]
             case WatermarkMove(side=side):
                 return ["watermark" if side is None else f"{side} watermark"]
-            case Elements(rows=rows, side=side):
+            case ScriptedElements(rows=rows, side=side):
                 prefix = "" if side is None else f"{side} "
                 time = self.event_times[side]
                 lines = [prefix + self._row_text(row, time, unit) for row in rows.iter_rows(named=True)]

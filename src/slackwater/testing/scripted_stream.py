@@ -19,11 +19,11 @@ from slackwater.testing.pipeline_run import PipelineRun, run_pipeline
 from slackwater.testing.scripted_run import (
     ClockMove,
     DeduplicateRun,
-    Elements,
     Event,
     JoinRun,
     Leftovers,
     Output,
+    ScriptedElements,
     Silence,
     Step,
     Together,
@@ -140,7 +140,7 @@ class TestStream:
         [(3,)]
         """
         frame = T(rows) if isinstance(rows, str) else rows
-        return self._then(Elements(frame, _checked_side(side), _checked_clock(at), input))
+        return self._then(ScriptedElements(frame, _checked_side(side), _checked_clock(at), input))
 
     def step(
         self,
@@ -186,7 +186,7 @@ class TestStream:
                 "watermark", watermark, "is given for both sides and for one", fix="give the sides only"
             )
         elements = tuple(
-            Elements(T(table) if isinstance(table, str) else table, side)
+            ScriptedElements(T(table) if isinstance(table, str) else table, side)
             for side, table in given.items()
             if table is not None
         )

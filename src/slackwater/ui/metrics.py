@@ -15,7 +15,7 @@ from typing import Final, Literal
 from slackwater.ingest.ledger.progress_ledger import newest_high_watermarks
 from slackwater.metadata.store import MetadataStore
 from slackwater.monitoring.monitor import Monitor
-from slackwater.monitoring.query_state import OperatorState, QueryState
+from slackwater.monitoring.query_state import OperatorSnapshot, QueryState
 from slackwater.progress.delays import DelayHistogram, bound_of
 from slackwater.streams.timeline import newest_marks
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, MILLISECOND, SECOND
@@ -129,7 +129,7 @@ def _of_queries(
     return [watermark, holder, origins, late, lateness, panes, windows, state]
 
 
-def _watermarks(operator: OperatorState) -> Iterator[tuple[str, int | None, str | None, str]]:
+def _watermarks(operator: OperatorSnapshot) -> Iterator[tuple[str, int | None, str | None, str]]:
     """(key, watermark, holder, reason) of each event time of an operator."""
     if not operator.keys:
         yield "default", operator.watermark, operator.held_by, operator.reason

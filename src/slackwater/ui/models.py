@@ -5,9 +5,14 @@ Times are integers: microseconds since 1970-01-01T00:00:00Z.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from slackwater.monitoring.sentence import holder_text
+
+HolderText = Annotated[str | None, BeforeValidator(holder_text)]
+"""What holds a watermark back, in words."""
 
 
 class Answer(BaseModel):
@@ -16,14 +21,14 @@ class Answer(BaseModel):
     model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True, frozen=True)
 
 
-class Problem(Answer):
+class ErrorAnswer(Answer):
     """Why a view cannot be shown."""
 
     error: str
     """What is wrong, and what to do."""
 
 
-class Status(Answer):
+class ConsoleStatus(Answer):
     """What the console reads, and whether it can."""
 
     now: int
@@ -98,7 +103,7 @@ class JobSummary(Answer):
     """When its running run began; null if none is running."""
 
 
-class Omission(Answer):
+class OmittedTime(Answer):
     """A time range that no partition covers."""
 
     start: int
@@ -127,7 +132,7 @@ class JobAnswer(Answer):
     cells: list[CellAnswer]
     total_cells: int
     """The number of cells in the time range; `cells` has at most 20,000 of them."""
-    omissions: list[Omission]
+    omissions: list[OmittedTime]
     warnings: list[str]
     runs: list[RunAnswer]
     """The newest runs, newest first."""
@@ -241,7 +246,7 @@ class WatermarkAnswer(Answer):
     """The watermark key, or the name of the input."""
     watermark: int | None
     reason: str
-    held_by: str | None
+    held_by: HolderText
     since: int | None
     text: str
     """The explanation in one line."""
@@ -340,7 +345,7 @@ class HolderAnswer(Answer):
     at: int
     until: int
     lasted: int
-    held_by: str | None
+    held_by: HolderText
     reason: str
     watermark: int | None
     reached: int | None

@@ -28,14 +28,14 @@ from slackwater.ui.change_feed import POLL_SECONDS, ChangeFeed
 from slackwater.ui.guards import Guards, content_security_policy
 from slackwater.ui.metrics import CONTENT_TYPE, Names
 from slackwater.ui.models import (
+    ConsoleStatus,
+    ErrorAnswer,
     IngestionAnswer,
     JobAnswer,
     LateAnswer,
     NowAnswer,
     OriginsAnswer,
-    Problem,
     QueryAnswer,
-    Status,
     StreamAnswer,
     StreamsAnswer,
     WindowsAnswer,
@@ -49,8 +49,8 @@ _ANSWER_SECONDS: Final = 1.0
 _MOST_ANSWERS: Final = 64
 _INLINE_SCRIPT: Final = re.compile(r"<script type=\"importmap\">(.*?)</script>", re.DOTALL)
 _PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
-    404: {"model": Problem, "description": "There is no such query, job or stream."},
-    503: {"model": Problem, "description": "The metadata store cannot be read."},
+    404: {"model": ErrorAnswer, "description": "The query, job or stream does not exist."},
+    503: {"model": ErrorAnswer, "description": "The metadata store cannot be read."},
 }
 Name = Annotated[str, Query(description="Its name.")]
 QueryName = Annotated[str, Query(description="The id or name of the query.")]
@@ -125,8 +125,8 @@ def create_app(
     def answer(make: Callable[[], BaseModel], *key: object) -> Response:
         return answers.get((feed.changes, *key), make)
 
-    def status() -> Status:
-        return Status(
+    def status() -> ConsoleStatus:
+        return ConsoleStatus(
             now=clock(), started_at=started_at, release=_release(), store=views.address,
             problem=feed.problem, changes=feed.changes,
         )  # fmt: skip
@@ -141,7 +141,7 @@ def create_app(
         return HTMLResponse(page)
 
     @app.get("/api/status", tags=["status"])
-    def read_status() -> Status:
+    def read_status() -> ConsoleStatus:
         """What the console reads, and whether it can."""
         return status().model_copy(update={"problem": views.problem()})
 

@@ -36,10 +36,10 @@ from slackwater.monitoring.monitor import Monitor
 from slackwater.monitoring.origins import OriginState
 from slackwater.monitoring.query_state import (
     HolderSpan,
-    OperatorState,
+    OperatorSnapshot,
     QueryState,
     WatermarkSpan,
-    WindowState,
+    WindowSnapshot,
 )
 from slackwater.monitoring.sentence import clock_text, holder_of, operator_that_holds, rough, sentence
 from slackwater.progress.delays import DelayHistogram, bound_of
@@ -63,7 +63,7 @@ from slackwater.ui.models import (
     LateAnswer,
     LateRowAnswer,
     NowAnswer,
-    Omission,
+    OmittedTime,
     OperatorAnswer,
     OriginAnswer,
     OriginsAnswer,
@@ -261,7 +261,7 @@ address, or create the store: open it with create=True, or run `slackwater strea
             cells=[self._cell(cell, calendar.file) for cell in inside[-MOST_CELLS:]],
             total_cells=len(inside),
             omissions=[
-                Omission(start=each.start, end=each.end, reason=OMISSIONS[each.reason]) for each in omitted
+                OmittedTime(start=each.start, end=each.end, reason=OMISSIONS[each.reason]) for each in omitted
             ],
             warnings=[] if calendar.plan is None else warnings_of(calendar.plan),
             runs=[
@@ -534,7 +534,7 @@ def _query_summary(query: QueryState, now: int) -> QuerySummary:
     )  # fmt: skip
 
 
-def _operator_of(query: QueryState, wanted: str | None) -> OperatorState | None:
+def _operator_of(query: QueryState, wanted: str | None) -> OperatorSnapshot | None:
     found = query.operator(wanted)
     if found is None and wanted is not None:
         known = ", ".join(operator.id for operator in query.operators) or "none"
@@ -542,7 +542,7 @@ def _operator_of(query: QueryState, wanted: str | None) -> OperatorState | None:
     return found
 
 
-def _source_of(query: QueryState, operator: str | None) -> OperatorState | None:
+def _source_of(query: QueryState, operator: str | None) -> OperatorSnapshot | None:
     """An operator that reads sources: the one that was asked for, or the one that holds the query back.
 
     If that one has none, because it only reads other operators, one before it.
@@ -575,7 +575,7 @@ _ORDERS: Final[Mapping[OriginOrder, Callable[[OriginState], tuple[str, ...]]]] =
 """The origins of a report are in the order `behind`, which also holds within a state."""
 
 
-def _operator(query: QueryState, operator: OperatorState) -> OperatorAnswer:
+def _operator(query: QueryState, operator: OperatorSnapshot) -> OperatorAnswer:
     before = operator_that_holds(query, operator)
     derived = {
         "origins": operator.origins.counts, "held_by_operator": None if before is None else before.id
@@ -592,7 +592,7 @@ def _dropped(query: QueryState) -> dict[str, int]:
     return {name: rows for name, rows in counts.items() if rows}
 
 
-def _window(window: WindowState, watermark: int | None, now: int) -> WindowAnswer:
+def _window(window: WindowSnapshot, watermark: int | None, now: int) -> WindowAnswer:
     if window.closed is not None:
         closes = f"closed at {clock_text(window.closed, now)}"
     elif window.closes_at == END_OF_TIME:

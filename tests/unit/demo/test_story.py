@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from slackwater.demo.console_scenario import ORIGINS, STORY, Scene, play
+from slackwater.demo.console_scenario import ORIGINS, STORY, ConsoleScene, play
 from slackwater.progress.explanation import Reason
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.time import to_datetime
 
 
-def _explained(scene: Scene) -> tuple[str, str, str]:
+def _explained(scene: ConsoleScene) -> tuple[str, str, str]:
     watermark = "-" if scene.why.watermark is None else to_datetime(scene.why.watermark).strftime("%H:%M")
     return watermark, (scene.why.held_by or "none").removeprefix("origin "), scene.why.reason.value
 

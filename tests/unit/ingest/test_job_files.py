@@ -98,7 +98,8 @@ DOUBLED = "k0 = abcd\n" + "\n".join(f"k{n} = ${{k{n - 1}}}${{k{n - 1}}}" for n i
     ("name", "text", "said"),
     [
         ("a.txt", "", "neither a properties nor a YAML file"),
-        ("a.yaml", "ms.backfill: true\nms.backfill: false", "duplicate key"),
+        ("a.yaml", "ms.backfill: true\nms.backfill: false", "in line 2: duplicate key 'ms.backfill'"),
+        ("a.yaml", "ms.backfill: true\n? [1, 2]\n: false", "in line 2: a key is not text"),
         ("a.properties", "ms.backfill=true\nms.backfill=false", "occurs 2 times"),
         ("a.yaml", "a: [", "is not YAML in line 1"),
         ("a.yaml", "- a", "mapping of keys to values"),

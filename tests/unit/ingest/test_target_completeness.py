@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from slackwater.ingest import WHOLE, Plan, WorkUnit
 from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.sources.arrow_types import INSTANTS
 from slackwater.ingest.targets.delta_target import DeltaTarget
+from slackwater.ingest.targets.folder_target import FolderTarget
 from slackwater.ingest.targets.manifest_target import ManifestTarget
 from slackwater.ingest.targets.rejected_rows import joined_letters
 from slackwater.ingest.targets.replacement import Slice, StagedRows
+from slackwater.ingest.targets.table_target import TableTarget
+from slackwater.sql.database import database_url
 from slackwater.table_progress.completeness_reader import complete_until
 from slackwater.tables.object_store import object_store
 
@@ -26,13 +30,28 @@ def plan_of(*starts: int) -> Plan:
     return Plan("orders", "system", 30, 0, 30, units, [], (), None)
 
 
+def target_of(kind: str, folder: Path) -> tuple[Any, str]:
+    """A target, and its address for readers."""
+    match kind:
+        case "delta":
+            return DeltaTarget(folder, **KEYS), f"delta:{folder}"
+        case "manifest":
+            return ManifestTarget(object_store(folder.as_uri()), **KEYS), f"parquet:{folder}"
+        case "table":
+            url = f"sqlite:///{folder}.db"
+            return TableTarget(url=database_url(url), table="copied", **KEYS), f"{url}#copied"
+        case _:
+            return FolderTarget(folder=folder, format=kind, **KEYS), f"{kind}:{folder}"
+
+
+KINDS = pytest.mark.parametrize("kind", ["delta", "manifest", "table", "parquet", "json", "csv"])
+
+
 class Job:
     """A run of three slices, which can be replaced in any order."""
 
     def __init__(self, kind: str, folder: Path, *starts: int) -> None:
-        self.address = f"{'delta' if kind == 'delta' else 'parquet'}:{folder}"
-        store = object_store(folder.as_uri())
-        self.target: Any = DeltaTarget(folder, **KEYS) if kind == "delta" else ManifestTarget(store, **KEYS)
+        self.target, self.address = target_of(kind, folder)
         self.completeness = PlanCompleteness(plan_of(*starts))
         self.target.expect(self.completeness)
 
@@ -51,7 +70,7 @@ class Job:
         return complete_until(self.address)
 
 
-@pytest.mark.parametrize("kind", ["delta", "manifest"])
+@KINDS
 def test_the_time_follows_the_slices_also_those_without_rows(tmp_path: Path, kind: str) -> None:
     job = Job(kind, tmp_path / "copied", 0, 10, 20)
     assert job.read(0, rows=2) == 10
@@ -59,13 +78,13 @@ def test_the_time_follows_the_slices_also_those_without_rows(tmp_path: Path, kin
     assert job.read(20, rows=1) == 30
 
 
-@pytest.mark.parametrize("kind", ["delta", "manifest"])
+@KINDS
 def test_a_slice_that_is_missing_holds_the_time_back(tmp_path: Path, kind: str) -> None:
     job = Job(kind, tmp_path / "copied", 0, 10, 20)
     assert [job.read(20, rows=1), job.read(10, rows=1), job.read(0, rows=1)] == [0, 0, 30]
 
 
-@pytest.mark.parametrize("kind", ["delta", "manifest"])
+@KINDS
 def test_the_time_does_not_go_back(tmp_path: Path, kind: str) -> None:
     job = Job(kind, tmp_path / "copied", 0)
     assert job.read(0, rows=1) == 30
@@ -73,3 +92,27 @@ def test_the_time_does_not_go_back(tmp_path: Path, kind: str) -> None:
     assert again.read(10, rows=1) == 30
     assert complete_until(again.address, identity="ingest:orders") == 30
     assert complete_until(again.address, identity="ingest:returns") is None
+
+
+@KINDS
+def test_a_target_without_rows_states_nothing(tmp_path: Path, kind: str) -> None:
+    job = Job(kind, tmp_path / "copied", 0, 10)
+    stated = job.read(0, rows=0)
+    assert stated == (10 if kind == "manifest" else None)  # an empty manifest is a table
+    assert job.read(10, rows=1) == 30
+
+
+def test_a_folder_is_found_by_its_url(tmp_path: Path) -> None:
+    job = Job("parquet", tmp_path / "a b", 0)
+    assert job.read(0, rows=1) == 30
+    assert complete_until(f"parquet:{(tmp_path / 'a b').as_uri()}") == 30
+
+
+def test_several_jobs_that_write_to_one_table_hold_each_other_back(tmp_path: Path) -> None:
+    Job("table", tmp_path / "copied", 0, 10).read(0, rows=1)
+    returns, address = target_of("table", tmp_path / "copied")
+    other = replace(returns, job="returns")
+    other.expect(PlanCompleteness(plan_of(0)))
+    other.replace(None, Slice(WHOLE, 0, 0, 10), lambda amount, number=None: None)
+    assert complete_until(address, identity="ingest:returns") == 30
+    assert complete_until(address) == 10

@@ -16,7 +16,7 @@ from slackwater.spark.runtime.keyed_progress import TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.operator_inputs import InputRules, Inputs
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.wire.buffers import Chunk
+from slackwater.spark.wire.buffers import OriginChunk
 from slackwater.spark.wire.pane_schema import pane_codec, pane_schema
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import Stage, host, rows_frame, shipped, ticks
@@ -120,25 +120,25 @@ def test_a_removed_origin_releases_a_union_at_once() -> None:
 
 
 def test_a_removed_origin_of_numbered_buffers_is_not_waited_for() -> None:
-    first = Chunk("a", 1, 1, True, 50, 0)
+    first = OriginChunk("a", 1, 1, True, 50, 0)
     progress = NumberedProgress(NumberedRules(origins=("a", "b")), now=0)
     progress.advance([first], now=0)
     assert progress.watermark is None
     changed = NumberedProgress(NumberedRules(origins=("a",)), 1, progress.save())
     assert changed.watermark == 50
     with pytest.raises(UnknownSource, match="'b'"):
-        changed.advance([Chunk("b", 1, 1, True, 60, 0)], now=2)
+        changed.advance([OriginChunk("b", 1, 1, True, 60, 0)], now=2)
     added = NumberedProgress(NumberedRules(origins=("a", "b")), 3, changed.save())
-    added.advance([Chunk("a", 2, 1, True, 90, 0), Chunk("b", 1, 1, True, 60, 0)], now=4)
+    added.advance([OriginChunk("a", 2, 1, True, 90, 0), OriginChunk("b", 1, 1, True, 60, 0)], now=4)
     assert added.watermark == 60
     assert added.duplicates == 0
 
 
 def test_without_a_list_of_origins_new_ones_are_learned_after_a_restart() -> None:
     progress = NumberedProgress(NumberedRules(origins=("a",)), now=0)
-    progress.advance([Chunk("a", 1, 1, True, 50, 0)], now=0)
+    progress.advance([OriginChunk("a", 1, 1, True, 50, 0)], now=0)
     changed = NumberedProgress(NumberedRules(), 1, progress.save())
-    changed.advance([Chunk("a", 2, 1, True, 90, 0), Chunk("b", 1, 1, True, 60, 0)], now=2)
+    changed.advance([OriginChunk("a", 2, 1, True, 90, 0), OriginChunk("b", 1, 1, True, 60, 0)], now=2)
     assert changed.watermark == 60
 
 

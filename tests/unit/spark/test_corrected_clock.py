@@ -15,7 +15,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
-from slackwater.spark.wire.buffers import Chunk, Observation, Peak, Tick
+from slackwater.spark.wire.buffers import Observation, OriginChunk, Peak, Tick
 from slackwater.spark.wire.clock_source import IntervalReader, is_tick
 from slackwater.spark.wire.wire_columns import TIME
 from slackwater.time import SECOND
@@ -205,13 +205,13 @@ def test_a_discovery_ends_after_its_time() -> None:
 
 def test_an_origin_of_numbered_buffers_becomes_idle_after_its_time() -> None:
     progress = NumberedProgress(NumberedRules(idle_after=10, origins=Discover(4)), now=1_000)
-    progress.advance([Chunk("a", 1, 1, True, 10, 0), Chunk("b", 1, 1, True, 5, 0)], now=1_000)
+    progress.advance([OriginChunk("a", 1, 1, True, 10, 0), OriginChunk("b", 1, 1, True, 5, 0)], now=1_000)
     progress.set_back(1_000)
-    progress.advance([Chunk("a", 2, 1, True, 20, 0)], now=3)
+    progress.advance([OriginChunk("a", 2, 1, True, 20, 0)], now=3)
     assert progress.watermark is None
     marks: list[int | None] = []
     for now in (4, 7, 9, 10):
-        progress.advance([Chunk("a", now, 1, True, 10 * now, 0)], now=now)
+        progress.advance([OriginChunk("a", now, 1, True, 10 * now, 0)], now=now)
         marks.append(progress.watermark)
     assert marks == [5, 5, 5, 20]
 

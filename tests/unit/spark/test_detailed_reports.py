@@ -12,7 +12,7 @@ import pytest
 
 from slackwater import windows
 from slackwater.monitoring.origins import LISTED, MOST_ORIGINS, MOST_PACKED, OriginState, OriginSummary
-from slackwater.monitoring.query_state import Panes
+from slackwater.monitoring.query_state import WindowPanes
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.spark.runtime.bucket import OperatorPlan
@@ -22,7 +22,7 @@ from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
 from slackwater.spark.runtime.window_reports import LISTED_PANES, PaneCounts
-from slackwater.spark.wire.buffers import Chunk, Observation, Peak
+from slackwater.spark.wire.buffers import Observation, OriginChunk, Peak
 from slackwater.spark.wire.wire_columns import ORIGIN, TIME
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME, SECOND
 from tests.support.windowed import Options
@@ -119,7 +119,7 @@ def test_an_origin_has_the_watermark_of_every_key() -> None:
 
 def test_a_missing_buffer_is_a_gap() -> None:
     progress = NumberedProgress(NumberedRules(origins=("a", "b")), now=0)
-    progress.advance([Chunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3)], now=1)
+    progress.advance([OriginChunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3)], now=1)
     gap, silent = progress.origins()
     assert (gap.status, gap.watermark, gap.gap) == ("gap", 10, "gap at sequence 2 (chunks missing: all)")
     assert (silent.name, silent.status, silent.watermark) == ("b", "silent", None)
@@ -168,7 +168,7 @@ def test_late_panes_and_retractions_are_counted_by_end() -> None:
     windowed = stage(options)
     reports(windowed, 0, ("a", "x", 3), ("a", "x", 15))
     panes = [pane for report in reports(windowed, 1, ("a", "x", 5)) for pane in report.panes]
-    assert panes == [Panes(10 * SECOND, 0, late=1, retractions=1)]
+    assert panes == [WindowPanes(10 * SECOND, 0, late=1, retractions=1)]
 
 
 def test_many_windows_are_counted_and_few_are_listed() -> None:

@@ -15,7 +15,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import SourceProgress, SourceRules
-from slackwater.spark.wire.buffers import Chunk, Observation, Peak, Shipment, pack
+from slackwater.spark.wire.buffers import Observation, OriginChunk, Peak, Shipment, pack
 from tests.support.windowed import Options
 from tests.unit.spark.bucket_stages import BUCKETS, TRIGGER, Stage, host, rows_frame, ticks
 
@@ -63,7 +63,7 @@ class Numbered:
         chunks = []
         for origin, time in times.items():
             self._sent[origin] = self._sent.get(origin, 0) + 1
-            chunks.append(Chunk(origin, self._sent[origin], 1, True, time, 0))
+            chunks.append(OriginChunk(origin, self._sent[origin], 1, True, time, 0))
         self.progress.advance(chunks, now, restarted=restarted)
 
     def watermark(self) -> int | None:

@@ -18,7 +18,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.wire import numbered_chunks as chunks
-from slackwater.spark.wire.buffers import Chunk
+from slackwater.spark.wire.buffers import OriginChunk
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
 from tests.support.sampling import sampled
@@ -30,9 +30,9 @@ Piece = tuple[int, int]
 """A buffer and one of its rows, as indices; a header without data is its row 0."""
 
 
-def part(announced: int, unnumbered: int = 0, *runs: tuple[int, int], **other: Any) -> Chunk:
+def part(announced: int, unnumbered: int = 0, *runs: tuple[int, int], **other: Any) -> OriginChunk:
     given = {"origin": "a", "sequence": 1, "chunk": 1, "last": True, "watermark": 9, "invalid": 0, **other}
-    return Chunk(**given, announced=announced, unnumbered=unnumbered, numbered=runs)
+    return OriginChunk(**given, announced=announced, unnumbered=unnumbered, numbered=runs)
 
 
 def shipped(buffers: list[Buffer], pieces: list[Piece], *, numbered: bool) -> list[Any]:
@@ -116,7 +116,7 @@ def test_the_second_half_of_a_divided_buffer_is_not_a_duplicate() -> None:
 
 def test_why_names_the_chunk_whose_rows_are_missing() -> None:
     progress = NumberedProgress(NumberedRules(), now=0)
-    progress.advance([Chunk("a", 1, 1, True, 4, 0), part(5, 3, sequence=2)], now=0)
+    progress.advance([OriginChunk("a", 1, 1, True, 4, 0), part(5, 3, sequence=2)], now=0)
     why = progress.why()
     assert (why.reason, why.held_by, str(why.gap)) == (
         Reason.GAP,
@@ -154,7 +154,7 @@ def test_repeated_rows_of_an_incomplete_buffer_are_recognized_by_their_numbers()
         ([part(-1, 0)], "0 rows have arrived, but its header announces -1"),
     ],
 )
-def test_too_many_rows_stop_the_query(parts: list[Chunk], message: str) -> None:
+def test_too_many_rows_stop_the_query(parts: list[OriginChunk], message: str) -> None:
     together, apart = (NumberedProgress(NumberedRules(), now=0) for _ in range(2))
     with pytest.raises(SequenceConflict, match=message):
         together.advance(parts, now=0)
@@ -175,9 +175,9 @@ def test_an_incomplete_buffer_survives_a_restart() -> None:
 
 def test_a_part_of_a_buffer_keeps_its_origin_active_and_its_copy_does_not() -> None:
     progress = NumberedProgress(NumberedRules(idle_after=10), now=0)
-    progress.advance([Chunk("b", 1, 1, True, 50, 0), part(5, 0, (1, 1))], now=0)
+    progress.advance([OriginChunk("b", 1, 1, True, 50, 0), part(5, 0, (1, 1))], now=0)
     progress.advance([part(5, 0, (1, 2))], now=5)
-    progress.advance([Chunk("b", 2, 1, True, 60, 0), part(5, 0, (1, 2))], now=10)
+    progress.advance([OriginChunk("b", 2, 1, True, 60, 0), part(5, 0, (1, 2))], now=10)
     assert progress.watermark is None
     progress.advance([part(5, 0, (1, 2))], now=15)
     assert progress.watermark == 60, "a has sent nothing new for 10"
@@ -204,11 +204,11 @@ def test_a_partial_buffer_of_version_2_loads() -> None:
 def test_state_without_partial_buffers_of_an_older_version_loads() -> None:
     loaded = NumberedProgress(NumberedRules(), 0, VERSION_1)
     assert loaded.watermark == 10
-    assert loaded.advance([Chunk("a", 1, 1, True, 10, 0)], now=1).chunks == {("a", 1, 1, True)}
+    assert loaded.advance([OriginChunk("a", 1, 1, True, 10, 0)], now=1).chunks == {("a", 1, 1, True)}
 
 
-def sized(sequence: int, rows: int, times: int) -> Chunk:
-    return Chunk("a", sequence, 1, True, 10 * sequence, 0, rows=rows, times=times)
+def sized(sequence: int, rows: int, times: int) -> OriginChunk:
+    return OriginChunk("a", sequence, 1, True, 10 * sequence, 0, rows=rows, times=times)
 
 
 @pytest.mark.parametrize("restart", [False, True])

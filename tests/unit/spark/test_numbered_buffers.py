@@ -17,7 +17,7 @@ from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.wire import numbered_chunks as chunks
-from slackwater.spark.wire.buffers import Chunk, Shipment, unpack
+from slackwater.spark.wire.buffers import OriginChunk, Shipment, unpack
 from slackwater.spark.wire.wire_columns import BUCKET_INDEX, TIME
 from slackwater.time import END_OF_TIME
 from tests.model.windows import Row
@@ -124,8 +124,8 @@ def test_any_order_and_any_copies_equal_the_model(seed: int, mode: str, rows_are
     assert copies > 0
 
 
-def numbered_chunk(origin: str, sequence: int, watermark: int | None) -> Chunk:
-    return Chunk(origin, sequence, 1, True, watermark, 0)
+def numbered_chunk(origin: str, sequence: int, watermark: int | None) -> OriginChunk:
+    return OriginChunk(origin, sequence, 1, True, watermark, 0)
 
 
 def test_all_origins_of_a_batch_count_before_the_watermark_advances() -> None:
@@ -178,7 +178,7 @@ def test_two_last_chunks_in_one_batch_conflict_in_any_order() -> None:
     for pair in ([True, False], [False, True]):
         progress = NumberedProgress(NumberedRules(), now=0)
         with pytest.raises(SequenceConflict, match="arrived before, but is now flagged as"):
-            progress.advance([Chunk("a", 1, 1, last, None, 0) for last in pair], now=0)
+            progress.advance([OriginChunk("a", 1, 1, last, None, 0) for last in pair], now=0)
 
 
 def test_rows_without_a_number_are_invalid_and_rows_of_a_copy_are_not_counted_again() -> None:
@@ -198,7 +198,7 @@ def test_rows_without_a_number_are_invalid_and_rows_of_a_copy_are_not_counted_ag
     )
     (_, header, payload), *_ = shipper.buffers(frame, 0, 0)
     assert isinstance(header, Shipment)
-    assert header.chunks == [Chunk("a", 1, 1, True, 9, 1, rows=2, times=5)]
+    assert header.chunks == [OriginChunk("a", 1, 1, True, 9, 1, rows=2, times=5)]
     assert header.invalid == 2
     assert payload is not None
     assert unpack(payload)["value"].to_list() == [1]

@@ -24,7 +24,7 @@ from slackwater.ingest.jobfile.key_values import (
 )
 
 
-class Column(KeyModel):
+class ColumnSetting(KeyModel):
     """A column of ``ms.schema``, with its Spark type."""
 
     name: Text
@@ -47,7 +47,7 @@ class EndpointKeys(HttpKeys):
         alias="ms.watermark.column",
         description="the column whose highest value becomes the high watermark, at most the planned end",
     )
-    schema_columns: Annotated[tuple[Column, ...] | None, AsList] = Field(
+    schema_columns: Annotated[tuple[ColumnSetting, ...] | None, AsList] = Field(
         None,
         alias="ms.schema",
         description=('the schema of the source, a JSON list of `{"name","type"}`; inferred by default'),

@@ -79,7 +79,7 @@ class Pagination(KeyModel):
         return self.parameter or self.type
 
 
-class Retry(KeyModel):
+class HttpRetry(KeyModel):
     """Attempts of a request, and the waits between them, which double each time."""
 
     attempts: Annotated[int, integer(1, 100)] = 5
@@ -207,8 +207,8 @@ class HttpKeys(KeyModel):
         alias="ms.source.http.pagination",
         description='the pagination, a JSON object `{"type": "page", "parameter": …}`',
     )
-    http_retry: Annotated[Retry, AsObject] = Field(
-        Retry(),
+    http_retry: Annotated[HttpRetry, AsObject] = Field(
+        HttpRetry(),
         alias="ms.source.http.retry",
         description='retries, a JSON object `{"attempts", "wait_seconds", "longest_seconds", "statuses"}`',
     )

@@ -129,11 +129,13 @@ class _PlainLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        uses = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
-        if twice := [key for key, count in uses.items() if count > 1]:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"duplicate key {twice[0]!r}", node.start_mark
-            )
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable) or key in seen:
+                reason = f"duplicate key {key!r}" if isinstance(key, Hashable) else "a key is not text"
+                raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 

@@ -18,7 +18,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from slackwater.ingest.jobfile.endpoints import Column
+from slackwater.ingest.jobfile.endpoints import ColumnSetting
 from slackwater.ingest.sources.exact_casts import as_text
 from slackwater.ingest.sources.http.http_errors import (
     HttpError,
@@ -77,7 +77,7 @@ def _record_batch(part: RangeRequest, records: list[str | None], summary: Any = 
 def read_http(
     spark: SparkSession,
     reading: HttpReading,
-    columns: tuple[Column, ...] | None,
+    columns: tuple[ColumnSetting, ...] | None,
     time_column: str | None,
     afterwards: ExitStack,
 ) -> DataFrame | None:
@@ -150,7 +150,7 @@ def _inferred(seen: Seen) -> types.StructType:
     return schema
 
 
-def _given(columns: tuple[Column, ...]) -> types.StructType:
+def _given(columns: tuple[ColumnSetting, ...]) -> types.StructType:
     schema = types.StructType()
     for one in columns:
         kind = types.DataType.fromDDL(one.type)

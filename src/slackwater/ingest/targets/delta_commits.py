@@ -25,7 +25,6 @@ from slackwater.time import format_instant
 
 LETTERS: Final = "_slackwater_dead_letters"
 """The folder with the rows that the table cannot store, in a file for each unit."""
-_IDENTITY: Final = "ingest:"
 """The prefix of the identity of a job in the ledger."""
 _MAX_ATTEMPTS: Final = 20
 
@@ -92,7 +91,7 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
         from slackwater.tables.lake_ledger import LedgerEntry
 
         known = {} if table is None else ledger_of(table)
-        until, identity = self.complete_after(slice_), _IDENTITY + self.job
+        until, identity = self.complete_after(slice_), self.identity
         range_ = f"[{format_instant(slice_.low)}, {format_instant(slice_.high)})"
         metadata = {"slackwater.job": self.job, "slackwater.slice": f"{slice_.unit} {range_}".strip()}
         if until is not None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from slackwater._durable_files import file_lock, fsync_path
+from slackwater._durable_files import file_lock
 from slackwater.ingest.job_errors import RunReplaced
+from slackwater.tables.folder_records import record_number
 
 _LOCK: Final = "_lock"
 """The file that serializes the jobs that write to one folder."""
@@ -36,20 +35,6 @@ then run it again
     """
     folder.mkdir(parents=True, exist_ok=True)
     with file_lock(folder / _LOCK):
-        if token is not None:
-            _record(folder, job, token)
+        if token is not None and not record_number(folder, _FENCES, job, token):
+            raise RunReplaced(job)
         yield
-
-
-def _record(folder: Path, job: str, token: int) -> None:
-    path = folder / _FENCES
-    tokens: dict[str, int] = json.loads(path.read_bytes()) if path.exists() else {}
-    if tokens.get(job, token) > token:
-        raise RunReplaced(job)
-    if tokens.get(job) == token:
-        return
-    fresh = folder / f"{_FENCES}-{uuid.uuid4().hex}"
-    fresh.write_text(json.dumps({**tokens, job: token}), encoding="utf-8")
-    fsync_path(fresh)
-    fresh.replace(path)
-    fsync_path(folder)

@@ -4,7 +4,8 @@ Readers see each unit as a symbolic link to a folder that never changes, called 
 creates the next version: files without rows of the slice are hard-linked into it, files with some are
 rewritten without them, and the new files are moved in; then the link is replaced atomically. A process that
 is killed before that leaves folders that no link refers to, and the next run removes them. The dead letters
-of a unit are a hidden file of its version, so they are replaced in the same step.
+of a unit are a hidden file of its version, so they are replaced in the same step. The time up to which all
+units are read is stated after that, in a hidden file of the folder.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
+from slackwater.tables.folder_records import COMPLETENESS, record_number
 from slackwater.tables.manifest import MANIFEST
 from slackwater.time import instant
 
@@ -104,6 +106,8 @@ class FolderTarget(ReplacingTarget[Path]):
             if fitting.cast or fitting.missing:
                 return None
             self._set_version(area, staged, fitting.all_columns, slice_, letters)
+            if fitting.all_columns and (until := self.complete_after(slice_)) is not None:
+                record_number(self.folder, COMPLETENESS, self.job, until)
             return 0
 
     # ---- versions

@@ -106,7 +106,7 @@ class Written:
         return cls(sum(part.rows for part in parts), size, highest, drift, rejected=rejected)
 
 
-class Approve(Protocol):
+class ApproveWrite(Protocol):
     """Called when all rows are staged, before they are swapped in; an error leaves the target unchanged."""
 
     def __call__(self, amount: Written, number: int | None = None) -> None:
@@ -120,7 +120,7 @@ StageTask = Callable[[Batches, str], tuple[int, bytes | None]]
 class Target(Protocol):
     """Where the rows of a job are written."""
 
-    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+    def replace(self, rows: Rows | None, slice_: Slice, approve: ApproveWrite) -> Written:
         """Replace a slice by rows; None means that the source has no files or rows for it."""
 
 
@@ -152,6 +152,11 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         """The fencing token of the run; None if there is no other run to be fenced off."""
         return self._state.token
 
+    @property
+    def identity(self) -> str:
+        """The identity under which the job states the completeness of the target."""
+        return f"ingest:{self.job}"
+
     def fence(self, token: int) -> None:
         """Set the fencing token of the run, before the first slice is replaced."""
         self._state.token = token
@@ -165,7 +170,7 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         known = self._state.completeness
         return None if known is None else known.time_without(slice_.start, slice_.unit)
 
-    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+    def replace(self, rows: Rows | None, slice_: Slice, approve: ApproveWrite) -> Written:
         """Replace a slice by rows, or by nothing.
 
         Record the fencing token before the first slice. Fit the columns to those of the target, stage the

@@ -23,7 +23,14 @@ from slackwater.errors import StreamExists, UnknownStore, UnknownStream, WriterR
 from slackwater.ingest.plan.plan_completeness import PlanCompleteness
 from slackwater.ingest.sources.extracted_rows import Batches, Rows
 from slackwater.ingest.sources.spark_columns import Columns
-from slackwater.ingest.targets.replacement import Approve, Slice, StagedRows, StageTask, Written, stage_rows
+from slackwater.ingest.targets.replacement import (
+    ApproveWrite,
+    Slice,
+    StagedRows,
+    StageTask,
+    Written,
+    stage_rows,
+)
 from slackwater.ingest.targets.schema_drift import Fit, SchemaDrift, fit
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.segment_files import BatchLocation, StagedBatch
@@ -88,7 +95,7 @@ class StreamTarget:
             writer = self._open_writer()
             return 0 if writer is None else writer.last_event_number
 
-    def replace(self, rows: Rows | None, slice_: Slice, approve: Approve) -> Written:
+    def replace(self, rows: Rows | None, slice_: Slice, approve: ApproveWrite) -> Written:
         """Append rows, or only the event time."""
         staged: list[StagedRows] = []
         drift = None

@@ -57,6 +57,7 @@ from slackwater.sql.staging_table import (
     serialize_batches,
     staging_table,
 )
+from slackwater.sql.stated_completeness import state_completeness
 from slackwater.time import format_instant
 
 _STAGING_PREFIX: Final = "slackwater_ingest_"
@@ -199,6 +200,8 @@ class TableTarget(ReplacingTarget[str]):
                     found = self._store(connection, tables, columns, self._casts(declared))
                 for table in tables:
                     table.drop(connection)
+                if (until := self.complete_after(slice_)) is not None:
+                    state_completeness(connection, self.identity, self.table, until)
             self._replace_letters(connection, pa.concat_tables([letters, found]), slice_)
             return int(found.num_rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ def foreach_changes(
         raise InvalidArgument(
             "function", function, "is not a function", fix="pass a function of a DataFrame and a number"
         )
+    _check_parameters(function)
     columns = pane_columns(frame, key, windows=windows, mode=mode, fold=fold)
     check_columns(columns.identity, columns.values, columns.fold)
     lake = lake_columns(result_rows(frame, columns), columns)
@@ -66,6 +68,22 @@ def foreach_changes(
             changes.unpersist()
 
     return frame.writeStream.foreachBatch(call).outputMode("append")
+
+
+def _check_parameters(function: Callable[..., None]) -> None:
+    """Raise if a function cannot be called with a DataFrame and a number, as far as that is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function of C without a signature
+        return
+    try:
+        signature.bind(None, 0)
+    except TypeError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise InvalidArgument(
+            "function", f"{name}{signature}", f"cannot be called with two arguments: {error}",
+            fix="pass a function of a DataFrame and a number",
+        ) from error  # fmt: skip
 
 
 @dataclass(frozen=True)

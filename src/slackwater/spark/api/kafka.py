@@ -26,7 +26,7 @@ from slackwater.progress.values import DEFAULT_KEY
 from slackwater.progress.watermark_policies import WatermarkPolicy
 from slackwater.spark.api.key_columns import parse_schema
 from slackwater.spark.api.stream import Stream, stream
-from slackwater.spark.api.stream_history import History, with_history
+from slackwater.spark.api.stream_history import StreamHistory, with_history
 from slackwater.spark.api.stream_inputs import RowSource, quoted
 from slackwater.spark.api.stream_options import ColumnLike
 from slackwater.spark.runtime.map_side import FURTHEST
@@ -64,7 +64,7 @@ def from_kafka(
     buckets: int | None = None,
     name: str | None = None,
     timezone: str | None = None,
-    history: History | None = None,
+    history: StreamHistory | None = None,
 ) -> Stream:
     """Create a stream from the records of Spark's Kafka source, streaming or batch.
 
@@ -123,6 +123,10 @@ def from_kafka(
     united = None if history is None else with_history(df, history, default="timestamp")
     if united is not None:
         df = united.df
+    if not isinstance(json_options, Mapping | None):
+        raise InvalidArgument(
+            "json_options", json_options, "is not a dict", fix='write {"timestampFormat": "dd/MM/yyyy HH:mm"}'
+        )
     parsed, fields = _parsed(df, value, json_options or {})
     _check_fields(fields)
     is_parsed = sql.col(_PARSED).isNotNull()

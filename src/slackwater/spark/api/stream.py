@@ -13,7 +13,7 @@ from slackwater.progress.values import is_text
 from slackwater.progress.watermark_policies import TableWatermark, WatermarkPolicy
 from slackwater.spark.api.query_interrupts import restore_interrupts
 from slackwater.spark.api.reprs import key_text, short_text
-from slackwater.spark.api.stream_history import History, United, with_history
+from slackwater.spark.api.stream_history import StreamHistory, United, with_history
 from slackwater.spark.api.stream_inputs import StreamInputs
 from slackwater.spark.api.stream_operations import StreamOperations
 from slackwater.spark.api.stream_options import (
@@ -48,7 +48,7 @@ def stream(
     name: str | None = None,
     timezone: str | None = None,
     retraction: ColumnLike | None = None,
-    history: History | None = None,
+    history: StreamHistory | None = None,
 ) -> Stream:
     """Create a stream from a DataFrame, streaming or batch, with its event time and its watermark.
 
@@ -143,7 +143,7 @@ def stream(
 
 def _united(
     df: DataFrame,
-    history: History,
+    history: StreamHistory,
     event_time: ColumnLike | IngestionTime | None,
     event_times: Mapping[str, WatermarkPolicy] | None,
     **others: object,

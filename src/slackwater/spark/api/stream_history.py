@@ -25,7 +25,7 @@ from slackwater.time import InstantLike, check_int64, instant
 
 
 @dataclass(frozen=True)
-class History:
+class StreamHistory:
     """Stored rows that come before the live rows of a stream; created by `history`."""
 
     df: DataFrame
@@ -33,7 +33,7 @@ class History:
     seam: str | Column | None = None
 
 
-def history(df: DataFrame, *, until: InstantLike | int, seam: str | Column | None = None) -> History:
+def history(df: DataFrame, *, until: InstantLike | int, seam: str | Column | None = None) -> StreamHistory:
     """Read stored rows at batch speed before the live rows of a stream, without a gap or a doubled row.
 
     Rows *before* the seam come from the history, all others from the live rows. Both may contain more: what
@@ -78,7 +78,9 @@ def history(df: DataFrame, *, until: InstantLike | int, seam: str | Column | Non
     """
     if not isinstance(df, DataFrame):
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
-    return History(df, until, seam)
+    if not isinstance(until, int):
+        instant(until, name="until")
+    return StreamHistory(df, until, seam)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class United:
     seam: str
 
 
-def with_history(live: DataFrame, given: History, *, default: str | Column | None) -> United:
+def with_history(live: DataFrame, given: StreamHistory, *, default: str | Column | None) -> United:
     """The rows before the seam from the history, and the others from the live rows.
 
     ``default`` is the column that divides the rows if the user names none.
@@ -98,9 +100,9 @@ def with_history(live: DataFrame, given: History, *, default: str | Column | Non
         InvalidArgument: The DataFrames differ in their columns, only one of them is streaming, or the history
             is limited per micro-batch.
     """
-    if not isinstance(given, History):
+    if not isinstance(given, StreamHistory):
         raise InvalidArgument(
-            "history", given, "is not a History value", fix='write history=history(df, until="…")'
+            "history", given, "is not the result of sw.history()", fix='write history=history(df, until="…")'
         )
     _check_columns(given.df.schema, live.schema)
     if given.df.isStreaming != live.isStreaming:

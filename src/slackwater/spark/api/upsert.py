@@ -47,7 +47,7 @@ from slackwater.sql.pane_merge import (
     merge_panes,
     stage_panes,
 )
-from slackwater.sql.pane_table import WINDOW_COLUMNS, Column, Fold, PaneTable
+from slackwater.sql.pane_table import WINDOW_COLUMNS, Fold, PaneColumn, PaneTable
 from slackwater.sql.staging_table import deserialize_batches, is_embedded, serialize_batches
 
 _log = logging.getLogger(__name__)
@@ -268,15 +268,15 @@ def _target(
 class PaneColumns:
     """The columns of panes by their role in a table, and how values are folded."""
 
-    key: tuple[Column, ...]
-    values: tuple[Column, ...]
+    key: tuple[PaneColumn, ...]
+    values: tuple[PaneColumn, ...]
     windows: bool
     fold: Mapping[str, Fold]
 
     @property
-    def identity(self) -> tuple[Column, ...]:
+    def identity(self) -> tuple[PaneColumn, ...]:
         """The columns that identify a row of the table."""
-        bounds = tuple(Column(name, "timestamp") for name in WINDOW_COLUMNS) if self.windows else ()
+        bounds = tuple(PaneColumn(name, "timestamp") for name in WINDOW_COLUMNS) if self.windows else ()
         return self.key + bounds
 
 
@@ -324,9 +324,9 @@ def _folds(values: Sequence[str], mode: Mode | None, fold: Folding | None) -> di
     return dict.fromkeys(values, fold) if isinstance(fold, str) else dict(fold)
 
 
-def _column(name: str, type_: types.DataType) -> Column:
+def _column(name: str, type_: types.DataType) -> PaneColumn:
     if isinstance(type_, types.DecimalType):
-        return Column(name, f"decimal({type_.precision},{type_.scale})")
+        return PaneColumn(name, f"decimal({type_.precision},{type_.scale})")
     kind = next((kind for known, kind in _KINDS.items() if isinstance(type_, known)), None)
     if kind is None:
         raise InvalidArgument(
@@ -335,7 +335,7 @@ def _column(name: str, type_: types.DataType) -> Column:
             f"has type {type_.simpleString()}, which cannot be stored in a table",
             fix="cast it before the upsert",
         )
-    return Column(name, kind)
+    return PaneColumn(name, kind)
 
 
 def _staging_rows(frame: DataFrame, target: PaneTable) -> DataFrame:
@@ -357,7 +357,7 @@ def result_rows(
 ) -> DataFrame:
     """Select the results as flat rows, with the index of the pane, whether it retracts, and the reports."""
 
-    def scalar(column: Column) -> Expression:
+    def scalar(column: PaneColumn) -> Expression:
         name = f"`{column.name}`"
         as_json = nested_as_json and column.family == "json"
         return (sql.to_json(name) if as_json else sql.col(name)).alias(column.name)

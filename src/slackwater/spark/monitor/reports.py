@@ -16,7 +16,7 @@ from slackwater import _notebook_html as notebook
 from slackwater._time_text import instant_text
 from slackwater.errors import InvalidArgument
 from slackwater.monitoring.origins import OriginSummary
-from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes, PolicyLag
+from slackwater.monitoring.query_state import LateRow, OpenWindows, PolicyLag, WindowPanes
 from slackwater.progress.delays import DelayHistogram
 from slackwater.spark.monitor.dead_letter_counts import dead_letter_counts
 from slackwater.time import END_OF_TIME, format_duration
@@ -115,7 +115,7 @@ class BucketReport(msgspec.Struct, frozen=True):
     """The open windows of the bucket by end, the earliest 50."""
     windows_left_out: int = 0
     """How many open windows are not in ``windows``."""
-    panes: tuple[Panes, ...] = ()
+    panes: tuple[WindowPanes, ...] = ()
     """The panes of this batch by the end of their window, for at most 50 ends."""
     late_rows: tuple[LateRow, ...] = ()
     """At most 10 of the rows that were dropped in this batch."""

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from slackwater.monitoring.events import BatchFinished, OperatorChanges
-from slackwater.monitoring.query_state import BufferState, OpenWindows, OperatorState, Panes, WatermarkState
+from slackwater.monitoring.query_state import (
+    BufferState,
+    OpenWindows,
+    OperatorSnapshot,
+    WatermarkState,
+    WindowPanes,
+)
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.values import DEFAULT_KEY
 from slackwater.spark.monitor.reports import (
@@ -46,7 +52,7 @@ def batch_finished(
     return BatchFinished(query, run, name, at, number, duration, rows, report.state_bytes, operators, changes)
 
 
-def operator_states(reports: Sequence[OperatorReport]) -> tuple[OperatorState, ...]:
+def operator_states(reports: Sequence[OperatorReport]) -> tuple[OperatorSnapshot, ...]:
     """The states of operators, with the lag that each inherits from those before it."""
     lags = {report.id: report.lag for report in reports}
     return tuple(_state(report, _inherited(report.id, lags)) for report in reports)
@@ -63,14 +69,14 @@ def _inherited(wanted: str, lags: dict[str, int | None]) -> int | None:
     return max(before, default=None)
 
 
-def _state(report: OperatorReport, inherited_lag: int | None) -> OperatorState:
+def _state(report: OperatorReport, inherited_lag: int | None) -> OperatorSnapshot:
     slowest = report.slowest
     waiting = [bucket.waiting for bucket in report.buckets if bucket.waiting is not None]
     driving = KeyReport(
         DEFAULT_KEY, slowest.watermark, slowest.why, slowest.held_by, slowest.since, slowest.reason
     )
     windows, left_out = open_windows(report.buckets)
-    return OperatorState(
+    return OperatorSnapshot(
         id=report.id,
         now=slowest.now,
         watermark=slowest.watermark,
@@ -96,10 +102,10 @@ def _state(report: OperatorReport, inherited_lag: int | None) -> OperatorState:
 
 def _changes(report: OperatorReport) -> OperatorChanges:
     """What happened in a batch, over all buckets."""
-    panes: dict[int, Panes] = {}
+    panes: dict[int, WindowPanes] = {}
     for one in (panes for bucket in report.buckets for panes in bucket.panes):
-        known = panes.get(one.end, Panes(one.end, one.start))
-        panes[one.end] = Panes(
+        known = panes.get(one.end, WindowPanes(one.end, one.start))
+        panes[one.end] = WindowPanes(
             one.end,
             min(known.start, one.start),
             known.early + one.early,

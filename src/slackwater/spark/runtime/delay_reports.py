@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from slackwater.progress.delays import DelayHistogram
+from slackwater.progress.delays import HIGHEST_BIN, DelayHistogram, bound_of
 from slackwater.progress.values import Origin
 from slackwater.spark.wire.buffers import Observation, OriginDelays
 from slackwater.spark.wire.wire_columns import ORIGIN, TIME
-from slackwater.time import MILLISECOND
+from slackwater.time import BEGINNING_OF_TIME, MILLISECOND
 
 OTHERS: Final = "(others)"
 """The name of the origins that are not reported one by one."""
@@ -47,20 +49,39 @@ def observed_delays(rows: pl.DataFrame, origin: Origin | None) -> list[OriginDel
         strides = np.arange(rows.height // stride)
         rows = rows[((strides + strides * _GOLDEN % 1) * stride).astype(np.int64)]
     if origin is not None:
-        return [_counted(origin, rows[TIME], stride)]
-    times = rows.group_by(ORIGIN).agg(TIME).sort(pl.col(TIME).list.len(), ORIGIN, descending=[True, False])
-    found = [_counted(name, pl.Series(mine), stride) for name, mine in times.head(LISTED_ORIGINS).rows()]
-    others = times.slice(LISTED_ORIGINS)
-    if others.height:
-        found.append(_counted(OTHERS, others[TIME].explode(), stride))
+        peak = int(rows[TIME].to_numpy().max())
+        return [OriginDelays(origin, peak, *_weighted(*binned(rows[TIME], peak), stride))]
+    return _by_origin(rows, stride)
+
+
+def _by_origin(rows: pl.DataFrame, stride: int) -> list[OriginDelays]:
+    """The delays of the origins with most rows, and of the others together."""
+    origins, times = rows[ORIGIN], rows[TIME].to_numpy()
+    # by a hash of 64 bits, which is much faster than a comparison of names, and keeps no memory of them
+    codes = origins.hash().to_numpy()
+    _, firsts, places, sizes = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    ranked = np.lexsort((firsts, -sizes))  # those with most rows first; of several, the one that came first
+    numbers_of = np.empty(len(ranked), np.int64)
+    numbers_of[ranked] = np.minimum(np.arange(len(ranked)), LISTED_ORIGINS)
+    numbers = numbers_of[places]
+    peaks = np.full(min(len(ranked), LISTED_ORIGINS + 1), BEGINNING_OF_TIME)
+    np.maximum.at(peaks, numbers, times)
+    bins = _bins_of(peaks[numbers] - times)
+    width = int(bins.max()) + 1
+    cells, counts = np.unique(numbers * width + bins, return_counts=True)
+    starts = np.searchsorted(cells, np.arange(len(peaks) + 1) * width)
+    names = [*origins.gather(firsts[ranked[:LISTED_ORIGINS]]).to_list(), OTHERS][: len(peaks)]
+    found = []
+    for each, (name, peak, bounds) in enumerate(zip(names, peaks.tolist(), pairwise(starts), strict=True)):
+        part = slice(*bounds)
+        mine = (cells[part] - each * width).tolist(), counts[part].tolist()
+        found.append(OriginDelays(name, peak, *_weighted(*mine, stride)))
     return found
 
 
-def _counted(origin: Origin, times: pl.Series, stride: int) -> OriginDelays:
-    """The number of rows by bin; each time stands for ``stride`` rows."""
-    peak = int(times.to_numpy().max())
-    bins, counts = binned(times, peak)
-    return OriginDelays(origin, peak, bins, [count * stride for count in counts])
+def _weighted(bins: list[int], counts: list[int], stride: int) -> tuple[list[int], list[int]]:
+    """The bins with their numbers of rows, each of which stands for ``stride`` rows."""
+    return bins, [count * stride for count in counts]
 
 
 def binned(times: pl.Series, peak: int) -> tuple[list[int], list[int]]:
@@ -69,9 +90,14 @@ def binned(times: pl.Series, peak: int) -> tuple[list[int], list[int]]:
     >>> binned(pl.Series([0, 4_000_000, 5_000_000]), 5_000_000)
     ([0, 349, 431], [1, 1, 1])
     """
-    behind = np.maximum((peak - times.to_numpy()) / MILLISECOND, 1.0)
-    bins, counts = np.unique(np.ceil(np.log(behind) / _LOG_GROWTH).astype(np.int64), return_counts=True)
+    bins, counts = np.unique(_bins_of(peak - times.to_numpy()), return_counts=True)
     return bins.tolist(), counts.tolist()
+
+
+def _bins_of(behind: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bins of times in microseconds."""
+    milliseconds = np.maximum(behind / MILLISECOND, 1.0)
+    return np.ceil(np.log(milliseconds) / _LOG_GROWTH).astype(np.int64)
 
 
 def learned_delays(observation: Observation, reached: int) -> DelayHistogram:
@@ -108,18 +134,52 @@ def reported_delays(
     >>> delays["a"].rows, delays["a"].quantile(0.6), delays["a"].highest
     (3, 0, 139...)
     """
-    found: dict[str, DelayHistogram] = {}
-    for name, several, front in observed:
-        for origin in several if front is not None else ():
-            label = str(origin.origin)[:_LONGEST_NAME]
-            label = label if name is None else f"{name}: {label}"
-            histogram = found.setdefault(label, DelayHistogram({}))
-            for number, rows in zip(origin.bins, origin.rows, strict=True):
-                behind = 0 if number == 0 else math.floor(MILLISECOND * _GROWTH ** (number - 0.5))
-                histogram.count(max(0, front - origin.peak + behind), rows)  # type: ignore[operator]
-    return _largest(found)
+    labels: dict[str, int] = {}
+    parts = [
+        (labels.setdefault(_label(name, origin.origin), len(labels)), front - origin.peak, origin)
+        for name, several, front in observed
+        if front is not None
+        for origin in several
+    ]
+    if not parts:
+        return {}
+    sizes = [len(origin.bins) for _, _, origin in parts]
+    bins = np.array([number for _, _, origin in parts for number in origin.bins], np.int64)
+    rows = np.array([number for _, _, origin in parts for number in origin.rows], np.int64)
+    middles = np.where(bins == 0, 0, np.floor(MILLISECOND * _GROWTH ** (bins - 0.5))).astype(np.int64)
+    delays = np.maximum(np.repeat([shift for _, shift, _ in parts], sizes) + middles, 0)
+    histograms = _histograms(np.repeat([number for number, _, _ in parts], sizes), delays, rows)
+    return _largest(dict(zip(labels, histograms, strict=True)))
 
 
+def _histograms(
+    numbers: NDArray[np.int64], delays: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[DelayHistogram]:
+    """Histograms of many delays at once: that of each number, of which all from 0 on occur.
+
+    >>> one, two = _histograms(*map(np.array, ([0, 1, 0], [0, 7_000, 2_000_000], [5, 1, 2])))
+    >>> one == DelayHistogram.of([0] * 5 + [2_000_000] * 2), two == DelayHistogram.of([7_000])
+    (True, True)
+    """
+    count, width = int(numbers.max()) + 1, HIGHEST_BIN + 1
+    cells = numbers * width + np.searchsorted(_BOUNDS, delays)
+    totals = np.bincount(cells, rows, count * width).astype(np.int64).reshape(count, width)
+    highest = np.zeros(count, np.int64)
+    np.maximum.at(highest, numbers, delays)
+    return [
+        DelayHistogram({bin_: int(total[bin_]) for bin_ in np.flatnonzero(total).tolist()}, most)
+        for total, most in zip(totals, highest.tolist(), strict=True)
+    ]
+
+
+def _label(name: str | None, origin: Origin) -> str:
+    """The name of an origin in a report, with that of its input if there are several."""
+    label = str(origin)[:_LONGEST_NAME]
+    return label if name is None else f"{name}: {label}"
+
+
+_BOUNDS: Final = np.array([MILLISECOND, *(bound_of(number) for number in range(1, HIGHEST_BIN))])
+"""The largest delay of each bin of a histogram except for the last, which has no bound."""
 _LONGEST_NAME: Final = 200
 
 

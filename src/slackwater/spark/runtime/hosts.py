@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import polars as pl
 
-from slackwater.monitoring.query_state import OpenWindows, Panes
+from slackwater.monitoring.query_state import OpenWindows, WindowPanes
 from slackwater.progress.saved_form import Saved
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.window_reports import PaneCounts, open_by_end
@@ -149,7 +149,7 @@ class HostOutput:
     windows: tuple[OpenWindows, ...] = ()
     """The open windows by end, the earliest first; bounded."""
     windows_left_out: int = 0
-    panes: tuple[Panes, ...] = ()
+    panes: tuple[WindowPanes, ...] = ()
     """The panes of the step by the end of their window; bounded."""
     dropped_sample: pl.DataFrame | None = None
     """A few of the dropped rows."""

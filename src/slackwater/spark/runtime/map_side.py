@@ -23,11 +23,11 @@ from slackwater.progress.values import DEFAULT_KEY, Origin
 from slackwater.spark.runtime.delay_reports import binned, observed_delays
 from slackwater.spark.runtime.worker_gc import freeze_imports
 from slackwater.spark.wire.buffers import (
-    Chunk,
     Failures,
     Header,
     InvalidRows,
     Observation,
+    OriginChunk,
     OriginDelays,
     Peak,
     Rejects,
@@ -154,7 +154,7 @@ class Shipper:
             fallbacks = int(frame[FALLBACKS].sum())
             frame = frame.drop(FALLBACKS)
         usable = self._valid(frame)
-        chunks: list[Chunk] = []
+        chunks: list[OriginChunk] = []
         if SEQUENCE in frame.columns:
             frame, chunks = extract_chunks(frame, usable | _is_witness(frame))
             usable = usable & pl.col(CHUNK_INDEX).is_not_null()

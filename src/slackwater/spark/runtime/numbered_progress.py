@@ -22,8 +22,8 @@ from slackwater.progress.saved_form import Saved, SavedForm
 from slackwater.progress.tracker import ProgressTracker
 from slackwater.progress.values import DEFAULT_KEY, BufferHeader, Origin
 from slackwater.spark.runtime.partial_chunks import PartialChunk, combined
-from slackwater.spark.runtime.source_progress import origin_state, processing_pause
-from slackwater.spark.wire.buffers import Chunk, Number, Run
+from slackwater.spark.runtime.source_progress import origin_states, processing_pause
+from slackwater.spark.wire.buffers import Number, OriginChunk, Run
 from slackwater.spark.wire.numbered_chunks import Repeats
 
 
@@ -71,12 +71,12 @@ class NumberedProgress:
     """The watermark of one source of numbered buffers.
 
     >>> progress = NumberedProgress(NumberedRules(), now=0)
-    >>> first, third = (Chunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3))
+    >>> first, third = (OriginChunk("a", sequence, 1, True, 10 * sequence, 0) for sequence in (1, 3))
     >>> progress.advance([first, third], now=1).chunks
     set()
     >>> progress.watermark, str(progress.why().gap)
     (10, 'gap at sequence 2 (chunks missing: all)')
-    >>> progress.advance([first, Chunk("a", 2, 1, True, None, 0)], now=2).chunks
+    >>> progress.advance([first, OriginChunk("a", 2, 1, True, None, 0)], now=2).chunks
     {('a', 1, 1, True)}
     >>> progress.watermark
     30
@@ -127,7 +127,7 @@ class NumberedProgress:
         """The number of repeated buffers."""
         return self._tracker.duplicates
 
-    def advance(self, chunks: Sequence[Chunk], now: int, *, restarted: bool = False) -> Repeats:
+    def advance(self, chunks: Sequence[OriginChunk], now: int, *, restarted: bool = False) -> Repeats:
         """Apply a batch; return which of its buffers and rows had arrived before.
 
         Several tasks may have rows of one buffer: within a batch they count as one.
@@ -185,14 +185,14 @@ class NumberedProgress:
             raise SequenceConflict(origin, sequence, chunk, reason)
 
     def _arrived(
-        self, parts: Sequence[Chunk], now: int
+        self, parts: Sequence[OriginChunk], now: int
     ) -> tuple[dict[Number, int | None], dict[Number, tuple[Run, ...]]]:
         """The watermarks of the complete or repeated chunks, and the rows of the others that arrived before.
 
         In a fixed order, so that few chunks are out of order and a conflict always names the same chunk.
         """
         arrived: dict[Number, int | None] = {}
-        announced: dict[Number, list[Chunk]] = {}
+        announced: dict[Number, list[OriginChunk]] = {}
         counted = {part.number for part in parts if part.announced is not None} | self._partial.keys()
         for part in parts:
             number, watermark = part.number, part.watermark
@@ -235,10 +235,9 @@ class NumberedProgress:
 
     def origins(self) -> list[OriginState]:
         """The progress of every origin."""
-        return [
-            origin_state(origin._replace(heard=self._last_heard.get(origin.name)), self._rules.key, self._now)
-            for origin in self._tracker.origin_progress()
-        ]
+        heard = self._last_heard
+        known = (one._replace(heard=heard.get(one.name)) for one in self._tracker.origin_progress())
+        return origin_states(known, self._rules.key, self._now)
 
     def save(self) -> bytes:
         """The saved state."""
@@ -259,7 +258,7 @@ class NumberedProgress:
         )
 
 
-def _content(parts: Sequence[Chunk]) -> dict[Number, _Content]:
+def _content(parts: Sequence[OriginChunk]) -> dict[Number, _Content]:
     """The rows of each chunk in a batch that does not announce their number; several tasks may have some."""
     content: dict[Number, _Content] = {}
     for part in parts:

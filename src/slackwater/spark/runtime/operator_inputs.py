@@ -24,7 +24,7 @@ from slackwater.progress.values import DEFAULT_KEY, Watermark
 from slackwater.spark.runtime.keyed_progress import TimesProgress, TimesRules
 from slackwater.spark.runtime.numbered_progress import NumberedProgress, NumberedRules
 from slackwater.spark.runtime.source_progress import NO_TABLES, ONLY_ORIGIN, SourceProgress, SourceRules
-from slackwater.spark.wire.buffers import Chunk, Observation, Result
+from slackwater.spark.wire.buffers import Observation, OriginChunk, Result
 from slackwater.spark.wire.numbered_chunks import Repeats
 from slackwater.time import BEGINNING_OF_TIME, END_OF_TIME
 
@@ -65,7 +65,7 @@ class ProgressHeaders:
 
     observations: Sequence[Observation] = ()
     results: Sequence[Result] = ()
-    chunks: Sequence[Chunk] = ()
+    chunks: Sequence[OriginChunk] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +403,10 @@ class Inputs:
     def origins(self) -> OriginSummary:
         """The origins of all sources, each with the name of its input if there are several."""
         if len(self._parts) == 1:
-            return OriginSummary.of(self._parts[0].origins())
+            (only,) = self._parts
+            if isinstance(only, SourceProgress):
+                return OriginSummary.of_columns(only.origin_columns())
+            return OriginSummary.of(only.origins())
         names = [name or f"input {index + 1}" for index, name in enumerate(self._names)]
         return OriginSummary.of(
             msgspec.structs.replace(origin, input=name)

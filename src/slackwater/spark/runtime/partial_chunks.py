@@ -14,7 +14,7 @@ from typing import Final
 from slackwater.errors import SequenceConflict
 from slackwater.progress.saved_form import Saved
 from slackwater.progress.values import Origin
-from slackwater.spark.wire.buffers import Chunk, Number, Run
+from slackwater.spark.wire.buffers import Number, OriginChunk, Run
 
 _FIX: Final = "number the rows with headers(row=…), so that repeated rows are recognized"
 
@@ -47,14 +47,14 @@ class PartialChunk(Saved):
         """Whether all announced rows have arrived."""
         return self.announced is None or self.arrived == self.announced
 
-    def add(self, part: Chunk) -> None:
+    def add(self, part: OriginChunk) -> None:
         """Add the rows that one task saw.
 
         Raises:
             SequenceConflict: The part announces another number of rows than an earlier one.
 
-        >>> chunk = PartialChunk.of(Chunk("a", 1, 1, True, None, 0, 5, 0, ((1, 2),)))
-        >>> chunk.add(Chunk("a", 1, 1, True, 9, 0, 5, 0, ((2, 3), (5, 5))))
+        >>> chunk = PartialChunk.of(OriginChunk("a", 1, 1, True, None, 0, 5, 0, ((1, 2),)))
+        >>> chunk.add(OriginChunk("a", 1, 1, True, 9, 0, 5, 0, ((2, 3), (5, 5))))
         >>> chunk.numbered, chunk.arrived, chunk.watermark
         ([(1, 3), (5, 5)], 4, 9)
         """
@@ -77,19 +77,19 @@ class PartialChunk(Saved):
         raise SequenceConflict(self.origin, self.sequence, self.chunk, reason + fix)
 
     @classmethod
-    def of(cls, part: Chunk) -> PartialChunk:
+    def of(cls, part: OriginChunk) -> PartialChunk:
         """A chunk of which one part has arrived."""
         unnumbered, numbered = part.unnumbered, list(part.numbered)
         return cls(*part.number, part.announced, unnumbered, numbered, part.watermark)
 
 
-def combined(known: PartialChunk | None, parts: Sequence[Chunk]) -> PartialChunk:
+def combined(known: PartialChunk | None, parts: Sequence[OriginChunk]) -> PartialChunk:
     """Combine the parts of a chunk, of which several tasks may have rows, with what arrived before.
 
     Raises:
         SequenceConflict: The parts contradict each other, or have more rows than announced.
 
-    >>> parts = [Chunk("a", 1, 1, True, None, 0, 5, rows) for rows in (2, 3)]
+    >>> parts = [OriginChunk("a", 1, 1, True, None, 0, 5, rows) for rows in (2, 3)]
     >>> combined(None, parts).is_complete
     True
     """

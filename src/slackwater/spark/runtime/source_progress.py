@@ -8,13 +8,13 @@ batch never makes an origin idle, and the time of a restart does not count at al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from slackwater.errors import UnknownSource
-from slackwater.monitoring.origins import OriginState, OriginStatus
+from slackwater.monitoring.origins import OriginColumns, OriginState, OriginStatus
 from slackwater.monitoring.query_state import PolicyLag
 from slackwater.progress.delays import DelayHistogram
 from slackwater.progress.discovery import Discover
@@ -46,26 +46,39 @@ def processing_pause(before: int, now: int, idle_after: int | None, *, restarted
     return 0 if idle_after is None else max(0, now - before - idle_after // 2)
 
 
-def origin_state(origin: OriginProgress, key: str, now: int) -> OriginState:
-    """The state of an origin for reports.
+def origin_states(origins: Iterable[OriginProgress], key: str, now: int) -> list[OriginState]:
+    """The states of origins for reports; there may be thousands of them in every batch.
 
-    >>> origin_state(OriginProgress("a", 5, "active", heard=0), "default", now=5_000_000).status
+    >>> (origin,) = origin_states([OriginProgress("a", 5, "active", heard=0)], "default", now=5_000_000)
+    >>> origin.status
     'silent'
     """
-    name = str(origin.name)
-    shown = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-    status: OriginStatus = "active"
-    is_silent = origin.watermark is None or (origin.heard is not None and now - origin.heard >= SILENT_AFTER)
-    if origin.status == "idle":
-        status = "idle"
-    elif origin.status == "done":
-        status = "done"
-    elif origin.gap is not None:
-        status = "gap"
-    elif is_silent:
-        status = "silent"
-    gap = None if origin.gap is None else str(origin.gap)
-    return OriginState(shown, status, {key: origin.watermark}, origin.heard, gap=gap)
+    return [
+        OriginState(
+            shown_name(name), shown_status(status, watermark, heard, gap, now), {key: watermark}, heard,
+            gap=None if gap is None else str(gap),
+        )
+        for name, watermark, status, heard, gap in origins
+    ]  # fmt: skip
+
+
+def shown_name(name: Origin) -> str:
+    """The name of an origin, cut if it is long."""
+    text = str(name)
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def shown_status(
+    status: str, watermark: int | None, heard: int | None, gap: object, now: int
+) -> OriginStatus:
+    """The state of an origin for reports: one that is active may be silent, or have a gap."""
+    if status != "active":
+        return cast(OriginStatus, status)
+    if gap is not None:
+        return "gap"
+    if watermark is None or (heard is not None and now - heard >= SILENT_AFTER):
+        return "silent"
+    return "active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +243,17 @@ class SourceProgress:
 
     def origins(self) -> list[OriginState]:
         """The progress of every origin."""
-        return [origin_state(origin, self._rules.key, self._now) for origin in self._generator.origins()]
+        return origin_states(self._generator.origins(), self._rules.key, self._now)
+
+    def origin_columns(self) -> OriginColumns:
+        """The same as columns, for many origins."""
+        names, watermarks, statuses, heard = self._generator.origin_columns()
+        now = self._now
+        shown = [
+            shown_status(status, at, last, None, now)
+            for status, at, last in zip(statuses, watermarks, heard, strict=True)
+        ]
+        return OriginColumns(self._rules.key, list(map(shown_name, names)), shown, watermarks, heard)
 
     def save(self) -> bytes:
         """The saved state."""

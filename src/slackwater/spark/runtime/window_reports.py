@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.monitoring.query_state import LateRow, OpenWindows, Panes
+from slackwater.monitoring.query_state import LateRow, OpenWindows, WindowPanes
 from slackwater.time import END_OF_TIME
 from slackwater.windows.engine.dropped_samples import KEY
 from slackwater.windows.engine.window_state import WindowEntry, WindowState
@@ -31,10 +31,10 @@ class PaneCounts:
     >>> bounds = {"window_start": [0, 0, 0], "window_end": [10, 10, 10]}
     >>> counts.add(pl.DataFrame({**bounds, "timing": timing, "retraction": [False, False, True]}))
     >>> counts.panes
-    (Panes(end=10, start=0, early=1, on_time=1, late=0, retractions=1),)
+    (WindowPanes(end=10, start=0, early=1, on_time=1, late=0, retractions=1),)
     """
 
-    _by_end: dict[int, Panes] = field(default_factory=dict)
+    _by_end: dict[int, WindowPanes] = field(default_factory=dict)
 
     def add(self, panes: pl.DataFrame) -> None:
         """Count some panes."""
@@ -49,17 +49,17 @@ class PaneCounts:
             (~kept).sum().alias("retractions"),
         )
         for end, start, *counts in counted.top_k(LISTED_PANES, by="window_end").rows():
-            known = self._by_end.get(end, Panes(end, start))
+            known = self._by_end.get(end, WindowPanes(end, start))
             sums = (one + more for one, more in zip(_counts(known), counts, strict=True))
-            self._by_end[end] = Panes(end, min(known.start, start), *sums)
+            self._by_end[end] = WindowPanes(end, min(known.start, start), *sums)
 
     @property
-    def panes(self) -> tuple[Panes, ...]:
+    def panes(self) -> tuple[WindowPanes, ...]:
         """The counts of the latest ends, the earliest of them first."""
         return tuple(self._by_end[end] for end in sorted(self._by_end)[-LISTED_PANES:])
 
 
-def _counts(panes: Panes) -> tuple[int, int, int, int]:
+def _counts(panes: WindowPanes) -> tuple[int, int, int, int]:
     return panes.early, panes.on_time, panes.late, panes.retractions
 
 

@@ -86,7 +86,7 @@ class InvalidRows(msgspec.Struct, array_like=True):
     """Its key as text; None if keys are left out."""
 
 
-class Chunk(msgspec.Struct, array_like=True, frozen=True):
+class OriginChunk(msgspec.Struct, array_like=True, frozen=True):
     """A buffer that its producer numbered, as a map task saw it."""
 
     origin: Origin
@@ -158,7 +158,7 @@ class Shipment(msgspec.Struct, array_like=True, tag="shipment"):
     """Progress of the buckets of an upstream operator."""
     invalid: int
     """The number of rows in the task, over all buckets, without a usable event time or header."""
-    chunks: list[Chunk] = []
+    chunks: list[OriginChunk] = []
     """The chunks that the rows belong to, if producers number their buffers."""
     kinds: dict[str, str] | None = None
     """The types of the folded columns, if the payload contains partials instead of rows."""

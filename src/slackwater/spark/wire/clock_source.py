@@ -41,6 +41,7 @@ from slackwater.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
     SupportsTriggerAvailableNow,
+    parse_offset,
     stream_reader,
 )
 from slackwater.spark.wire.buffers import BUFFER, Tick, buffer_batch
@@ -237,13 +238,10 @@ def is_tick(offset: str | None) -> bool:
 
     >>> is_tick('{"buckets": [0, 2], "end": false, "now": 5, "run": 1, "tick": 2}'), is_tick(None)
     (True, False)
-    >>> is_tick('{"logOffset": 3}')
-    False
+    >>> is_tick('{"logOffset": 3}'), is_tick("offsets of other sources need not be JSON")
+    (False, False)
     """
-    try:
-        parsed = json.loads(offset or "null")
-    except ValueError:
-        return False  # offsets of other sources need not be JSON
+    parsed = parse_offset(offset)
     known = _offset((), end=False, now=None, run=0, tick=0).keys()
     return isinstance(parsed, dict) and parsed.keys() - {"back", "seams", "tables"} == known
 

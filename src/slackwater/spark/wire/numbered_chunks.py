@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from slackwater.spark.wire.buffers import Chunk, MapHeader, Number, Run, Shipment, unpack_in_order
+from slackwater.spark.wire.buffers import MapHeader, Number, OriginChunk, Run, Shipment, unpack_in_order
 from slackwater.spark.wire.wire_columns import TIME
 
 ORIGIN: Final = "header:origin"
@@ -40,7 +40,7 @@ _MODULUS: Final = 1_000_003
 """Keeps the sum of event times far from the limit of 64 bits."""
 
 
-def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[Chunk]]:
+def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, list[OriginChunk]]:
     """Replace the header columns by the index of each row's chunk; return the rows and the chunks.
 
     ``usable`` is true for rows with a usable event time.
@@ -71,7 +71,7 @@ def extract_chunks(frame: pl.DataFrame, usable: pl.Expr) -> tuple[pl.DataFrame, 
     if not announced:
         # Unpacked into a literal call, because there may be as many chunks as rows.
         return rows, [
-            Chunk(origin, sequence, chunk, last, watermark, bad, None, 0, (), count, times)
+            OriginChunk(origin, sequence, chunk, last, watermark, bad, None, 0, (), count, times)
             for origin, sequence, chunk, last, watermark, bad, count, times in chunks.rows()
         ]
     return rows, [_chunk(row) for row in chunks.iter_rows(named=True)]
@@ -102,8 +102,8 @@ def _arrived(frame: pl.DataFrame) -> list[pl.Expr]:
     ]
 
 
-def _chunk(values: Mapping[str, Any]) -> Chunk:
-    return Chunk(
+def _chunk(values: Mapping[str, Any]) -> OriginChunk:
+    return OriginChunk(
         origin=values[ORIGIN],
         sequence=values[SEQUENCE],
         chunk=values[CHUNK],
@@ -141,7 +141,7 @@ def new_rows(
 
     >>> from slackwater.spark.wire.buffers import pack
     >>> payload = pack(pl.DataFrame({"n": [1, 2], CHUNK_INDEX: [0, 1]}))
-    >>> chunks = [Chunk("a", 1, 1, True, None, 0), Chunk("a", 2, 1, True, None, 0)]
+    >>> chunks = [OriginChunk("a", 1, 1, True, None, 0), OriginChunk("a", 2, 1, True, None, 0)]
     >>> shipment = Shipment(0, 0, 0, [], [], 0, chunks)
     >>> rows, dropped = new_rows([(shipment, payload)], [shipment], Repeats({("a", 1, 1, True)}))
     >>> rows.rows(), dropped
@@ -163,7 +163,7 @@ def new_rows(
 
 
 def _without_repeated(
-    frame: pl.DataFrame, chunks: Sequence[Chunk], repeats: Repeats, ids: dict[Number, int]
+    frame: pl.DataFrame, chunks: Sequence[OriginChunk], repeats: Repeats, ids: dict[Number, int]
 ) -> pl.DataFrame:
     """Drop rows that arrived in an earlier batch; number the other chunks across buffers in ``ids``."""
     known = [

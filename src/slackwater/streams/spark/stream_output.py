@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream_inputs import quoted
+from slackwater.spark.internals import is_remote
 from slackwater.spark.wire.wire_columns import REPORT
-from slackwater.streams.spark.data_source import register_noting, store_option
+from slackwater.streams.log.catalog import Stream
+from slackwater.streams.spark.data_source import open_stream, register_noting, store_option
 
 
 def write_stream(
@@ -43,7 +48,8 @@ def write_stream(
         The writer: set ``checkpointLocation`` and call ``start()``.
 
     Raises:
-        InvalidArgument: The panes are not streaming, or an argument is invalid.
+        InvalidArgument: The panes are not streaming, the stream has other columns, or an argument is invalid.
+        UnknownStream: The stream does not exist.
 
     >>> import slackwater as sw
     >>> sw.write_stream("bids", "shop/totals", store="sqlite:///store.db")
@@ -65,6 +71,19 @@ agg(…) returns
     located = store_option(rows.sparkSession, store)
     options = {"store": located, "stream": name, "key": key, "writer": writer, "takeover_from": takeover_from}
     given = {option: value for option, value in options.items() if value is not None}
-    format_ = register_noting(rows.sparkSession, dataflow.claim)
     flat = rows.select(*dataflow.flat_columns, quoted(REPORT))
+    if not is_remote(rows.sparkSession):  # otherwise the server has to reach the store, not this process
+        _check_columns(name, open_stream(given), [column for column in flat.columns if column != REPORT], key)
+    format_ = register_noting(rows.sparkSession, dataflow.claim)
     return flat.writeStream.format(format_).options(**given).outputMode("append")
+
+
+def _check_columns(name: str, stream: Stream, columns: Sequence[str], key: str | None) -> None:
+    wanted = stream.columns.names
+    if sorted(wanted) != sorted(columns):
+        raise InvalidArgument(
+            "name", name, f"has the columns {', '.join(wanted)}, and the panes have {', '.join(columns)}",
+            fix="create a stream with the columns of the panes",
+        )  # fmt: skip
+    if key is not None and key not in columns:
+        raise InvalidArgument("key", key, "column not found", fix=available(key, columns))
