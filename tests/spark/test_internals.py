@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
@@ -46,6 +48,19 @@ def test_the_interpreter_of_the_workers_exists(spark: SparkSession) -> None:
     assert Path(internals.worker_python(spark)).exists()
 
 
+def test_workers_do_not_import_from_the_archives_of_spark(spark: SparkSession) -> None:
+    def imported(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        yield pa.RecordBatch.from_pydict({"file": [str(pyspark.__file__)]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(imported, "file string").collect()
+    assert Path(row.file).is_file(), "not in an archive"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, (
+        "programs that this one starts do not need the script"
+    )
+
+
 def test_the_session_is_active_in_the_thread_that_registers_a_source(spark: SparkSession) -> None:
     class Source(DataSource):
         @classmethod
@@ -59,6 +74,22 @@ def test_the_session_is_active_in_the_thread_that_registers_a_source(spark: Spar
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(register).result() == (False, True)
+
+
+def test_no_process_looks_for_data_sources_if_no_package_has_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = spark.sparkContext._jvm.org.apache.spark.sql.execution.datasources  # type: ignore[union-attr]
+    manager = getattr(getattr(known, "DataSourceManager$"), "MODULE$")
+    assert internals.skip_source_lookup()
+    assert manager.dataSourceBuilders().get().isEmpty()
+    (tmp_path / "pyspark_shop.py").touch()
+    with monkeypatch.context() as patched:
+        patched.syspath_prepend(tmp_path)
+        assert not internals.skip_source_lookup()
+    with monkeypatch.context() as patched:
+        patched.setenv("PYSPARK_DRIVER_PYTHON", "jupyter")
+        assert not internals.skip_source_lookup()
 
 
 def test_a_streaming_query_is_recognized(spark: SparkSession) -> None:

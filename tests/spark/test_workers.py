@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import slackwater as sw
 from slackwater.spark.runtime import worker_start
+from tests.support.programs import ROOT, Program
 
 pytestmark = pytest.mark.spark
 
@@ -52,3 +54,43 @@ def test_stateful_tasks_and_map_tasks_share_their_workers(spark: SparkSession) -
     )
     found = panes.to_df().select("mappers", "operator").collect()
     assert {row.operator for row in found} == {row.mappers for row in found}
+
+
+SHOP = """
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "shop"
+
+    def schema(self):
+        return "id long"
+
+    def reader(self, schema):
+        return Reader()
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield (7,)
+"""
+PROGRAM = """
+import slackwater as sw
+
+spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+rows = spark.readStream.format("rate").load()
+panes = sw.stream(rows, event_time="timestamp", watermark=sw.lag("1 second")).window(sw.fixed("1 second")).agg(n=sw.count())
+assert panes.to_df().isStreaming  # the clock is registered
+print([row.id for row in spark.read.format("shop").load().collect()])
+"""
+
+
+@pytest.mark.proof
+def test_installed_data_sources_are_found_next_to_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "pyspark_shop.py").write_text(SHOP)
+    log = tmp_path / "log"
+    with Program(
+        [sys.executable, "-c", PROGRAM], log, {"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"}
+    ) as program:
+        assert program.process.wait(120) == 0, program.said()
+        assert program.said().splitlines()[-1] == "[7]"

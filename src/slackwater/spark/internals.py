@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Final, cast
 
-from py4j.protocol import Py4JJavaError as JavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError as JavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkValueError
 from pyspark.find_spark_home import _find_spark_home
@@ -34,10 +36,13 @@ __all__ = [
     "java_causes",
     "listen_to_metrics",
     "load_classes",
+    "path_archives",
     "register_source",
     "repartition_checkpoint",
     "run_in_background",
     "silence_standard_error",
+    "skip_source_lookup",
+    "spark_home",
     "spark_jars",
     "start_gateway",
     "stop_surplus_monitors",
@@ -52,6 +57,8 @@ _PLANNING_SESSION: Final = "_slackwater_planning_session"
 _PIPELINE_SESSION: Final = "_slackwater_pipeline_session"
 _JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """The environment variable with further options for the JVM that Spark's scripts start."""
+_DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
+"""The environment variable with another interpreter, in which Spark would look for data sources."""
 _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 
 
@@ -119,6 +126,8 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
         if archive not in paths:
             environment["PYTHONPATH"] = os.pathsep.join([*paths, archive])
+    if not is_remote(spark):
+        skip_source_lookup()
     spark.dataSource.register(source)
     if not is_remote(spark):
         # Spark looks for the source of a writer in the active session of the thread, and nowhere else
@@ -130,6 +139,27 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         # in a thread of its own, which has none of the context by which Spark recognizes a query function
         with ThreadPoolExecutor(1) as thread:
             thread.submit(pipeline.dataSource.register, source).result()
+
+
+def skip_source_lookup() -> bool:
+    """Let Spark know that no installed package has a Python data source; return whether it is known now.
+
+    Spark would start a Python process to look for modules whose name begins with ``pyspark_``, before the
+    first data source of a JVM is registered. Does nothing if there are any, or if Spark has looked already.
+    """
+    if _DRIVER_PYTHON in os.environ or any(one.name.startswith("pyspark_") for one in iter_modules()):
+        return False
+    jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
+    try:
+        manager = getattr(
+            getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$"), "MODULE$"
+        )
+        if manager.dataSourceBuilders().isEmpty():
+            nothing = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+            getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(nothing))
+    except (JavaError, Py4JError, AttributeError, TypeError):  # another version of Spark: it looks itself
+        return False
+    return True
 
 
 def declare_columns(df: DataFrame, schema: StructType | str) -> DataFrame:
@@ -291,7 +321,18 @@ def load_classes(names: Iterable[str]) -> int:
 
 def spark_jars() -> Path:
     """The folder with the jar files of the installed Spark."""
-    return Path(_find_spark_home()) / "jars"
+    return spark_home() / "jars"
+
+
+def spark_home() -> Path:
+    """The folder of the installed Spark."""
+    return Path(_find_spark_home())
+
+
+def path_archives() -> list[Path]:
+    """The archives that Spark puts first on the path of every Python process, in this order."""
+    folder = spark_home() / "python" / "lib"
+    return [folder / "pyspark.zip", *folder.glob("py4j-*-src.zip")]
 
 
 def start_gateway(

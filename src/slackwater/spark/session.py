@@ -16,8 +16,8 @@ import sys
 import tempfile
 import uuid
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,7 @@ from slackwater.spark.internals import (
 from slackwater.spark.jvm_options import jvm_options
 from slackwater.spark.quiet_console import filtered_pipe
 from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS, needs
+from slackwater.spark.worker_interpreter import worker_interpreter
 from slackwater.time import duration
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -158,8 +159,6 @@ def session(
         database_url(monitor)
     if remote is not None:
         require_extra("connect", "grpc", "grpc_status")
-    # Spark reads this variable when the context starts; the equivalent setting only works in spark-submit.
-    os.environ.setdefault(WORKER_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
@@ -173,10 +172,10 @@ def session(
         chosen.setdefault(_UNIX_SOCKET_FOLDER, folder)
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    if remote is None and "SPARK_REMOTE" not in os.environ:
-        named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
-        start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
-    with warnings.catch_warnings():
+    with _worker_python(local=local), warnings.catch_warnings():
+        if remote is None and "SPARK_REMOTE" not in os.environ:
+            named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
+            start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         spark = builder.getOrCreate()
@@ -191,6 +190,24 @@ def session(
     else:
         _sampling.discard(spark)
     return spark
+
+
+@contextmanager
+def _worker_python(*, local: bool) -> Iterator[None]:
+    """Choose the interpreter of the workers while a session is created, unless the user has chosen one.
+
+    Spark reads the variable when the context starts; the equivalent setting only works in spark-submit.
+    """
+    chosen = os.environ.setdefault(WORKER_PYTHON, sys.executable)
+    if not local or chosen != sys.executable:
+        yield
+        return
+    folder = socket_folder()
+    os.environ[WORKER_PYTHON] = worker_interpreter(None if folder is None else Path(folder))
+    try:
+        yield
+    finally:
+        os.environ[WORKER_PYTHON] = chosen
 
 
 def _jvm_options(chosen: Mapping[str, str], *, local: bool) -> list[str]:
@@ -337,7 +354,7 @@ def _check_workers(spark: SparkSession) -> None:
     given = os.environ.get(WORKER_PYTHON)
     python = worker_python(spark)
     started = shutil.which(python)
-    if started is not None and _is_this_interpreter(Path(started)):
+    if started is not None and (_is_own_script(started) or _is_this_interpreter(Path(started))):
         return
     fix = f'set it to "{sys.executable}" before the session is created, or use slackwater.session()'
     if given is None:
@@ -398,6 +415,11 @@ def session_token(spark: SparkSession) -> str:
     True
     """
     return _tokens.setdefault(spark, uuid.uuid4().hex[:12])
+
+
+def _is_own_script(started: str) -> bool:
+    folder = socket_folder()
+    return folder is not None and started == worker_interpreter(Path(folder))
 
 
 def _is_this_interpreter(path: Path) -> bool:
