@@ -79,7 +79,8 @@ import slackwater as sw
 
 spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
 rows = spark.readStream.format("rate").load()
-panes = sw.stream(rows, event_time="timestamp", watermark=sw.lag("1 second")).window(sw.fixed("1 second")).agg(n=sw.count())
+times = sw.stream(rows, event_time="timestamp", watermark=sw.lag("1 second"))
+panes = times.window(sw.fixed("1 second")).agg(n=sw.count())
 assert panes.to_df().isStreaming  # the clock is registered
 print([row.id for row in spark.read.format("shop").load().collect()])
 """
