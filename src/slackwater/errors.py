@@ -222,7 +222,7 @@ class UnsupportedStateVersion(StateError):
 
 
 class IncompatibleState(StateError):
-    """Saved state is intact, but the query has changed in a way that its state cannot follow.
+    """Saved state is intact, but incompatible with the changed query.
 
     Args:
         what: Whose state it is.
@@ -230,7 +230,7 @@ class IncompatibleState(StateError):
 
     >>> import slackwater as sw
     >>> print(sw.IncompatibleState("windowed operator", [("mode", "'accumulating'", "'discarding'")]))
-    the query has changed, and the saved state of its windowed operator cannot follow: mode was \
+    the changed query is incompatible with the saved state of its windowed operator: mode was \
 'accumulating' and is now 'discarding'. Use the old setting again, or start with a new checkpoint and read \
 the input again from its beginning
     """
@@ -240,7 +240,7 @@ the input again from its beginning
         self.differences = tuple(differences)
         named = "; ".join(f"{name} was {saved} and is now {new}" for name, saved, new in self.differences)
         super().__init__(
-            f"the query has changed, and the saved state of its {what} cannot follow: {named}. Use the old "
+            f"the changed query is incompatible with the saved state of its {what}: {named}. Use the old "
             f"setting again, or start with a new checkpoint and read the input again from its beginning"
         )
 

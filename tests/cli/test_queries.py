@@ -45,7 +45,7 @@ def test_why_of_a_query_lists_operators_origins_and_who_held_it_back(store: str)
     shown = run(store, "why", "orders").stdout
     assert "origins of operator 0.0: 7 active, 1 silent, 1 idle, 1 gap" in shown
     assert "x" * 81 not in shown
-    held = shown.partition("who held it back")[2]
+    held = shown.partition("what held the watermark back")[2]
     assert [line.split("partition")[1].split()[0] for line in held.splitlines()[2:4]] == ["'7'", "'2'"]
 
 

@@ -170,7 +170,7 @@ def test_scaling_keeps_every_event(bids: Command) -> None:
         (["read", "shop/bids", "--from", '{"0": 0, "1": 0, "2": 0}'], None, 2, "is not a segment of this"),
         (["read", "shop/bids", "--limit", "-1"], None, 2, "give 1 or more"),
         (["tail", "shop/bids", "--limit", "0"], None, 2, "give 1 or more"),
-        (["scale", "shop/bids"], None, 2, "give exactly one of"),
+        (["scale", "shop/bids"], None, 2, "no scaling option is given; give --into N"),
         (["scale", "shop/bids", "--split", "0", "--into", "1"], None, 2, "give 2 or more"),
         (["scale", "shop/bids", "--segments", "99999999"], None, 2, "between 1 and 65,536"),
         (["create", "shop/new", "--data", "/dev/null/x"], None, 2, "give a folder that can be written to"),

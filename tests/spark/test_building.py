@@ -215,7 +215,7 @@ def test_invalid_windows_and_panes_raise(bids: DataFrame) -> None:
             lambda: windowed.cogroup(windowed.agg(n=windows.count()), left=[], right=[]),
             "right = .*has no key; call key_by",
         ),
-        (lambda: windowed.agg(auction=windows.count()), "is used twice in the panes"),
+        (lambda: windowed.agg(auction=windows.count()), "is already the name of another column of the panes"),
         (lambda: windowed.agg(late="keep", n=windows.count()), "late = 'keep': is not a valid value of late"),
         (
             lambda: windowed.agg(invalid="keep", n=windows.count()),

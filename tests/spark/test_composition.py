@@ -478,7 +478,10 @@ def test_invalid_expressions_raise_on_their_line(streams: dict[str, Stream]) -> 
         (lambda: one.with_columns(total="sum(value)"), hint),
         (lambda: one.join(5, on="key", before="0 s", after="0 s"), "other = 5: is not a stream"),
         (lambda: one.union(5), "others = 5: is not a stream"),
-        (lambda: one.union(streams["delivered"]), "'delivered': drives this stream, but"),
+        (
+            lambda: one.union(streams["delivered"]),
+            "'delivered': is the watermark key of the other stream, but this stream has ",
+        ),
     ]
     for attempt, message in refused:
         with pytest.raises(InvalidArgument, match=message):

@@ -133,10 +133,10 @@ def test_invalid_event_times_raise(spark: SparkSession) -> None:
         (lambda: stream(df, event_times={"at": "1 second"}), "is not a watermark policy"),  # type: ignore[dict-item]
         (lambda: several.window(windows.fixed("1 second"), by="day"), "by = 'day'.*use one of at, shipped"),
         (lambda: one.by("at"), "by = 'at': is not a watermark key of the input; use one of default"),
-        (lambda: one.union(several), "drives this stream, but the watermark key of the other one is"),
+        (lambda: one.union(several), "is the watermark key of the other stream, but this stream has"),
         (
             lambda: several.union(several.by("shipped")),
-            "drives this stream, but the watermark key of the other one is",
+            "is the watermark key of the other stream, but this stream has",
         ),
     ]
     for build, message in refused:

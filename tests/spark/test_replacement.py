@@ -112,7 +112,7 @@ def test_invalid_arguments(spark: SparkSession, tmp_path: Path) -> None:
     fill(address, {}, final=BEGIN)
     with pytest.raises(
         InvalidArgument,
-        match=r"until = '1970-01-13T00:00:00Z': is later than the time before which query",
+        match=r"until = '1970-01-13T00:00:00Z': is later than the time before which the results of query",
     ):
         sw.replace_results(given, address, **day())
     with pytest.raises(InvalidArgument, match="is not after since"):

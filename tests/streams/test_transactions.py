@@ -207,7 +207,7 @@ def test_numbered_commits_of_staged_files_are_stored_once(bids: Stream, clock: C
         old = stage_batch(bids, Routing(bids.epochs()), batch, points_of(KEYS), transaction=True)
         clock.now += 2 * DAY
         collect_orphans(bids)
-        with pytest.raises(StreamError, match="may have been collected; write them again"):
+        with pytest.raises(StreamError, match="may have deleted them; write the events again"):
             writer.commit_staged(old, number=3)
     assert sorted(values(bids)) == sorted(EVENTS)
 

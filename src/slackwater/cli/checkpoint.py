@@ -39,7 +39,9 @@ def state(
 
 def rescale(
     checkpoint: Checkpoint,
-    partitions: Annotated[int, typer.Option(help="The new number; it must divide the number of buckets.")],
+    partitions: Annotated[
+        int, typer.Option(help="New number of shuffle partitions; must divide the number of buckets.")
+    ],
 ) -> None:
     """Distribute the state of a stopped query over another number of shuffle partitions.
 

@@ -75,9 +75,9 @@ def origins(
         str, typer.Option(help="Only origins with this text in their name, input or state.")
     ] = "",
     sort: Annotated[OriginOrder, typer.Option(help="What to sort by; behind: the slowest first.")] = "behind",
-    offset: Annotated[int, typer.Option(min=0, help="How many of them to leave out.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Number of origins to skip.")] = 0,
     limit: Annotated[
-        int, typer.Option(min=1, max=MOST_LISTED, help="How many of them to show.")
+        int, typer.Option(min=1, max=MOST_LISTED, help="Maximum number of origins to show.")
     ] = LISTED_ORIGINS,
     json: AsJson = False,
     watch: Watch = False,
@@ -173,7 +173,7 @@ def _print_query(answer: QueryAnswer, origins: OriginsAnswer) -> None:
             print_line(f"origins of operator {each.id}: {_counts(each.origins)} (add --operator {each.id})")
     if answer.holders:
         of = f" (operator {answer.held_operator})" if len(answer.operators) > 1 else ""
-        print_line(f"\nwho held it back{of}")
+        print_line(f"\nwhat held the watermark back{of}")
         spans = [
             {
                 "from": at(span.at), "for": format_duration(span.lasted),

@@ -199,14 +199,15 @@ def configure(
     minimum: Annotated[int | None, typer.Option(help="Scale to at least this many segments.")] = None,
     maximum: Annotated[int | None, typer.Option(help="Scale to at most this many segments.")] = None,
     no_scaling: Annotated[
-        bool, typer.Option("--no-scaling", help="Scale only with the command scale.")
+        bool, typer.Option("--no-scaling", help="Disable automatic scaling; `stream scale` still works.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Change settings of a stream; options that are not given keep their values."""
     if keep_everything and (keep is not None or keep_bytes is not None):
         fix = "give limits, or --keep-everything"
-        raise InvalidArgument("keep-everything", keep_everything, "cannot be combined with a limit", fix=fix)
+        reason = "cannot be combined with --keep or --keep-bytes"
+        raise InvalidArgument("--keep-everything", keep_everything, reason, fix=fix)
     with open_streams(store) as streams:
         stream = streams.get(name)
         settings = StreamSettings.load(stream.record.settings)
@@ -214,11 +215,12 @@ def configure(
         if any(value is not None for value in limits.values()):
             if no_scaling:
                 fix = "omit it, or --rate, --minimum and --maximum"
-                reason = "cannot be combined with limits of scaling"
-                raise InvalidArgument("no-scaling", no_scaling, reason, fix=fix)
+                reason = "cannot be combined with --rate, --minimum or --maximum"
+                raise InvalidArgument("--no-scaling", no_scaling, reason, fix=fix)
             if settings.scaling is None and rate is None:
                 fix = "add --rate EVENTS"
-                raise InvalidArgument("stream", name, "is not scaled automatically", fix=fix)
+                reason = "is not scaled automatically, so --minimum and --maximum have no effect"
+                raise InvalidArgument("stream", name, reason, fix=fix)
         kept = StreamSettings(
             settings.marks,
             Retention() if keep_everything else settings.retention,
@@ -252,7 +254,10 @@ def delete(
         if not yes:
             if not sys.stdin.isatty():
                 raise InvalidArgument(
-                    "stream", name, "must be confirmed before it is deleted", fix="add --yes"
+                    "stream",
+                    name,
+                    "must be confirmed before it is deleted, but standard input is not a terminal",
+                    fix="add --yes",
                 )
             typer.confirm(f"Delete stream {name} with {counted(events, 'event')}?", abort=True)
         streams.delete(name)
@@ -285,10 +290,10 @@ def scale(
         fix = "give --into N, or --split ID with or without --into N, or --merge ID twice or more"
         raise InvalidArgument("merge", merge, "cannot be combined with --into or --split", fix=fix)
     if not merge and split is None and into is None:
-        fix = "give exactly one of --into, --split and --merge"
-        raise InvalidArgument("stream", name, "needs one scaling option", fix=fix)
+        fix = "give --into N, or --split ID with or without --into N, or --merge ID twice or more"
+        raise InvalidArgument("stream", name, "no scaling option is given", fix=fix)
     if split is not None and into is not None and into < 2:
-        raise InvalidArgument("into", into, "must be at least 2", fix="give 2 or more")
+        raise InvalidArgument("--into", into, "must be at least 2 with --split", fix="give 2 or more")
     with open_streams(store) as streams:
         stream = streams.get(name)
         epochs = stream.epochs()

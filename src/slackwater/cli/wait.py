@@ -17,7 +17,9 @@ NOT_YET: Final = 3
 
 def wait(
     table: Annotated[str, typer.Argument(metavar="TABLE", help=f"The table: {FORMS}.")],
-    until: Annotated[str, typer.Option(help="The time, such as 2024-01-02T00:00:00Z.")],
+    until: Annotated[
+        str, typer.Option(help="Event time up to which TABLE must be complete, such as 2024-01-02T00:00:00Z.")
+    ],
     timeout: Annotated[
         str | None,
         typer.Option(help="How long to wait, such as 2h; 0s checks once. Default: no limit."),
@@ -51,7 +53,7 @@ def wait(
         if shown[-1:] != [found]:
             shown.append(found)
             print_note(
-                f"{named} states no time"
+                f"{named} does not exist, or has no recorded completeness yet"
                 if found is None
                 else f"{named} is complete until {instant_text(found)}"
             )

@@ -137,7 +137,7 @@ class OverlappingPartitions(SlackwaterError):
         self.overlaps = tuple(overlaps)
         more = f" (and {len(overlaps) - 1} more)" if len(overlaps) > 1 else ""
         super().__init__(
-            f"{overlaps[0]}{more}; without ms.time.column both stay in the target, with rows twice; set "
+            f"{overlaps[0]}{more}; without ms.time.column both stay in the target, as duplicate rows; set "
             f"ms.time.column, undo the change of 'from' or of ms.work.unit.partition, or delete the rows of "
             f"the job from the target and run `slackwater ingest reset`"
         )

@@ -82,7 +82,7 @@ def value_text(value: object) -> str | None:
         fix = "remove the character, or filter such units out"
         code = f"U+{ord(character[0]):04X}"
         raise InvalidArgument(
-            "unit", value, f"contains the character {code}, which no path or table has", fix=fix
+            "unit", value, f"contains the character {code}, which paths and tables cannot store", fix=fix
         )
     if value is None or isinstance(value, str):
         return value

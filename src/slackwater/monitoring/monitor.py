@@ -283,6 +283,7 @@ def open_monitor(url: str) -> Monitor:
         The monitor. Close it, or use it in a ``with`` block.
 
     Raises:
+        InvalidArgument: The URL cannot be parsed, or is neither PostgreSQL nor SQLite.
         UnknownStore: There is no store at this address.
         StoreUnavailable: The database cannot be reached.
         UnknownSchemaVersion: The store was made by a newer release.

@@ -117,14 +117,17 @@ class WatermarkGenerator:
             )
         if idle_after is not None and check_int64(idle_after, "idle_after") <= 0:
             raise InvalidDuration(
-                "idle_after", idle_after, "must be greater than zero", fix="omit it for never"
+                "idle_after",
+                idle_after,
+                "must be greater than zero",
+                fix="omit it if partitions are never idle",
             )
         if forget_after is not None and check_int64(forget_after, "forget_after") < max(idle_after or 0, 1):
             raise InvalidDuration(
                 "forget_after",
                 forget_after,
                 "must be greater than zero and not shorter than idle_after",
-                fix="omit it for never",
+                fix="omit it to keep all partitions",
             )
         self._policy = policy
         self._discovers = partitions is None

@@ -397,7 +397,7 @@ def _slow_settings(spark: SparkSession) -> list[tuple[str, str, str]]:
         cores = spark.sparkContext.defaultParallelism
         partitions = str(spark.conf.get(PARTITIONS, "200"))
         if int(partitions) > _TASKS_PER_CORE * cores:
-            problem = f"starts as many Python tasks in every batch on {cores} cores: set it to {cores}"
+            problem = f"starts that many Python tasks per micro-batch on {cores} cores: set it to {cores}"
             slow.append((PARTITIONS, partitions, problem))
     return slow
 

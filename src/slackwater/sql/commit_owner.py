@@ -94,8 +94,8 @@ def claim(known: CommitOwner | None, committer: Committer, *, subject: str, anot
     >>> claim(first.owner, Committer("9d20"), subject="identity 'x'", another="pass another identity=")
     Traceback (most recent call last):
     slackwater.sql.commit_owner.IdentityInUse: identity 'x' belongs to query 5f1c, and this is query 9d20, \
-whose batch numbers mean other rows. Nothing was written; pass another identity=, or, if query 5f1c will not \
-run again, takeover_from='5f1c'
+in which the same batch numbers refer to other rows. Nothing was written; pass another identity=, or, if \
+query 5f1c will not run again, takeover_from='5f1c'
     >>> claim(first.owner, Committer("9d20", None, "5f1c"), subject="", another="").numbered_anew
     True
     """
@@ -110,8 +110,8 @@ run again, takeover_from='5f1c'
         owner = _described(known.query)
         raise IdentityInUse(
             subject,
-            f"belongs to {owner}, and this is {_described(committer.query)}, whose batch numbers mean other "
-            f"rows",
+            f"belongs to {owner}, and this is {_described(committer.query)}, in which the same batch numbers "
+            f"refer to other rows",
             f"{another}, or, if {owner} will not run again, takeover_from={known.query!r}",
         )
     if committer.run is None or known.runs[-1:] == mine:

@@ -199,10 +199,10 @@ def _within(rows: pl.DataFrame, hull: pl.DataFrame, keys: list[str]) -> pl.DataF
 def _check_final(table: str, range_: ReplacedRange) -> None:
     for identity, stated in read_all_completeness(table).items():
         if stated.final_until is None or stated.final_until < range_.until:
-            known = "nothing" if stated.final_until is None else format_instant(stated.final_until)
+            known = format_instant(stated.final_until)
             raise InvalidArgument(
                 "until", format_instant(range_.until),
-                f"is later than the time before which {identity} cannot change its results any more: {known}",
+                f"is later than the time before which the results of {identity} are final: {known}",
                 fix="wait for it: slackwater wait TABLE --final --until …",
             )  # fmt: skip
 

@@ -40,6 +40,8 @@ def completeness(
 
     Raises:
         InvalidArgument: The address has another form, or ``lag`` is negative.
+        MissingExtra: The package that reads the table is not installed.
+        TableUnreadable: The database, the catalog or the files cannot be reached.
 
     >>> import slackwater as sw
     >>> sw.completeness("delta:/data/totals", lag="1 minute").lag

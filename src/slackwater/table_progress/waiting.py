@@ -55,7 +55,7 @@ def wait_until(
         observe: Called with each time that was read.
 
     Returns:
-        Whether the time was reached.
+        A `WaitResult`: whether the time was reached, and up to which time the table is complete.
 
     Raises:
         InvalidArgument: An argument is invalid.

@@ -31,13 +31,13 @@ Conditions = Sequence[tuple[str, str, datetime]]
 
 
 class CommitConflict(SlackwaterError):
-    """Another commit came first."""
+    """Another process committed first."""
 
     def __init__(self, table: str, reason: str) -> None:
         self.table = table
         super().__init__(
-            f"another commit to {table} came first, {_ATTEMPTS} times in a row: {reason}; start the query "
-            f"again when the table has fewer writers"
+            f"{_ATTEMPTS} attempts to commit to {table} failed because of concurrent commits: {reason}; "
+            f"start the query again when the table has fewer writers"
         )
 
 
@@ -116,7 +116,7 @@ class LakeTable(ABC):
         if problems:
             raise TableDoesNotFit(
                 "table", self.name, f"does not fit the panes: {'; '.join(problems)}",
-                fix="change the table, or the pipeline",
+                fix="alter the table, rename keys or values, or write to another table",
             )  # fmt: skip
 
     def merge(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:

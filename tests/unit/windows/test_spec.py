@@ -132,7 +132,11 @@ def test_a_spec_is_hashable_even_if_a_value_in_it_is_not() -> None:
             "f = 'first': cannot process retractions in discarding mode",
         ),
         (window_spec, {"allowed_lateness": -1}, "allowed_lateness = -1: must not be negative"),
-        (window_spec, {"key": ("timing",)}, "name = 'timing': is used twice in the panes"),
+        (
+            window_spec,
+            {"key": ("timing",)},
+            "name = 'timing': is already the name of another column of the panes",
+        ),
         (window_spec, {"key": (3,)}, "key = 3: is not a column name"),
         (cogroup_spec, {"mode": "discarding", "only_updated": True}, "only_updated = True"),
         (cogroup_spec, {"window": Inherited()}, "the two inputs have no common windows"),

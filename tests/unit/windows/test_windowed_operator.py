@@ -59,8 +59,11 @@ def make(**options: Any) -> WindowedOperator:
         ({"allowed_lateness": -1}, "must not be negative"),
         ({"accumulations": {}}, "give at least one"),
         ({"accumulations": {"n": "count"}}, "is not an accumulation"),
-        ({"accumulations": {"key": Count()}}, "'key': is used twice in the panes"),
-        ({"accumulations": {"timing": Count()}}, "'timing': is used twice in the panes"),
+        ({"accumulations": {"key": Count()}}, "'key': is already the name of another column of the panes"),
+        (
+            {"accumulations": {"timing": Count()}},
+            "'timing': is already the name of another column of the panes",
+        ),
         ({"window": Sessions(5), "key": ()}, "session windows need a key"),
         ({"idle": "wait"}, "use one of hold, close"),
         ({"idle": "close", "window": Global()}, "cannot close windows that stay open until the end of the"),

@@ -575,7 +575,7 @@ def united_sources(first: StreamInputs, *others: StreamInputs) -> tuple[Source, 
             raise InvalidArgument(
                 "others",
                 other.watermark_key,
-                f"drives this stream, but the watermark key of the other one is {first.watermark_key!r}",
+                f"is the watermark key of the other stream, but this stream has {first.watermark_key!r}",
                 fix=f"call by({other.watermark_key!r}, name={first.watermark_key!r}) on the other stream",
             )
     return tuple(source for each in (first, *others) for source in each.sources)

@@ -356,7 +356,7 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         known = tuple(offset["buckets"])
         if known != self._buckets:
-            if len(known) == len(self._buckets):  # version 0.1.0, with more buckets than partitions
+            if len(known) == len(self._buckets):  # before 0.1.0, with more buckets than partitions
                 raise InvalidArgument(
                     "buckets",
                     len(self._buckets),
@@ -366,7 +366,8 @@ class _ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidArgument(
                 "buckets",
                 len(self._buckets),
-                f"is not {len(known)}, the number in the checkpoint: keys would not find their state",
+                f"is not {len(known)}, the number in the checkpoint: keys would be assigned to buckets "
+                "without their state",
                 fix=f"set spark.sql.shuffle.partitions (and buckets=, if given) as at the first start, for "
                 f"example with session(partitions={len(known)}), or start with an empty checkpoint",
             )

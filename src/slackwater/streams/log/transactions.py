@@ -208,8 +208,9 @@ class TransactionalWriter(SessionWriter):
                 epochs = self.stream.epochs()
                 routed = self._rerouted(routed, epochs)
             except FilesCollected:
-                reason = "its files are so old that they may have been collected"
-                raise StreamError(f"writer {self.id!r} cannot commit: {reason}; write them again") from None
+                reason = "its staged files are so old that a controller may have deleted them"
+                fix = "write the events again"
+                raise StreamError(f"writer {self.id!r} cannot commit: {reason}; {fix}") from None
             except StoreUnavailable:
                 self._uncertain = staged
                 raise
@@ -272,7 +273,7 @@ class TransactionalWriter(SessionWriter):
             except StoreUnavailable as error:
                 _log.warning("writer %s could not note its clock: %s", self.id, error)
             except SlackwaterError:
-                _log.exception("writer %s notes no more times", self.id)
+                _log.exception("writer %s stopped noting times because of an error", self.id)
                 return
 
     def _note_open_time(self) -> None:

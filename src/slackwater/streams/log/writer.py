@@ -453,7 +453,11 @@ class Writer(SessionWriter):
             except FilesCollected as collected:
                 # the file is stamped with the horizon, so the next one is old only if the horizon rises again
                 self._horizon = collected.horizon
-                _log.warning("writer %s of stream %s writes a file again", self.id, self.stream.name)
+                _log.warning(
+                    "writer %s of stream %s rewrites a staged file that may have been deleted as an orphan",
+                    self.id,
+                    self.stream.name,
+                )
             else:
                 return
             # nothing names the file, and a writer that must repeat itself must not fill the disk

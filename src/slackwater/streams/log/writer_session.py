@@ -163,7 +163,7 @@ class SessionWriter:
             except StoreUnreachable as error:
                 if time.monotonic() >= deadline:
                     raise
-                _log.warning("writer %s waits for its store: %s", self.id, error.reason)
+                _log.warning("writer %s cannot reach the metadata store, retrying: %s", self.id, error.reason)
                 time.sleep(_RECONNECT_SECONDS)
 
     def _exclude_from_marks(self) -> None:

@@ -76,7 +76,7 @@ class SlackwaterFormat(DataSource):
 def _only_append(overwrite: bool) -> None:
     if overwrite:
         fix = 'write .mode("append"), or .outputMode("append")'
-        raise InvalidArgument("mode", "overwrite", "is not supported: a stream only takes appends", fix=fix)
+        raise InvalidArgument("mode", "overwrite", "is not supported: streams are append-only", fix=fix)
 
 
 _registered: Final[dict[str, str]] = {}

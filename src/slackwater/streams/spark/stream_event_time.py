@@ -79,6 +79,7 @@ def read_stream(
 
     Raises:
         InvalidArgument: An argument is not valid.
+        NeedsNewerSpark: ``max_events`` is given, and PySpark is older than 4.2.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow as pa

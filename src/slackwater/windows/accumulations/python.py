@@ -68,8 +68,13 @@ class Accumulation(ColumnarAccumulation):
     ...
     ...     def value(self, accumulator):
     ...         return accumulator
-    >>> Product().inputs
-    ('factor',)
+    >>> operator = sw.WindowedOperator(
+    ...     window=sw.fixed("10 seconds"), accumulations={"product": Product()}, event_time="ts"
+    ... )
+    >>> rows = pl.DataFrame({"ts": [1, 2, 3], "factor": [2, 3, 7]})
+    >>> _, output = operator.step(operator.initial_state(), rows, {"default": 10_000_000}, now=0)
+    >>> output.panes["product"].to_list()
+    [42]
     """
 
     column: str

@@ -127,7 +127,7 @@ def asof_join(
     late: Late = "count",
     idle: JoinIdle = "hold",
 ) -> AsofSpec:
-    """An `AsofSpec` with its tolerance written as a duration.
+    """Create the `AsofSpec` of an as-of join, with its tolerance as a duration.
 
     Args:
         on: the key columns, which both sides have.

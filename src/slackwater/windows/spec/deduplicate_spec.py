@@ -111,7 +111,7 @@ class DeduplicateSpec(OperatorSpec):
 def deduplication(
     *on: str, within: DurationLike, event_time: str = "ts", late: Late = "count"
 ) -> DeduplicateSpec:
-    """A `DeduplicateSpec` with its bound written as a duration.
+    """Create the `DeduplicateSpec` of a deduplication, with its time bound as a duration.
 
     Args:
         on: the key columns.

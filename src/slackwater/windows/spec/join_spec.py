@@ -161,7 +161,7 @@ def time_bounded_join(
     idle: JoinIdle = "hold",
     condition: pl.Expr | str | None = None,
 ) -> JoinSpec:
-    """A `JoinSpec` with its bounds written as durations.
+    """Create the `JoinSpec` of a time-bounded join, with its bounds as durations.
 
     Args:
         on: the key columns, which both sides have.

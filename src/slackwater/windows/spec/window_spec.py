@@ -94,7 +94,7 @@ class WindowSpec(WindowingStrategy):
             "name",
             (*self.key, *self.accumulations),
             PANE_COLUMNS,
-            "is used twice in the panes; rename the key column or the accumulation",
+            "is already the name of another column of the panes; rename the key column or the accumulation",
         )
 
     @property

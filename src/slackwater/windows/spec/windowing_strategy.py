@@ -211,7 +211,7 @@ class WindowingStrategy(OperatorSpec):
             raise InvalidArgument(
                 "ttl",
                 self.ttl,
-                "cannot purge keys whose elements are accepted without a limit of lateness",
+                "cannot be combined with unlimited allowed lateness",
                 fix="use a finite allowed lateness, also in the operator before this one",
             )
         if isinstance(self.window, Sessions) and not self.key:

@@ -153,7 +153,10 @@ class Client:
                 tried = "" if last == 1 else f" ({last} attempts)"
                 raise RequestFailed(secrets.mask(f"{request.shown} {trouble}{tried}; {fix}"), status)
             if asked_for > self._policy.longest_seconds:
-                reason = f"{trouble} and asks for a wait of {asked_for:.0f} seconds; {fix}"
+                limit = f"longest_seconds = {self._policy.longest_seconds} in ms.source.http.retry"
+                reason = (
+                    f"{trouble} with a Retry-After of {asked_for:.0f} seconds, longer than {limit}; {fix}"
+                )
                 raise RequestFailed(secrets.mask(f"{request.shown} {reason}"), status)
             self._sleep(max(asked_for, self._back_off(attempt)))
         raise AssertionError("a policy has at least one attempt")
