@@ -137,6 +137,7 @@ def test_a_stream_states_its_newest_mark(tmp_path: Path) -> None:
             {"table": "parquet:hdfs://host/totals"},
             "'parquet:hdfs://host/totals': is not a folder",
         ),
+        ({"table": "json:"}, "table = 'json:': is not a folder"),
         ({"table": "json:s3://key:secret@lake/a"}, "table = 'json:s3://…@lake/a': is not a folder; write "),
         (
             {"table": "stream:shop/bids"},

@@ -175,10 +175,20 @@ def _java_home() -> Path | None:
 
 
 def _folder() -> Path | None:
-    """A folder in which only this user can write; None if there is none, or archives are switched off."""
+    """The folder of the archives; None if there is none, or archives are switched off."""
     chosen = os.environ.get(VARIABLE, "")
-    if chosen.lower() in _OFF:
-        return None
+    return None if chosen.lower() in _OFF else cache_folder(chosen)
+
+
+def cache_folder(chosen: str = "") -> Path | None:
+    """A folder in which only this user can write; None if there is none.
+
+    Args:
+        chosen: The path of the folder; that in the user's cache folder if empty.
+
+    >>> cache_folder("/proc/no/such/folder") is None
+    True
+    """
     try:
         if chosen:
             folder = Path(chosen)

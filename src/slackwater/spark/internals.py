@@ -7,6 +7,7 @@ release has to be checked in one place: `tests/spark/test_internals.py` has a te
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -58,7 +59,8 @@ _PIPELINE_SESSION: Final = "_slackwater_pipeline_session"
 _JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """The environment variable with further options for the JVM that Spark's scripts start."""
 _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
-"""The environment variable with another interpreter, in which Spark would look for data sources."""
+_WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+"""The environment variables with other interpreters, in which Spark would look for data sources."""
 _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$MonitorThread$$$outer"
 
 
@@ -147,7 +149,8 @@ def skip_source_lookup() -> bool:
     Spark would start a Python process to look for modules whose name begins with ``pyspark_``, before the
     first data source of a JVM is registered. Does nothing if there are any, or if Spark has looked already.
     """
-    if _DRIVER_PYTHON in os.environ or any(one.name.startswith("pyspark_") for one in iter_modules()):
+    other = _DRIVER_PYTHON in os.environ or os.environ.get(_WORKER_PYTHON, sys.executable) != sys.executable
+    if other or any(one.name.startswith("pyspark_") for one in iter_modules()):
         return False
     jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
     try:

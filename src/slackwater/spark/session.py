@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from slackwater._extras import naming_extras, require_extra
 from slackwater.errors import InvalidArgument, InvalidDuration
-from slackwater.spark.class_archive import operator_classes, writes_archive
+from slackwater.spark.class_archive import cache_folder, operator_classes, writes_archive
 from slackwater.spark.internals import (
     ROCKSDB,
     default_file_system,
@@ -202,8 +202,7 @@ def _worker_python(*, local: bool) -> Iterator[None]:
     if not local or chosen != sys.executable:
         yield
         return
-    folder = socket_folder()
-    os.environ[WORKER_PYTHON] = worker_interpreter(None if folder is None else Path(folder))
+    os.environ[WORKER_PYTHON] = _worker_script()
     try:
         yield
     finally:
@@ -354,7 +353,7 @@ def _check_workers(spark: SparkSession) -> None:
     given = os.environ.get(WORKER_PYTHON)
     python = worker_python(spark)
     started = shutil.which(python)
-    if started is not None and (_is_own_script(started) or _is_this_interpreter(Path(started))):
+    if started is not None and (_is_this_interpreter(Path(started)) or started == _worker_script()):
         return
     fix = f'set it to "{sys.executable}" before the session is created, or use slackwater.session()'
     if given is None:
@@ -417,9 +416,13 @@ def session_token(spark: SparkSession) -> str:
     return _tokens.setdefault(spark, uuid.uuid4().hex[:12])
 
 
-def _is_own_script(started: str) -> bool:
-    folder = socket_folder()
-    return folder is not None and started == worker_interpreter(Path(folder))
+@cache
+def _worker_script() -> str:
+    """The command that starts workers: in the cache folder, or in a folder that is removed at exit."""
+    folder = cache_folder()
+    if folder is None and (temporary := socket_folder()) is not None:
+        folder = Path(temporary)
+    return worker_interpreter(folder)
 
 
 def _is_this_interpreter(path: Path) -> bool:

@@ -8,11 +8,13 @@ removes the archives from the path, and starts the interpreter.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shlex
 import sys
 import sysconfig
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -39,14 +41,18 @@ def worker_interpreter(folder: Path | None) -> str:
     """
     if folder is None or not _is_installed():
         return sys.executable
-    script = folder / Path(sys.executable).name
-    if not script.exists():
-        fresh = script.with_suffix(".new")
-        archives = os.pathsep.join(map(str, path_archives()))
-        fresh.write_text(_SCRIPT.format(archives=shlex.quote(archives), python=shlex.quote(sys.executable)))
-        fresh.chmod(0o700)
-        fresh.replace(script)
-    # temporary files may be on a file system without programs
+    archives = os.pathsep.join(map(str, path_archives()))
+    content = _SCRIPT.format(archives=shlex.quote(archives), python=shlex.quote(sys.executable))
+    script = folder / f"python-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    try:
+        if not script.exists():
+            fresh = folder / f"{script.name}-{uuid.uuid4().hex[:8]}.new"
+            fresh.write_text(content)
+            fresh.chmod(0o700)
+            fresh.replace(script)
+    except OSError:
+        return sys.executable  # the script only saves time: a full disk must not keep a session from starting
+    # the folder may be on a file system without programs
     return str(script) if os.access(script, os.X_OK) else sys.executable
 
 

@@ -33,6 +33,19 @@ def state_completeness(connection: Connection, owner: str, target: str, until: i
     record_highest(connection, _COMPLETENESS, owner, target, until)
 
 
+def withdraw_completeness(connection: Connection, target: str) -> None:
+    """Remove what was stated about a table of this name that does not exist any more.
+
+    >>> with sql.create_engine("sqlite://").begin() as connection:
+    ...     state_completeness(connection, "ingest:orders", "copied", 5)
+    ...     withdraw_completeness(connection, "copied")
+    ...     stated_completeness(connection, "copied")
+    {}
+    """
+    if sql.inspect(connection).has_table(_COMPLETENESS.name):
+        connection.execute(sql.delete(_COMPLETENESS).where(_COMPLETENESS.c.target == target))
+
+
 def stated_completeness(connection: Connection, target: str) -> dict[str, int]:
     """The times that were stated about a table, by owner.
 

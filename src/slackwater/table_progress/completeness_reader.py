@@ -110,7 +110,21 @@ def read_completeness(table: str, *, identity: str | None = None, store: str | N
             )  # fmt: skip
         return _of_stream(table.removeprefix("stream:"), store)
     known = read_all_completeness(table)
-    return Completeness.lowest(known.values()) if identity is None else known.get(identity, Completeness())
+    if identity is not None:
+        return known.get(identity, Completeness())
+    queries = [stated for owner, stated in known.items() if not is_job(owner)]
+    return Completeness(
+        Completeness.lowest(known.values()).complete_until, Completeness.lowest(queries).final_until
+    )
+
+
+def is_job(identity: str) -> bool:
+    """Whether an identity is that of an ingestion job, which does not state when its rows are final.
+
+    >>> is_job("ingest:orders"), is_job("totals")
+    (True, False)
+    """
+    return identity.startswith("ingest:")
 
 
 def read_all_completeness(table: str) -> dict[str, Completeness]:
@@ -123,15 +137,11 @@ def read_all_completeness(table: str) -> dict[str, Completeness]:
             jobs = manifest_completeness(location) if kind == "parquet" else None
             if jobs is None:
                 jobs = folder_completeness(folder) if folder is not None else {}
-        if jobs or kind != "parquet" or folder is None:
+        if kind != "parquet" or folder is None:
             return jobs
-        table = f"parquet:{folder}"
+        return {**jobs, **_in_files(f"parquet:{folder}")}
     if kind in _FILES:
-        target = lake_table(table)
-        with _readable(table):
-            ledger = target.ledger()
-        # a batch job, which comes once, holds nothing back
-        return {name: entry.completeness for name, entry in ledger.items() if entry.query != BATCH_JOB}
+        return _in_files(table)
     if is_database(table):
         address, _, name = table.rpartition("#")
         with _readable(table):
@@ -145,7 +155,7 @@ def _local_folder(table: str, kind: str, location: str) -> Path | None:
     """The folder of a path or a ``file:`` URL; None for a Parquet table on an object store."""
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
-    if "://" not in location:
+    if location and "://" not in location:
         return Path(location)
     if kind == "parquet" and is_object_store(location):
         return None
@@ -187,14 +197,24 @@ def is_database(table: str) -> bool:
     return bool(hash_) and address.partition(":")[0].partition("+")[0] in _DATABASES
 
 
+def _in_files(table: str) -> dict[str, Completeness]:
+    target = lake_table(table)
+    with _readable(table):
+        ledger = target.ledger()
+    # a batch job, which comes once, holds nothing back
+    return {name: entry.completeness for name, entry in ledger.items() if entry.query != BATCH_JOB}
+
+
 def _in_database(address: str, name: str) -> dict[str, Completeness]:
     url = database_url(address)
-    schema, _ = split_table_name("table", name)
+    schema, table = split_table_name("table", name)
     if is_embedded(url) and not Path(url.database or "").exists():
         return {}  # connecting would create the file
     with temporary_engine(url, read_only=True) as engine, engine.connect() as connection:
-        jobs = {owner: Completeness(until) for owner, until in stated_completeness(connection, name).items()}
-        if not sql.inspect(connection).has_table(LEDGER, schema=schema):
+        inspector = sql.inspect(connection)
+        stated = stated_completeness(connection, name) if inspector.has_table(table, schema=schema) else {}
+        jobs = {owner: Completeness(until) for owner, until in stated.items()}
+        if not inspector.has_table(LEDGER, schema=schema):
             return jobs
         ledger = sql.Table(LEDGER, sql.MetaData(schema=schema), autoload_with=connection)
         rows = connection.execute(sql.select(ledger).where(ledger.c.target == name)).mappings().all()

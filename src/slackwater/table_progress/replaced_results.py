@@ -23,7 +23,7 @@ from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.merge import lock_table
 from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION, merge_panes, stage_panes
 from slackwater.sql.pane_table import WINDOW_COLUMNS, PaneColumn, PaneTable
-from slackwater.table_progress.completeness_reader import is_database, read_all_completeness
+from slackwater.table_progress.completeness_reader import is_database, is_job, read_all_completeness
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.pane_fold import DELETED, folded_panes
 from slackwater.tables.table_address import lake_table
@@ -198,6 +198,8 @@ def _within(rows: pl.DataFrame, hull: pl.DataFrame, keys: list[str]) -> pl.DataF
 
 def _check_final(table: str, range_: ReplacedRange) -> None:
     for identity, stated in read_all_completeness(table).items():
+        if is_job(identity):  # the results of queries are replaced, not its rows
+            continue
         if stated.final_until is None or stated.final_until < range_.until:
             known = format_instant(stated.final_until)
             raise InvalidArgument(

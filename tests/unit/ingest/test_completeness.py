@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.ingest import History, parse_job, plan, unit_of
+from slackwater.ingest import History, Job, Plan, parse_job, plan, unit_of
 from slackwater.ingest.plan.plan_completeness import PlanCompleteness
+from slackwater.ingest.plan.plan_report import warnings_of
 from slackwater.time import DAY, instant
 
 START = instant("2020-01-01T00:00:00Z")
@@ -48,3 +52,68 @@ def test_an_incomplete_partition_that_is_left_to_a_later_run_is_not_complete() -
     for work in made.units[1:]:
         complete.succeed(work.start, work.unit)
     assert complete.time_without(START, made.units[0].unit) == instant("2020-02-01T00:00:00Z")
+
+
+def days(*numbers: int) -> History:
+    return History(
+        (START + day * DAY, unit_of({"site": "a"}).key, START + (day + 1) * DAY) for day in numbers
+    )
+
+
+def recent(units: Sequence[str] = ("a",), **keys: object) -> Job:
+    """A job that reads the last two days."""
+    system = {"name": "system", "type": "datetime", "range": {"from": "P2D", "to": "P0D"}}
+    axes = [system, {"name": "site", "type": "unit", "units": list(units)}]
+    return parse_job({**JOB, **keys, "ms.watermark": axes})
+
+
+def complete_after_all(made: Plan) -> int:
+    complete = PlanCompleteness(made)
+    for work in made.units:
+        complete.succeed(work.start, work.unit)
+    return complete.time_without(0, unit_of({"site": "none"}))
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        ((0, 1, 2, 3, 4), 7),
+        ((0, 1, 2, 4), 3),  # day 3 failed, and is before the range now
+        ((0, 1, 2), 3),  # no run since
+        ((2, 4), 3),
+        ((), 7),  # the first run
+        ((3, 4), 7),  # what is before the first success was never expected
+    ],
+)
+def test_days_that_left_the_range_unread_hold_the_time_back(read: tuple[int, ...], expected: int) -> None:
+    made = plan(recent(), days(*read), START + 7 * DAY)
+    assert made.start == START + 5 * DAY
+    assert complete_after_all(made) == START + expected * DAY
+    assert (made.never_read is not None) == (expected < 7)
+    assert len(warnings_of(made)) == (expected < 7)
+
+
+def test_a_unit_that_the_job_no_longer_has_holds_nothing_back() -> None:
+    history = days(0, 1, 2)
+    for day in range(7):
+        history.succeeded(START + day * DAY, unit_of({"site": "b"}).key, START + (day + 1) * DAY)
+    assert complete_after_all(plan(recent(["b"]), history, START + 7 * DAY)) == START + 7 * DAY
+    assert complete_after_all(plan(recent(["a", "b"]), history, START + 7 * DAY)) == START + 3 * DAY
+
+
+def test_an_earlier_start_reads_what_was_left_unread() -> None:
+    made = plan(parse_job({**JOB, "ms.backfill": True}), days(0, 1, 2, 4), START + 7 * DAY)
+    assert made.never_read is None
+    assert complete_after_all(made) == START + 7 * DAY
+
+
+def test_what_the_abstinent_period_leaves_out_holds_nothing_back() -> None:
+    job = recent(**{"ms.abstinent.period.days": 1})
+    assert plan(job, days(0, 2, 4), START + 7 * DAY).never_read is None
+    assert plan(job, days(0, 2, 3), START + 7 * DAY).never_read == START + 4 * DAY
+
+
+def test_a_time_in_the_future_is_not_complete() -> None:
+    axes = [{"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "2030-01-01"}}]
+    made = plan(parse_job({**JOB, "ms.watermark": axes}), History(), START + 2 * DAY)
+    assert complete_after_all(made) == START + 2 * DAY

@@ -18,9 +18,14 @@ from slackwater.ingest.targets.manifest_target import ManifestTarget
 from slackwater.ingest.targets.rejected_rows import joined_letters
 from slackwater.ingest.targets.replacement import Slice, StagedRows
 from slackwater.ingest.targets.table_target import TableTarget
-from slackwater.sql.database import database_url
+from slackwater.progress.completeness import Completeness
+from slackwater.sql.commit_owner import Committer
+from slackwater.sql.database import database_url, temporary_engine
 from slackwater.table_progress.completeness_reader import complete_until
+from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.object_store import object_store
+from slackwater.tables.table_address import lake_table
+from tests.tables.lakes import COLUMNS, changes
 
 KEYS: dict[str, Any] = {"time_column": "at", "watermark_column": None, "zone": "UTC", "job": "orders"}
 
@@ -116,3 +121,35 @@ def test_several_jobs_that_write_to_one_table_hold_each_other_back(tmp_path: Pat
     other.replace(None, Slice(WHOLE, 0, 0, 10), lambda amount, number=None: None)
     assert complete_until(address, identity="ingest:returns") == 30
     assert complete_until(address) == 10
+
+
+def test_a_table_that_was_dropped_states_nothing(tmp_path: Path) -> None:
+    job = Job("table", tmp_path / "copied", 0)
+    assert job.read(0, rows=1) == 30
+    with temporary_engine(job.target.url) as engine, engine.begin() as connection:
+        connection.exec_driver_sql("drop table copied")
+    assert complete_until(job.address) is None
+    again = Job("table", tmp_path / "copied", 0, 10)
+    assert again.read(0, rows=1) == 10, "not the time of the table before"
+
+
+@KINDS
+def test_a_job_with_a_watermark_column_states_nothing(tmp_path: Path, kind: str) -> None:
+    """Rows that the source did not have yet are read by later runs, from the highest value that was read."""
+    job = Job(kind, tmp_path / "copied", 0)
+    job.target = replace(job.target, watermark_column="at")
+    job.target.expect(job.completeness)
+    assert job.read(0, rows=1) is None
+
+
+def test_a_job_that_fills_a_table_does_not_decide_when_the_results_of_queries_are_final(
+    tmp_path: Path,
+) -> None:
+    job = Job("parquet", tmp_path / "copied", 0)
+    assert job.read(0, rows=1) == 30
+    assert complete_until(job.address, final=True) is None
+    table = lake_table(job.address)
+    table.prepare(COLUMNS, create=True)
+    table.merge(COLUMNS, changes(), BatchCommit("one", 0, Committer("one"), Completeness(20, 15)))
+    assert complete_until(job.address) == 20, "both the job and the query are considered"
+    assert complete_until(job.address, final=True) == 15

@@ -64,3 +64,19 @@ def test_without_an_installed_spark_of_the_same_folder_nothing_changes(
 def test_a_file_system_without_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert worker_interpreter(tmp_path) == sys.executable
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert worker_interpreter(tmp_path / "file") == sys.executable
+
+
+def test_scripts_of_other_interpreters_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = worker_interpreter(tmp_path)
+    monkeypatch.setattr(sys, "executable", "/another/python3")
+    second = worker_interpreter(tmp_path)
+    assert first != second
+    assert "/another/python3" in Path(second).read_text()
+    assert sorted(map(str, tmp_path.iterdir())) == sorted([first, second])

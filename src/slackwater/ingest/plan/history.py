@@ -6,7 +6,7 @@ leaves the high watermark as it was and records where the failed read began.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from slackwater.ingest.units import Unit
 
@@ -124,3 +124,34 @@ class History:
     def failed_reads(self) -> Iterable[tuple[int, str, int]]:
         """All reads that failed since the last success of their unit, as (partition start, unit key, low)."""
         return ((start, key, low) for start, lows in self._failed.items() for key, low in lows.items())
+
+    def unread_before(self, start: int, keys: Container[str], *, gaps: bool = True) -> int | None:
+        """The earliest time before ``start`` from which a unit was not read; None if all were read.
+
+        What was expected of a unit begins with the first range that it has read.
+
+        Args:
+            start: The time before which to look.
+            keys: The keys of the units to look for.
+            gaps: Whether a range between two ranges that were read counts; otherwise only one at the end.
+
+        >>> from slackwater.ingest import History
+        >>> history = History([(0, "a", 10), (20, "a", 30), (0, "b", 30)])
+        >>> history.unread_before(30, {"a", "b"}), history.unread_before(40, {"b"})
+        (10, 30)
+        >>> history.unread_before(30, {"a"}, gaps=False) is None
+        True
+        """
+        reached: dict[str, int] = {}
+        stopped: list[int] = []
+        for began in sorted(self._highs):
+            if began >= start:
+                break
+            for key, high in self._highs[began].items():
+                if key not in keys:
+                    continue
+                before = reached.setdefault(key, began)
+                if gaps and began > before:
+                    stopped.append(before)
+                reached[key] = max(before, high)
+        return min([*stopped, *(high for high in reached.values() if high < start)], default=None)

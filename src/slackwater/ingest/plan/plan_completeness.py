@@ -46,8 +46,13 @@ class PlanCompleteness:
 
 
 def _left_to_later_runs(plan: Plan) -> Iterator[int]:
-    """The starts of ranges that are left to later runs, and the end of the plan."""
-    yield plan.end
+    """The starts of ranges that are left to later runs or were never read, and the end of the plan.
+
+    An end in the future is not reached: the source will get more rows.
+    """
+    yield min(plan.end, plan.now)
+    if plan.never_read is not None:
+        yield plan.never_read
     for skipped in plan.skipped:
         if skipped.unread is not None and skipped.reason != "left-out":
             yield skipped.unread.start

@@ -41,6 +41,11 @@ def warnings_of(plan: Plan) -> list[str]:
 raise ms.work.unit.parallelism.max, or shorten the grace period
     """
     warnings = list(plan.doubts)
+    if plan.never_read is not None:
+        since = format_instant(plan.never_read)
+        problem = f"a range from {since} on was not read, and is before the range of the job"
+        fix = "run once with an earlier from"
+        warnings.append(f"{problem}; the target does not state to be complete beyond it; {fix}")
     if plan.overlaps:
         warnings.append(str(OverlappingPartitions(plan.overlaps)))
     waiting = [unit for unit in plan.skipped if unit.reason == "parallelism" and unit.unread is not None]

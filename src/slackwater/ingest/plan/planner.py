@@ -145,6 +145,8 @@ class Plan:
     """Partitions whose rows would be in the target twice; a plan that has any is not run."""
     doubts: tuple[str, ...] = ()
     """What is valid in the time axis of the job, but probably not intended."""
+    never_read: int | None = None
+    """Where the first range begins that units have skipped before ``start``, which no run reads any more."""
 
     def not_before(self, index: int) -> int:
         """The instant before which the unit with this index must not start.
@@ -214,6 +216,10 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
     overlaps = overlaps_of(_identities(selection.units), history) if settings.replaces_partitions else ()
     limit = settings.most_units
     units, skipped = selection.units, selection.skipped
+    keys = {work.unit.key for work in units} | {each.unit.key for each in skipped}
+    never_read = None
+    if settings.watermark_column is None:  # otherwise a unit that has succeeded need not have reached its end
+        never_read = history.unread_before(start, keys, gaps=settings.abstinent == 0)
     planned = len(units) if limit is None else min(len(units), limit)
     if planned < settings.min_units:
         raise TooFewUnits(planned, settings.min_units)
@@ -239,6 +245,7 @@ def plan(job: Job, history: History, now: int, *, only_failed: bool = False) -> 
         pacing=settings.pacing_seconds * SECOND,
         overlaps=overlaps,
         doubts=tuple(_doubts(job, start, end, cut.ranges)),
+        never_read=never_read,
     )
 
 

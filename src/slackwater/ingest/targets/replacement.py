@@ -166,9 +166,14 @@ class ReplacingTarget(ABC, Generic[StagingArea]):
         self._state.completeness = completeness
 
     def complete_after(self, slice_: Slice) -> int | None:
-        """The time before which all units are read once a slice is replaced; None if it is not known."""
+        """The time before which all units are read once a slice is replaced; None if it is not known.
+
+        With a watermark column, rows that the source did not have yet are read later.
+        """
         known = self._state.completeness
-        return None if known is None else known.time_without(slice_.start, slice_.unit)
+        if known is None or self.watermark_column is not None:
+            return None
+        return known.time_without(slice_.start, slice_.unit)
 
     def replace(self, rows: Rows | None, slice_: Slice, approve: ApproveWrite) -> Written:
         """Replace a slice by rows, or by nothing.

@@ -57,7 +57,7 @@ from slackwater.sql.staging_table import (
     serialize_batches,
     staging_table,
 )
-from slackwater.sql.stated_completeness import state_completeness
+from slackwater.sql.stated_completeness import state_completeness, withdraw_completeness
 from slackwater.time import format_instant
 
 _STAGING_PREFIX: Final = "slackwater_ingest_"
@@ -191,6 +191,7 @@ class TableTarget(ReplacingTarget[str]):
                 self._add_columns(connection, {name: columns[name] for name in again.new})
             elif columns:
                 self._create(connection, columns, slice_)
+                withdraw_completeness(connection, self.table)
             found = joined_letters([])
             if columns or declared:
                 tables = self._staging_tables(connection, area, staged, columns)
