@@ -60,11 +60,11 @@ def days(*numbers: int) -> History:
     )
 
 
-def recent(units: Sequence[str] = ("a",), **keys: object) -> Job:
+def recent(units: Sequence[str] = ("a",), abstinent: int = 0) -> Job:
     """A job that reads the last two days."""
     system = {"name": "system", "type": "datetime", "range": {"from": "P2D", "to": "P0D"}}
     axes = [system, {"name": "site", "type": "unit", "units": list(units)}]
-    return parse_job({**JOB, **keys, "ms.watermark": axes})
+    return parse_job({**JOB, "ms.watermark": axes, "ms.abstinent.period.days": abstinent})
 
 
 def complete_after_all(made: Plan) -> int:
@@ -108,7 +108,7 @@ def test_an_earlier_start_reads_what_was_left_unread() -> None:
 
 
 def test_what_the_abstinent_period_leaves_out_holds_nothing_back() -> None:
-    job = recent(**{"ms.abstinent.period.days": 1})
+    job = recent(abstinent=1)
     assert plan(job, days(0, 2, 4), START + 7 * DAY).never_read is None
     assert plan(job, days(0, 2, 3), START + 7 * DAY).never_read == START + 4 * DAY
 
