@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,3 +182,15 @@ def test_errors_of_an_object_store_name_the_fix_and_no_credentials(
     with pytest.raises(InvalidArgument, match="contains credentials") as refused:
         parquet_dataset("s3://app:hunter-22@lake/orders")
     assert "hunter-22" not in str(refused.value)
+
+
+def test_commits_end_while_other_threads_keep_the_gil(
+    bucket: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bucket.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+    url = "s3://lake/contention/delta"
+    program = [sys.executable, "-m", "tests.ingest.object_store_contention", url]
+    subprocess.run(program, cwd=ROOT, check=True, timeout=180)
+    assert sorted(generation for _, generation in rows_of("delta", url)) == sorted([1, 1, 2] * FILES)

@@ -8,13 +8,13 @@ ledger.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset as pads
 
 from slackwater.errors import InvalidArgument
 from slackwater.ingest.sources.extracted_rows import Rows
@@ -25,7 +25,6 @@ from slackwater.time import format_instant
 
 LETTERS: Final = "_slackwater_dead_letters"
 """The folder with the rows that the table cannot store, in a file for each unit."""
-"""The prefix of the identity of a job in the ledger."""
 _MAX_ATTEMPTS: Final = 20
 
 StagingArea = TypeVar("StagingArea")
@@ -116,7 +115,7 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
         schema = pa.schema(list(columns.items()))
         library().write_deltalake(
             self.location if table is None else table,
-            pa.RecordBatchReader.from_batches(schema, _batches(files)),
+            _reader(files, schema),
             mode="append" if table is None else "overwrite",
             predicate=None if table is None else self._predicate(slice_),
             schema_mode="merge" if table is not None and self.drift == "add" else None,
@@ -148,10 +147,14 @@ def _with_spark_types(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, wide.get(field.type, field.type)) for field in schema])
 
 
-def _batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches()
+def _reader(files: Sequence[Path], schema: pa.Schema) -> pa.RecordBatchReader:
+    """Read the rows of files in batches, without running Python.
+
+    The threads of deltalake read it. Some of its functions keep the GIL while they wait for these threads, so
+    a reader that needs the GIL would block both forever if another unit calls such a function.
+    """
+    dataset = pads.dataset([str(path) for path in files], schema=schema, format="parquet")
+    return dataset.scanner(batch_readahead=1, fragment_readahead=1, use_threads=False).to_reader()
 
 
 def library() -> Any:
