@@ -447,7 +447,7 @@ def test_without_a_time_column_partitions_do_not_overlap_earlier_ones(
 ) -> None:
     shown = made("2020-01-09", history=WEEK, **{**COPY, **options})
     assert bool(shown.overlaps) == overlapping
-    assert any("rows twice" in text for text in warnings_of(shown)) == overlapping
+    assert any("duplicate rows" in text for text in warnings_of(shown)) == overlapping
 
 
 def test_a_run_that_would_write_rows_twice_is_refused(tmp_path: Path) -> None:
