@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from slackwater.spark.internals import QUERY_LOGGERS
 from slackwater.spark.session import PARTITIONS, session
 from tests.spark.postgres import Server
 from tests.support.sampling import sampled
@@ -39,6 +42,25 @@ def spark() -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def query_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The errors of queries that PySpark logs."""
+    messages: list[str] = []
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    recorder = Recorder()
+    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
+    for logger in loggers:
+        monkeypatch.setattr(logger, "disabled", False)
+        logger.addHandler(recorder)
+    yield messages
+    for logger in loggers:
+        logger.removeHandler(recorder)
 
 
 @pytest.fixture(params=sampled(["sqlite", "postgresql"], keep=["postgresql"]))

@@ -181,6 +181,21 @@ def test_a_column_with_a_reserved_name_raises_where_it_is_used(spark: SparkSessi
         clicks.window(windows.sessions(sql.lit(5)))
 
 
+def test_expressions_log_nothing_while_they_are_analyzed(bids: DataFrame, query_log: list[str]) -> None:
+    elements = (
+        stream(bids, event_time="at", watermark=lag("1 second"))
+        .key_by("auction")
+        .window(windows.Fixed(duration("1 second")))
+    )
+    panes = elements.agg(n=windows.count())
+    panes.select("auction", "window.start AS begin")
+    with pytest.raises(InvalidArgument, match="no_column"):
+        panes.filter("no_column > 3")
+    with pytest.raises(InvalidArgument, match="n >"):
+        panes.filter("n > > 3")
+    assert query_log == []
+
+
 def test_a_duration_without_a_unit_raises(bids: DataFrame) -> None:
     with pytest.raises(InvalidDuration, match='has no unit; write it like "10 seconds"'):
         made(bids, clock="10")

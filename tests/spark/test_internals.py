@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource
@@ -142,6 +143,31 @@ def test_the_observed_metrics_of_every_batch_are_reported(spark: SparkSession) -
     identity, _, metrics = next(one for one in found if one[1] == "observed")
     assert identity == str(query.id)
     assert json.loads(metrics["counted"]) == {"rows": 5, "last": 4}
+
+
+def test_the_offsets_of_every_batch_are_reported(spark: SparkSession) -> None:
+    found: list[list[tuple[str | None, str | None]]] = []
+    internals.listen_to_offsets(spark, lambda offsets: found.append(list(offsets)))
+    one, two = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load() for rows in (5, 6)
+    )
+    query = one.union(two).writeStream.format("noop").start()
+    try:
+        assert until(lambda: any(len(one) == 2 for one in found), seconds=60)
+    finally:
+        query.stop()
+    offsets = next(one for one in found if len(one) == 2)
+    ends = [json.loads(end)["offset"] for _, end in offsets if end is not None]
+    assert ends == [5, 6]
+
+
+def test_errors_of_queries_are_not_logged(spark: SparkSession, query_log: list[str]) -> None:
+    with internals.without_query_log(), pytest.raises(AnalysisException):
+        spark.range(1).where("no_column > 1")
+    assert query_log == []
+    with pytest.raises(AnalysisException):
+        spark.range(1).where("no_column > 1")
+    assert any("no_column" in message for message in query_log), "PySpark logs it"
 
 
 def test_classes_are_loaded_and_those_that_cannot_be_are_skipped(spark: SparkSession) -> None:

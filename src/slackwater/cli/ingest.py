@@ -112,6 +112,7 @@ def run(
     at_time = parse_now(at, loaded)
     from slackwater.ingest.job_checks import check_runnable
     from slackwater.ingest.sources.jdbc_source import jar_settings
+    from slackwater.spark.internals import without_query_log
     from slackwater.spark.session import session
 
     check_runnable(loaded)
@@ -120,7 +121,8 @@ def run(
         _print_plan(first_units(plan, max_units), as_json=as_json)
         return
     with open_store(state, create=True) as store, InterruptHandler() as interrupt, ExitStack() as stack:
-        _silence_spark_loggers()
+        # Errors of queries contain values of rows, which may be secret.
+        stack.enter_context(without_query_log())
         config = {"spark.ui.showConsoleProgress": "false", **jar_settings(loaded)}
         # imported while the JVM starts; if that fails, the import below raises the error
         threading.Thread(target=import_module, args=("slackwater.ingest.extraction",), daemon=True).start()
@@ -154,14 +156,6 @@ def _stop(spark: SparkSession, interrupt: InterruptHandler) -> None:
 
         silence_standard_error(spark)
     spark.stop()
-
-
-def _silence_spark_loggers() -> None:
-    """Disable the PySpark loggers that print values of records, which may contain secrets."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True
 
 
 def _watcher(stack: ExitStack, *, as_json: bool) -> Watcher:

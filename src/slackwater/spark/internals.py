@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Final, cast
@@ -21,6 +21,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkValueError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource
@@ -28,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 __all__ = [
+    "QUERY_LOGGERS",
     "ROCKSDB",
     "JavaError",
     "declare_columns",
@@ -36,6 +38,7 @@ __all__ = [
     "is_streaming_query",
     "java_causes",
     "listen_to_metrics",
+    "listen_to_offsets",
     "load_classes",
     "path_archives",
     "register_source",
@@ -48,6 +51,7 @@ __all__ = [
     "start_gateway",
     "stop_surplus_monitors",
     "streaming_source_options",
+    "without_query_log",
     "worker_python",
 ]
 
@@ -268,23 +272,19 @@ def run_in_background(df: DataFrame, description: str) -> Any:
         context.setLocalProperty("spark.job.description", cast(str, before))
 
 
-class _MetricsCallback:
-    """Implements the Java interface of a listener, and reads only the observed metrics of a batch."""
+class _ProgressCallback:
+    """Implements the Java interface of a listener, and passes on the progress of a batch as a Java object."""
 
     class Java:
         """What Py4J reads from a class that implements an interface."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def __init__(self, on_metrics: Callable[[str, str | None, Mapping[str, str]], None]) -> None:
-        self._on_metrics = on_metrics
+    def __init__(self, on_progress: Callable[[Any], None]) -> None:
+        self._on_progress = on_progress
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        progress = event.progress()
-        observed = progress.observedMetrics()
-        if names := list(observed.keySet().toArray()):
-            metrics = {str(name): str(observed.get(name).json()) for name in names}
-            self._on_metrics(str(progress.id().toString()), progress.name(), metrics)
+        self._on_progress(event.progress())
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
@@ -297,17 +297,67 @@ def listen_to_metrics(
 ) -> None:
     """Call a function with the observed metrics of every batch of a session; not for Spark Connect.
 
-    A `StreamingQueryListener` in Python gets the whole progress of a batch, for which Spark makes about a
-    hundred calls from Python to the JVM.
-
     Args:
         spark: The session.
         on_metrics: Gets the id and the name of the query, and each metric by its name as a JSON object.
     """
+
+    def read_metrics(progress: Any) -> None:
+        observed = progress.observedMetrics()
+        if names := list(observed.keySet().toArray()):
+            metrics = {str(name): str(observed.get(name).json()) for name in names}
+            on_metrics(str(progress.id().toString()), progress.name(), metrics)
+
+    _listen(spark, read_metrics)
+
+
+def listen_to_offsets(
+    spark: SparkSession, on_offsets: Callable[[Sequence[tuple[str | None, str | None]]], None]
+) -> None:
+    """Call a function with the offsets of every batch of a session; not for Spark Connect.
+
+    Args:
+        spark: The session.
+        on_offsets: Gets the start and the end offset of every source.
+    """
+
+    def read_offsets(progress: Any) -> None:
+        on_offsets([(source.startOffset(), source.endOffset()) for source in progress.sources()])
+
+    _listen(spark, read_offsets)
+
+
+def _listen(spark: SparkSession, on_progress: Callable[[Any], None]) -> None:
+    """Call a function with the progress of every batch, as a Java object.
+
+    A `StreamingQueryListener` in Python gets the whole progress as a Python object, for which Spark makes
+    some hundred calls from Python to the JVM.
+    """
     gateway = cast(Any, SparkContext)._gateway  # noqa: SLF001
     cast(Any, ensure_callback_server_started)(gateway)
     wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-    cast(Any, spark.streams)._jsqm.addListener(wrapper(_MetricsCallback(on_metrics)))  # noqa: SLF001
+    cast(Any, spark.streams)._jsqm.addListener(wrapper(_ProgressCallback(on_progress)))  # noqa: SLF001
+
+
+QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""The loggers to which PySpark writes every error that refers to a part of a query, as JSON with all frames.
+
+They print to standard error, also if the error is caught, and the messages may contain values of rows.
+"""
+
+
+@contextmanager
+def without_query_log() -> Iterator[None]:
+    """Do not print the errors of queries that are raised in this block."""
+    loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def load_classes(names: Iterable[str]) -> int:

@@ -20,6 +20,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.spark.api.key_columns import check_free
 from slackwater.spark.api.stream_inputs import DerivedSource, RowRequest, Source, quoted
 from slackwater.spark.api.text_expressions import TextExpression
+from slackwater.spark.internals import without_query_log
 from slackwater.spark.versions import from_arrow_type
 from slackwater.spark.wire.pane_schema import empty_frame
 from slackwater.spark.wire.wire_columns import INVALID_REASON, TIME, WINDOW_BOUNDS, WITNESS
@@ -175,7 +176,8 @@ def _column(source: Source, argument: str, given: Expression) -> Column | TextEx
         return TextExpression.parse(argument, given)
     if isinstance(given, str):
         try:
-            return sql.expr(given)
+            with without_query_log():
+                return sql.expr(given)
         except ParseException as error:
             raise _invalid(argument, given, error) from error
     if not isinstance(given, Column):
@@ -226,8 +228,9 @@ def _analyzed(source: Source, schema: StructType, column: Column) -> StructField
     rows = source.spark.createDataFrame([], StructType([StructField(TIME, BooleanType()), *schema.fields]))
     # A condition cannot contain an aggregate, a window function or a generator such as explode: a row must
     # become exactly one row, and depend on no other, because the rows of an operator carry its watermarks.
-    rows.where(sql.struct(column).isNotNull()).schema  # noqa: B018 - analyzes it
-    field, *others = rows.select(column).schema.fields
+    with without_query_log():
+        rows.where(sql.struct(column).isNotNull()).schema  # noqa: B018 - analyzes it
+        field, *others = rows.select(column).schema.fields
     if others:
         raise AnalysisException(message="it expands to several columns")
     return StructField(field.name, field.dataType)

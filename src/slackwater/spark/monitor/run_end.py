@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -12,10 +13,10 @@ from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
-    SourceProgress,
     StreamingQueryListener,
 )
 
+from slackwater.spark.internals import is_remote, listen_to_offsets
 from slackwater.spark.wire.clock_source import is_tick
 from slackwater.spark.wire.end_signals import EndSignals
 
@@ -32,25 +33,28 @@ class RunEndListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Report a batch to each clock of the query."""
-        clocks = [source for source in event.progress.sources if is_tick(source.endOffset)]
-        quiet = is_quiet([source for source in event.progress.sources if source not in clocks])
-        for clock in clocks:
-            offset = json.loads(clock.endOffset)
-            self.signals.report(offset["run"], tick=offset["tick"], quiet=quiet)
+        self.on_offsets([(source.startOffset, source.endOffset) for source in event.progress.sources])
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
 
+    def on_offsets(self, offsets: Sequence[tuple[str | None, str | None]]) -> None:
+        """Do the same, given the start and the end offset of every source in a batch."""
+        ticks = [json.loads(end) for _, end in offsets if end is not None and is_tick(end)]
+        quiet = is_quiet([(start, end) for start, end in offsets if not is_tick(end)])
+        for tick in ticks:
+            self.signals.report(tick["run"], tick=tick["tick"], quiet=quiet)
 
-def is_quiet(sources: list[SourceProgress]) -> bool:
-    """Whether no source had anything new in a batch.
+
+def is_quiet(offsets: Sequence[tuple[str | None, str | None]]) -> bool:
+    """Whether no source had anything new in a batch, by their start and end offsets.
 
     Offsets are compared and not rows: rows that a filter drops before `stream` are not the end of a source.
 
-    >>> is_quiet([])
-    True
+    >>> is_quiet([("5", "5")]), is_quiet([("5", "5"), (None, "5")])
+    (True, False)
     """
-    return all(source.startOffset == source.endOffset for source in sources)
+    return all(start == end for start, end in offsets)
 
 
 _listeners: Final[WeakKeyDictionary[SparkSession, RunEndListener]] = WeakKeyDictionary()
@@ -67,5 +71,8 @@ def end_signals_of(spark: SparkSession) -> EndSignals:
     listener = _listeners.get(spark)
     if listener is None:
         listener = _listeners[spark] = RunEndListener()
-        spark.streams.addListener(listener)
+        if is_remote(spark):
+            spark.streams.addListener(listener)
+        else:
+            listen_to_offsets(spark, listener.on_offsets)
     return listener.signals
