@@ -18,6 +18,7 @@ from slackwater.ui.views import Views
 from tests.stores import new_store
 
 
+@pytest.mark.search
 def test_the_server_answers_pushes_its_status_and_stops(tmp_path: Path) -> None:
     with RunningConsole(Views(new_store(tmp_path)), port=0).start() as console:
         assert console.address.startswith("http://127.0.0.1:")
@@ -28,6 +29,21 @@ def test_the_server_answers_pushes_its_status_and_stops(tmp_path: Path) -> None:
             assert json.loads(next(lines).removeprefix("data: "))["problem"] is None
     with pytest.raises(httpx.ConnectError):
         httpx.get(console.address)
+
+
+def test_a_connection_made_before_the_server_runs_waits_for_it(tmp_path: Path) -> None:
+    console = RunningConsole(Views(new_store(tmp_path)), port=0)
+    url = httpx.URL(console.address)
+    with socket.create_connection((url.host, url.port or 0), timeout=10) as early, console:
+        early.sendall(b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        console.start()
+        assert early.recv(12) == b"HTTP/1.1 200"
+
+
+def test_two_consoles_never_get_one_port(tmp_path: Path) -> None:
+    in_use = pytest.raises(InvalidArgument, match="choose another port, or 0 for any free one")
+    with RunningConsole(Views(new_store(tmp_path)), port=0) as first, in_use:
+        RunningConsole(Views("sqlite:////no-such-store.db"), port=httpx.URL(first.address).port)
 
 
 def test_a_port_in_use_is_an_error_only_if_it_was_chosen() -> None:

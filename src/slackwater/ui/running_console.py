@@ -67,7 +67,7 @@ class RunningConsole:
             app = create_app(views, token=token, poll_seconds=poll_seconds)
         self._views = views
         self._cleanup = ExitStack() if cleanup is None else cleanup
-        self._socket = _bound(host, port)
+        self._socket = _listening(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._socket.getsockname()[1]}/"
         """Where the console is."""
@@ -176,22 +176,31 @@ def ui(
         raise
 
 
-def _bound(host: str, port: int | None) -> socket.socket:
+def _listening(host: str, port: int | None) -> socket.socket:
+    """A socket that already accepts connections: a page that opens before the server runs waits for it."""
     wanted = DEFAULT_PORT if port is None else port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         try:
-            made.bind((host.strip("[]"), wanted))
+            return _listening_on(host, wanted)
         except OSError:
             if port is not None:
                 raise
-            made.bind((host.strip("[]"), 0))
+            return _listening_on(host, 0)
     except OSError as error:
-        made.close()
         reason = f"cannot be bound on {host}: {error.strerror or error}"
         raise InvalidArgument(
             "port", wanted, reason, fix="choose another port, or 0 for any free one"
         ) from None
+
+
+def _listening_on(host: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host.strip("[]"), port))
+        # Until a socket listens, another one may bind the same port.
+        made.listen()
+    except OSError:
+        made.close()
+        raise
     return made
