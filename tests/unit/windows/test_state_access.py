@@ -12,8 +12,11 @@ import pytest
 from slackwater.windows import (
     AfterCount,
     AfterWatermark,
+    Always,
     Count,
     Fixed,
+    Global,
+    Last,
     Sessions,
     Sliding,
     Sum,
@@ -146,3 +149,35 @@ def test_a_few_rows_do_not_rewrite_all_last_panes() -> None:
     costs = session_costs(20_000, 20, 20, trigger=EARLY, mode="accumulating_and_retracting")
     assert max(costs) < 40_000
     assert sum(costs) / len(costs) < 16_000
+
+
+def test_results_of_some_keys_are_written_and_not_those_of_all() -> None:
+    """Of 6,000 keys with long values, every batch updates another tenth, and each firing emits those."""
+    operator = WindowedOperator(
+        window=Global(),
+        trigger=Always(),
+        accumulations={"n": Count(), "text": Last("text")},
+        key=("key",),
+        event_time="ts",
+        mode="accumulating",
+    )
+    random, keys, some = Random(7), 6_000, 600
+    texts = [random.randbytes(100).hex() for _ in range(keys)]
+    store = RecordingStore()
+    state = operator.initial_state(store)
+
+    def batch(chosen: range, at: int) -> pl.DataFrame:
+        return pl.DataFrame({"key": chosen, "ts": [at] * len(chosen), "text": [texts[key] for key in chosen]})
+
+    state, _ = operator.step(state, batch(range(keys), 0), {}, now=0)
+    whole = sum(map(len, store.blobs.values()))
+    written = []
+    for number in range(10):
+        store.take_calls()
+        chosen = range(number * some, (number + 1) * some)
+        state, output = operator.step(state, batch(chosen, 1 + number), {}, now=1 + number)
+        assert output.panes.sort("key").select("key", "n", "text").rows() == [
+            (key, 2, texts[key]) for key in chosen
+        ]
+        written.append(sum(len(store.blobs[name]) for name in {*store.writes} if name in store.blobs))
+    assert sum(one > whole / 2 for one in written) <= 1, "all are stored again once for as many new ones"

@@ -31,6 +31,12 @@ _SLICES_WORTH_SHARING: Final = 16
 """Slices that several due windows have in common are merged once for all of them if there are as many."""
 
 
+_ROWS_WORTH_SELECTING: Final = 2_048
+"""With more rows, the partials of the keys that fire are selected before they are combined,"""
+_SOME_OF: Final = 2
+"""if at most one of so many rows fires."""
+
+
 @dataclass(frozen=True)
 class Combined:
     """The partials of some windows, merged to one row per window and key."""
@@ -181,7 +187,7 @@ class SlicePartials:
                 continue
             blobs = self._blobs(state, known)
             chosen = None
-            if fired is not None and self._divided_for(state, blobs, fired):
+            if fired is not None and self._are_selected(state, blobs, fired):
                 chosen = fired
                 selected.append(window)
             frames = self._frames(state, blobs, chosen)
@@ -301,6 +307,18 @@ class SlicePartials:
                 self._rewrite(state, entry, kept, entry.blobs[0].level)
             if rows is None or (entry is not None and not entry.blobs):
                 state.forget_slice(window)
+
+    def _are_selected(self, state: WindowState, blobs: Sequence[Blob], fired: pl.DataFrame) -> bool:
+        """Whether only the partials of the keys that fire are combined, and the stored ones stay as they are.
+
+        Otherwise all of them are combined and stored again. That is done when the blobs have twice as many
+        rows as the largest of them, so that a partial is rewritten once for as many new ones.
+        """
+        if self._divided_for(state, blobs, fired):
+            return True
+        rows = sum(blob.rows for blob in blobs)
+        largest = max((blob.rows for blob in blobs), default=0)
+        return rows > _ROWS_WORTH_SELECTING and fired.height * _SOME_OF <= rows <= 2 * largest
 
     def _divided_for(self, state: WindowState, blobs: Sequence[Blob], fired: pl.DataFrame) -> bool:
         """Whether few keys fire, so that only their partials are read; large blobs are divided for that."""
