@@ -12,6 +12,7 @@ from slackwater import __version__
 from slackwater.cli.app import COMMANDS, app
 
 
+@pytest.mark.search
 def test_the_help_and_the_version_import_no_command() -> None:
     heavy = {"pyspark", "polars", "pyarrow", "sqlalchemy", "pydantic", "numpy"}
     program = f"""

@@ -121,6 +121,7 @@ def test_an_error_message_names_the_fix(job: Path, arguments: list[str], code: i
     assert "hunter2" not in shown.output
 
 
+@pytest.mark.search
 def test_it_runs_as_a_program(job: Path) -> None:
     program = [sys.executable, "-m", "slackwater.cli", "plan", str(job), "--now", "2020-02-04", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -128,6 +129,7 @@ def test_it_runs_as_a_program(job: Path) -> None:
     assert len(json.loads(shown.stdout)["units"]) == 6
 
 
+@pytest.mark.search
 def test_planning_imports_no_spark() -> None:
     program = "import sys, slackwater.cli.plan; sys.exit(bool({'pyspark', 'py4j'} & set(sys.modules)))"
     subprocess.run(

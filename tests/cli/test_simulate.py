@@ -24,6 +24,7 @@ def test_a_story_is_a_timeline_that_ends_with_the_result() -> None:
     assert "1 seed, " in shown.output
 
 
+@pytest.mark.search
 def test_json_has_one_line_for_each_seed() -> None:
     shown = invoke("4", "--seeds", "2", "--json")
     assert shown.exit_code == 0
@@ -34,6 +35,7 @@ def test_json_has_one_line_for_each_seed() -> None:
     assert "story" not in first
 
 
+@pytest.mark.search
 def test_a_broken_promise_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     for copy in (DeltaCopy, FolderCopy, StreamCopy, TableCopy):
         monkeypatch.setattr(copy, "ids", lambda self: [])

@@ -269,6 +269,7 @@ def test_real_processes_write_follow_and_control(tmp_path: Path) -> None:
         assert stream.marks()
 
 
+@pytest.mark.search
 def test_events_are_utf8_in_a_locale_without_letters_beyond_ascii(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.db"
     with Streams.open(store, create=True) as streams:

@@ -76,6 +76,7 @@ def check(events: list[dict[str, Any]]) -> None:
     assert PASSWORD not in json.dumps(events)
 
 
+@pytest.mark.search
 def test_events_arrive_at_an_http_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver() as (url, events):
         monkeypatch.setenv("OPENLINEAGE_URL", url)
@@ -92,6 +93,7 @@ def test_events_are_appended_to_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     check([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
 
 
+@pytest.mark.search
 def test_a_receiver_that_fails_or_is_down_changes_nothing_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_store_of_a_newer_release_is_rejected_and_unchanged(empty_url: str) ->
     engine.dispose()
 
 
+@pytest.mark.search
 def test_processes_that_open_a_new_store_at_the_same_time_take_turns(empty_url: str) -> None:
     failed: list[BaseException] = []
 

@@ -55,6 +55,7 @@ def failed(store: MetadataStore) -> list[tuple[int, str, int]]:
     return list(history(store).failed_reads())
 
 
+@pytest.mark.search
 def test_a_second_run_is_refused_until_the_first_has_died(store_url: str) -> None:
     first = subprocess.Popen([sys.executable, "-c", HOLD, store_url], stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
@@ -127,6 +128,7 @@ def test_a_read_that_does_not_succeed_is_owed_even_if_it_was_stopped(
         assert failed(store) == [(0, WHOLE.key, 0)]
 
 
+@pytest.mark.search
 def test_a_read_that_was_begun_and_never_ended_is_owed(store_url: str) -> None:
     script = HOLD.replace(
         'Run(store, JobLease(store, "orders"), "system")',

@@ -75,6 +75,7 @@ def test_every_promise_holds_in_long_seeds(prepared: Simulation, scenario: str) 
     run_seeds(prepared, scenario, range(2_000, 2_000 + LONG_SEEDS), 5)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_seed_repeats_exactly(prepared: Simulation, scenario: str) -> None:
     assert prepared.run(0, scenario=scenario, minutes=SHORT) == first_run(prepared, 0, scenario, SHORT)
@@ -92,6 +93,7 @@ def test_a_seed_repeats_exactly_for_a_rare_target(
     assert first.violation is None
 
 
+@pytest.mark.search
 def test_an_error_with_the_address_of_the_store_repeats(prepared: Simulation) -> None:
     # the store is in another folder in every run
     outages = FaultPlan(restart_every=10 * SECOND, longest_outage=30 * SECOND)

@@ -194,6 +194,7 @@ def test_a_merge_whose_answer_is_lost_is_recognized(bids: Stream, monkeypatch: p
     assert len(files(bids)) == 1
 
 
+@pytest.mark.search
 def test_events_are_kept_a_twentieth_of_the_retention_age_longer_at_most(bids: Stream, clock: Clock) -> None:
     for number in range(40):
         flushed(bids, 2, start=number)

@@ -173,6 +173,7 @@ def test_concurrent_controllers_append_each_lower_bound_once(bids: Stream, clock
     assert [mark.lower for mark in marks_of(bids)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.search
 def test_concurrent_notes_of_one_writer_are_never_lost(bids: Stream) -> None:
     """N6: the highest time stays, in any order."""
     together = threading.Barrier(8)

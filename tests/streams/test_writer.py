@@ -208,6 +208,7 @@ def test_an_append_whose_response_was_lost_is_stored_once(
     assert sorted(values(bids)) == [b"a", b"b"]
 
 
+@pytest.mark.search
 def test_concurrent_writers_lose_no_event(bids: Stream) -> None:
     def write(name: str) -> None:
         with Writer(bids, name, batching=Batching(interval="1 millisecond")) as writer:
@@ -329,6 +330,7 @@ def test_a_failing_store_raises_and_stores_nothing(bids: Stream, monkeypatch: py
     assert values(bids) == []
 
 
+@pytest.mark.search
 def test_backpressure_limits_the_buffered_bytes(bids: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     real = writing.stage_batch

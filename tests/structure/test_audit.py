@@ -93,6 +93,7 @@ def test_the_lock_of_this_project_has_no_findings() -> None:
     assert audit.findings(packages, audit.Record.load(audit.RECORD)) == []
 
 
+@pytest.mark.search
 def test_a_secret_in_a_file_is_found(tmp_path: Path) -> None:
     planted = tmp_path / "settings.py"
     planted.write_text('key = "AKIA' + 'Z7QWERTY56UIOPAS"\n', encoding="ascii")

@@ -63,6 +63,7 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
     assert not HEAVY & {name.partition(".")[0] for name in finished.stdout.split()}
 
 
+@pytest.mark.search
 def test_reading_and_writing_rows_in_an_executor_imports_no_job_files() -> None:
     modules = ["sources.adbc_source", "targets.folder_target", "targets.delta_target"]
     modules += ["targets.manifest_target", "targets.delta_objects_target"]
@@ -73,6 +74,7 @@ def test_reading_and_writing_rows_in_an_executor_imports_no_job_files() -> None:
     assert not {"sqlalchemy", "pydantic", "yaml", "alembic", "polars"} & imported
 
 
+@pytest.mark.search
 def test_processes_on_the_driver_that_start_with_every_query_import_little() -> None:
     modules = "slackwater.spark.wire.clock_source, slackwater.spark.runtime.processor"
     code = f"import sys, {modules}; print(*sys.modules)"

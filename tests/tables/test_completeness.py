@@ -153,6 +153,7 @@ def test_invalid_addresses(arguments: dict[str, str], message: str, monkeypatch:
     assert message in str(raised.value)
 
 
+@pytest.mark.search
 def test_a_wait_ends_when_the_time_is_reached(database: str) -> None:
     upserted(database, "one", 0, Completeness(DAY - 1, None))
     later = threading.Timer(0.3, upserted, (database, "one", 1, Completeness(DAY, None)))

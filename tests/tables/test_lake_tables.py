@@ -130,6 +130,7 @@ def test_a_replaced_run_is_refused(table: LakeTable) -> None:
 
 
 # The target ignores this warning of Iceberg, but Python's filters belong to the process, not to a thread.
+@pytest.mark.search
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 def test_commits_at_the_same_time_are_all_applied(table: LakeTable) -> None:
     failures: list[BaseException] = []

@@ -238,6 +238,7 @@ def test_an_origin_is_listed_with_its_state_and_since_when(app: Any) -> None:
     assert (answer["lowest"], answer["highest"]) == (source["watermark"], source["now"] - SECOND)
 
 
+@pytest.mark.search
 def test_all_of_ten_thousand_origins_are_reached_by_filter_order_and_page(tmp_path: Path) -> None:
     url = new_store(tmp_path)
     with open_store(url) as store:

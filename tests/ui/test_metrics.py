@@ -109,6 +109,7 @@ def test_units_are_labelled_with_their_values_escaped(exported: dict[tuple[str, 
     assert r'job="orders",unit="{\"country\":\"NO\"}"' in found
 
 
+@pytest.mark.search
 def test_the_number_of_series_is_bounded_and_long_names_stay_apart(tmp_path: Path) -> None:
     with open_store(new_store(tmp_path)) as store:
         for number in range(MOST_SERIES + 50):

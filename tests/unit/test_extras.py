@@ -29,6 +29,7 @@ except MissingExtra as error:
 """
 
 
+@pytest.mark.search
 def test_missing_database_drivers_are_named_with_their_extra() -> None:
     done = subprocess.run([sys.executable, "-c", DRIVERS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
@@ -43,6 +44,7 @@ def test_a_package_that_is_in_no_extra_stays_an_import_error() -> None:
     assert not isinstance(raised.value, MissingExtra)
 
 
+@pytest.mark.search
 def test_the_extra_of_every_package_has_it() -> None:
     declared = requires("slackwater") or []
     distributions = packages_distributions()

@@ -268,6 +268,7 @@ def test_temporary_errors_are_retried_after_a_wait(api: Api, fault: Fault, wait:
     assert len(api.requests) == 2
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("fault", [stuck, dripping, dripping_headers])
 def test_a_response_that_takes_too_long_is_retried(api: Api, fault: Fault) -> None:
     api.faults.append(fault)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, lists, none, one_of
 
@@ -53,6 +54,7 @@ def test_a_column_is_written_as_its_first_rows_suggest(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "a").equals(pa.table(columns))
 
 
+@pytest.mark.search
 def test_small_batches_share_a_row_group(tmp_path: Path) -> None:
     texts = pa.array([f"{number:01024}" for number in range(1024)])  # a mebibyte
     batches = [pa.record_batch({"text": texts, "batch": pa.array([number] * 1024)}) for number in range(70)]

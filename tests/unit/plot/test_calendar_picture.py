@@ -60,6 +60,7 @@ def test_too_long_ranges_and_unknown_suffixes_are_rejected(tmp_path: Path) -> No
         save_calendar({}, tmp_path / "a.gif", fates={}, timezone=UTC)
 
 
+@pytest.mark.search
 def test_the_picture_is_the_same_every_time(tmp_path: Path) -> None:
     stretches = {(START, START + 40 * DAY, "new"): 1, (START, START + 10 * DAY, "read"): 1}
     fates = {"new": "read for the first time", "read": "read before"}

@@ -138,6 +138,7 @@ def test_pictures_of_the_documentation_are_up_to_date(
     )
 
 
+@pytest.mark.search
 def test_global_matplotlib_settings_are_ignored(tmp_path: Path) -> None:
     plain = save_picture(example("sessions"), tmp_path / "a.svg", value="total").read_bytes()
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30}):
@@ -152,6 +153,7 @@ def test_svg_is_well_formed_and_has_no_date_or_creator(tmp_path: Path) -> None:
     assert "dc:creator" not in text
 
 
+@pytest.mark.search
 def test_png_is_drawn_too(tmp_path: Path) -> None:
     drawn = save_picture(example("sessions"), tmp_path / "a.png", value="total", element="price")
     assert drawn.read_bytes().startswith(b"\x89PNG")
@@ -169,6 +171,7 @@ def test_unknown_format_and_unit_are_rejected(tmp_path: Path) -> None:
         save_picture(example("panes"), tmp_path / "a.svg", value="total", unit="fortnight")
 
 
+@pytest.mark.search
 def test_missing_library_is_named_with_the_extra_to_install() -> None:
     # A real interpreter in which the library cannot be found; nothing else of the package needs it.
     script = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slackwater.progress.pipeline_plan import Kind, PipelinePlan, PlanNode
 
 
@@ -39,6 +41,7 @@ def test_numbers_are_reused_by_other_pipelines() -> None:
     )
 
 
+@pytest.mark.search
 def test_a_plan_ten_thousand_steps_deep() -> None:
     node = PlanNode("source", Kind.SOURCE)
     for number in range(10_000):

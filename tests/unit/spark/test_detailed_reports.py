@@ -62,6 +62,7 @@ def test_one_bucket_reports_all_origins_with_their_states() -> None:
     assert first.origins.counts == {"active": 1, "idle": 1}
 
 
+@pytest.mark.search
 def test_every_one_of_ten_thousand_origins_is_in_a_report_of_bounded_size() -> None:
     progress = SourceProgress(RULES, 0)
     long_name = "p" * 10_000

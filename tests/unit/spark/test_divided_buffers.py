@@ -61,7 +61,7 @@ VERSION_1 = (
 """Sequence 1 of origin a with the watermark 10, as release 0.1.0 saved it."""
 
 
-@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("numbered", sampled([False, True], keep=[False, True], check=[True]))
 @pytest.mark.parametrize("mode", sampled(MODES, keep=MODES, check=MODES[-1:]))
 @pytest.mark.parametrize("seed", sampled(range(4), keep=[0]))
 def test_divided_buffers_equal_the_model(seed: int, mode: str, numbered: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import os, signal, socket, threading, time
 import polars
@@ -28,6 +30,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.search
 def test_a_call_that_waits_is_interrupted() -> None:
     finished = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert finished.stdout == "True\n"

@@ -64,6 +64,7 @@ def test_all_buckets_use_the_same_lag_and_one_reports_it() -> None:
     assert lag.since is not None
 
 
+@pytest.mark.search
 def test_the_order_of_rows_and_a_repeated_batch_change_nothing() -> None:
     straight, repeated = stage(), stage()
     for number in range(12):
@@ -88,6 +89,7 @@ def test_rows_behind_the_watermark_are_about_as_many_as_the_coverage_allows() ->
     assert late / rows <= 0.1
 
 
+@pytest.mark.search
 def test_a_batch_that_spans_a_day_in_order_teaches_no_delay() -> None:
     windowed = stage(Learned(0.9, initial=0))
     lags = []

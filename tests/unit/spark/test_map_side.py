@@ -129,6 +129,7 @@ def keyed(rows: int, keys: int) -> list[pa.RecordBatch]:
     return batches
 
 
+@pytest.mark.search
 @pytest.mark.parametrize(
     ("keys", "parts"), [(2, [0]), (1_000, [0, 1, 2, 3])], ids=["rows that fold", "rows that do not"]
 )

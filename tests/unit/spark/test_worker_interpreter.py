@@ -32,6 +32,7 @@ def test_the_archives_exist() -> None:
     assert second.is_file()
 
 
+@pytest.mark.search
 def test_workers_import_the_installed_packages(tmp_path: Path) -> None:
     folder = tmp_path / "it's $HOME"
     folder.mkdir()
@@ -47,6 +48,7 @@ def test_workers_import_the_installed_packages(tmp_path: Path) -> None:
     assert worker_interpreter(folder) == script, "it is written once"
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("path", [None, "", "/my/modules", "/spark/other.zip:/my/modules"])
 def test_another_path_is_left_alone(tmp_path: Path, path: str | None) -> None:
     rest = answer(worker_interpreter(tmp_path), path)

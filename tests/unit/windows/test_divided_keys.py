@@ -172,6 +172,7 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 def test_a_changed_query_continues_with_divided_state(
     change: dict[str, Any], monkeypatch: pytest.MonkeyPatch

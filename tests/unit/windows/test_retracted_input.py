@@ -20,6 +20,7 @@ from slackwater.windows import ColumnarAccumulation, WindowedOperator
 from slackwater.windows.accumulations.applied import Applied
 from slackwater.windows.engine.blobs import decode, encode
 from slackwater.windows.operator_columns import REMAINING
+from tests.support.sampling import sampled
 
 SAVED = Path(__file__).parent / "saved"
 EVERY_ELEMENT = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
@@ -208,7 +209,7 @@ NEW_YEAR, EVE = date(2024, 1, 1), date(2024, 12, 31)
         pytest.param([(NEW_YEAR, False), (EVE, False), (EVE, True)], NEW_YEAR, NEW_YEAR, id="dates"),
     ],
 )
-@pytest.mark.parametrize("batches", [1, 2, 20])
+@pytest.mark.parametrize("batches", sampled([1, 2, 20], keep=[1, 2, 20], check=[1, 2]))
 def test_the_extremes_are_those_of_the_values_that_remain(
     rows: list[tuple[Any, bool]], low: Any, high: Any, batches: int
 ) -> None:

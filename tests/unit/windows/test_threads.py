@@ -24,6 +24,7 @@ print(output.panes.height, operator.step(state, None, {"default": 10**9})[1].pan
 """
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("threads", sampled(["1", "4"], keep=["4"]))
 def test_sessions_that_are_never_purged(threads: str) -> None:
     environment = {**os.environ, "POLARS_MAX_THREADS": threads}
