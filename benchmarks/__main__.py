@@ -21,6 +21,8 @@ NAMES = (
     "streams",
     "cycles",
     "spark_windows",
+    "spark_end_to_end",
+    "cold_start",
     "breakdown",
     "latency",
     "spark_joins",
@@ -46,7 +48,9 @@ def main() -> None:
     report = Report()
     print(report.conditions())
     for name in arguments.names or NAMES:
-        importlib.import_module(f"benchmarks.{name}").run(report)
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        report.begin(name)
+        benchmark.run(report)
     if not arguments.no_page:
         report.write(PAGE)
         print(f"written to {PAGE.relative_to(PAGE.parent.parent)}")

@@ -6,6 +6,7 @@ Uses nothing but the standard library, because other engines run in environments
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,12 @@ MARK: Final = "@run "
 
 @contextmanager
 def announced_run(**labels: Any) -> Iterator[None]:
-    """Report the begin and the end of a run with its wall-clock seconds, or the error that ended it."""
+    """Report the begin and the end of a run with its wall-clock seconds, or the error that ended it.
+
+    The run begins when the other side has written a line: it may still compare the result of the last one.
+    """
     _print({"event": "begin", **labels})
+    sys.stdin.readline()
     begin = time.perf_counter()
     error = None
     try:

@@ -40,11 +40,13 @@ def engine_runs(
             command,
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,
             text=True,
         ) as process,
     ):
+        assert process.stdin is not None
         assert process.stdout is not None
         began = 0.0
         for line in process.stdout:
@@ -53,6 +55,8 @@ def engine_runs(
                 output.write(line)
             elif fields.pop("event") == "begin":
                 began = cpu_of_tree(process.pid)
+                process.stdin.write("\n")
+                process.stdin.flush()
             else:
                 seconds, error = fields.pop("seconds"), fields.pop("error")
                 cpu = cpu_of_tree(process.pid) - began

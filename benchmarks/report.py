@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -36,6 +37,15 @@ def timed(work: Callable[[], object], runs: int = 3) -> Timing:
     return min(results, key=lambda timing: timing.cpu_seconds)
 
 
+def spread(figures: Sequence[float], digits: int = 2) -> str:
+    """The median, and the lowest and the highest.
+
+    >>> spread([3.0, 1.0, 2.0], digits=1)
+    '2.0 (1.0–3.0)'
+    """
+    return f"{median(figures):.{digits}f} ({min(figures):.{digits}f}–{max(figures):.{digits}f})"
+
+
 @dataclass(slots=True)
 class Section:
     """One table of a report, with an introduction and conclusions."""
@@ -47,6 +57,8 @@ class Section:
     verdicts: list[str] = field(default_factory=list)
     picture: str | None = None
     """The path of a picture of the figures, relative to the page."""
+    conditions: str = ""
+    """How the figures were taken: the command, the number of cores, the load."""
 
     def row(self, *cells: object) -> None:
         """Add a row; numbers are shown with thousands separators."""
@@ -63,10 +75,15 @@ class Report:
     def __init__(self) -> None:
         self.sections: list[Section] = []
         self._console = Console()
+        self._conditions = ""
+
+    def begin(self, name: str) -> None:
+        """Begin a benchmark: its sections say by which command and under which load they were measured."""
+        self._conditions = f"`make bench ARGS={name}`, {_cores_and_load()}."
 
     def section(self, title: str, text: str, columns: Sequence[str]) -> Section:
         """Begin a section."""
-        section = Section(title, text, columns)
+        section = Section(title, text, columns, conditions=self._conditions)
         self.sections.append(section)
         return section
 
@@ -91,9 +108,12 @@ class Report:
     @staticmethod
     def conditions() -> str:
         """The conditions under which the figures were taken."""
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-        python = f"{platform.python_implementation()} {platform.python_version()}"
-        return f"{python}, {os.cpu_count()} cores, load {load:.1f} at the start"
+        return f"{platform.python_implementation()} {platform.python_version()}, {_cores_and_load()}"
+
+
+def _cores_and_load() -> str:
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    return f"{os.cpu_count()} cores, load {load:.1f} at the start"
 
 
 _HEAD = """# Benchmarks
@@ -112,8 +132,11 @@ def _markdown(section: Section) -> str:
     lines += ["| " + " | ".join(row) + " |" for row in section.rows]
     if section.picture is not None:
         lines += ["", f"![{section.title}]({section.picture})"]
-    lines += ["", *(f"- {verdict}" for verdict in section.verdicts), ""]
-    return "\n".join(lines)
+    if section.verdicts:
+        lines += ["", *(f"- {verdict}" for verdict in section.verdicts)]
+    if section.conditions:
+        lines += ["", section.conditions]
+    return "\n".join([*lines, ""])
 
 
 def _sections_of(page: str) -> dict[str, str]:

@@ -1,0 +1,43 @@
+"""Ten million rows on Spark from end to end, in a new process, compared with Spark's own windows."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Final
+
+from benchmarks.report import Report, spread
+from benchmarks.spark_windows import (
+    ALL,
+    MILLION,
+    OURS,
+    RUNS,
+    STORES,
+    WORKLOADS,
+    compare,
+)
+
+GOALS: Final = {1_000: 10.0, 200_000: 16.0}
+"""The seconds that 10 million bids may take from end to end, by the number of keys."""
+
+
+def run(report: Report) -> None:
+    """With few and with many keys."""
+    section = report.section(
+        "On Spark: ten million rows from end to end",
+        f"Ten micro-batches of {MILLION:,} bids, tumbling windows of 10 s, Parquet in, CSV out, a new "
+        "process; seconds from the session to the last results, without the start of the JVM: median of "
+        f"{RUNS} runs, lowest and highest. In brackets the part until the first results.",
+        ("keys", OURS, *(f"Spark, {side}" for side in STORES), "goal"),
+    )
+    for number in range(len(WORKLOADS), len(ALL)):
+        each = compare(number)
+        cells = []
+        for side in (OURS, *STORES):
+            whole = sorted(run.whole for run in each.runs[side])
+            cells.append(f"{spread(whole, 1)} [{each.first_results(side):.1f}]")
+        goal = GOALS[each.workload.keys]
+        section.row(each.workload.keys, *cells, f"{goal:g}")
+        took = median(run.whole for run in each.runs[OURS])
+        verdict = "met" if took <= goal else "MISSED"
+        section.verdict(f"{each.workload.keys:,} keys: {took:.1f} s (goal {goal:g} s: {verdict})")
+    report.show(section)
