@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import slackwater as sw
 from slackwater.spark.runtime import worker_start
+from slackwater.spark.wire import clock_source
+from slackwater.spark.wire.clock_source import (
+    ClockSpec,
+    Interval,
+    StreamEnd,
+    Ticks,
+    clock_buffers,
+    prepare_clock,
+)
 from tests.support.programs import ROOT, Program
 
 pytestmark = pytest.mark.spark
@@ -36,11 +47,44 @@ def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_workers_are_started_before_the_first_batch(spark: SparkSession) -> None:
-    worker_start._started.discard(spark)
     worker_start.start_workers(spark).get()
     rows = spark.range(2, numPartitions=2).mapInArrow(imported, "pid long, found boolean").collect()
     assert all(row.found for row in rows)
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+
+
+def test_processes_are_started_once_for_a_session(spark: SparkSession) -> None:
+    clock = Interval(7_000_000)
+    worker_start._started.discard(spark)
+    try:
+        for _ in range(2):
+            worker_start.start_processes(spark, clock, [0, 1])
+        prepared = clock_source._prepared[spark].clock
+        assert clock_buffers(spark, clock, [0, 1], end=None) is prepared.result()
+        assert clock_buffers(spark, clock, [0, 1], end=None) is not prepared.result()
+    finally:
+        clock_source._prepared.pop(spark, None)
+
+
+@pytest.mark.parametrize(
+    ("clock", "end"), [(Interval(1_000_000), None), (Interval(7_000_000), StreamEnd()), (Ticks((1, 2)), None)]
+)
+def test_a_clock_that_was_prepared_for_other_options_is_not_used(
+    spark: SparkSession, clock: ClockSpec, end: StreamEnd | None
+) -> None:
+    prepare_clock(spark, Interval(7_000_000), [0, 1])
+    prepared = clock_source._prepared[spark].clock
+    assert clock_buffers(spark, clock, [0, 1], end=end) is not prepared.result()
+    assert spark not in clock_source._prepared
+
+
+def test_a_clock_that_could_not_be_prepared_is_created_with_the_query(spark: SparkSession) -> None:
+    prepare_clock(spark, Interval(1_000_000), [0])
+    clock_source._prepared[spark].clock.result()
+    failed: Future[DataFrame] = Future()
+    failed.set_exception(RuntimeError("the process was killed"))
+    clock_source._prepared[spark] = replace(clock_source._prepared[spark], clock=failed)
+    assert clock_buffers(spark, Interval(1_000_000), [0], end=None).columns == ["bucket", "header", "payload"]
 
 
 def test_stateful_tasks_and_map_tasks_share_their_workers(spark: SparkSession) -> None:

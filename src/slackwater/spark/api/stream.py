@@ -24,7 +24,7 @@ from slackwater.spark.api.stream_options import (
     StreamOptions,
 )
 from slackwater.spark.api.stream_rows import stream_rows
-from slackwater.spark.runtime.worker_start import start_workers
+from slackwater.spark.runtime.worker_start import start_processes
 from slackwater.spark.session import PARTITIONS, check_session
 from slackwater.spark.wire.bucket_ids import chosen_bucket_ids
 from slackwater.spark.wire.clock_source import ClockSpec, clock_spec
@@ -103,14 +103,15 @@ def stream(
     ('auction',)
     """
     given: object = df
+    ticks = clock_spec(clock)
     if isinstance(given, RowInput):
         ids, make_options = given.buckets, given.options
     elif isinstance(given, DataFrame):
         check_session(df.sparkSession)
-        start_workers(df.sparkSession)
         restore_interrupts()
         partitions = int(df.sparkSession.conf.get(PARTITIONS, "200") or 200)
         ids, make_options = chosen_bucket_ids(buckets, partitions), StreamOptions
+        start_processes(df.sparkSession, ticks if df.isStreaming else None, ids)
     else:
         raise InvalidArgument("df", df, "is not a DataFrame", fix="pass a Spark DataFrame")
     table = watermark if isinstance(watermark, TableWatermark) else None
@@ -135,7 +136,7 @@ def stream(
     )
     if name is not None and not is_text(name):
         raise InvalidArgument("name", name, "is not a name", fix='write name="orders"')
-    source = replace(options.source(clock_spec(clock)), given_name=name)
+    source = replace(options.source(ticks), given_name=name)
     if united is not None:
         source = replace(source, given_seam=united.seam)
     return Stream((source,), ids)

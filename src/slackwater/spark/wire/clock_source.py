@@ -24,8 +24,12 @@ import logging
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from threading import Thread
 from typing import Any, ClassVar, Final, cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -164,17 +168,62 @@ def clock_buffers(
     >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=None).columns
     ['bucket', 'header', 'payload']
     """
-    reader = spark.readStream.format(_registered(spark, tuple(tables)))
-    reader = reader.option("buckets", json.dumps(list(buckets)))
+    options = _options(clock, buckets, end, seams)
+    prepared = _prepared.pop(spark, None)
+    if prepared is not None and not tables and prepared.options == options:
+        with suppress(Exception):  # it is created again below, and raises the error here
+            return prepared.clock.result()
+    return _load(spark, options, tuple(tables))
+
+
+def prepare_clock(spark: SparkSession, clock: ClockSpec, buckets: Sequence[int]) -> None:
+    """Create a clock in the background, for the next call of `clock_buffers` in this session.
+
+    Spark starts a Python process for it, for which building the first query of a session would wait.
+
+    >>> from slackwater.spark.session import session
+    >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+    >>> prepare_clock(spark, Interval(1_000_000), [0, 1])
+    >>> clock_buffers(spark, Interval(1_000_000), [0, 1], end=None).columns
+    ['bucket', 'header', 'payload']
+    """
+    prepared = _prepared[spark] = _PreparedClock(_options(clock, buckets, None, ()), Future())
+
+    def create() -> None:
+        try:
+            prepared.clock.set_result(_load(spark, prepared.options, ()))
+        except Exception as error:
+            prepared.clock.set_exception(error)
+
+    Thread(target=create, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class _PreparedClock:
+    options: Mapping[str, str]
+    clock: Future[DataFrame]
+
+
+_prepared: Final[WeakKeyDictionary[SparkSession, _PreparedClock]] = WeakKeyDictionary()
+
+
+def _options(
+    clock: ClockSpec, buckets: Sequence[int], end: StreamEnd | None, seams: Sequence[str]
+) -> dict[str, str]:
+    options = {"buckets": json.dumps(list(buckets))}
     if end is not None:
-        reader = reader.option("end", json.dumps(asdict(end)))
+        options["end"] = json.dumps(asdict(end))
     if seams:
-        reader = reader.option("seams", json.dumps(list(seams)))
+        options["seams"] = json.dumps(list(seams))
     if isinstance(clock, Interval):
-        reader = reader.option("interval", str(clock.interval))
+        options["interval"] = str(clock.interval)
     else:
-        reader = reader.option("times", json.dumps(clock.times))
-    return reader.load()
+        options["times"] = json.dumps(clock.times)
+    return options
+
+
+def _load(spark: SparkSession, options: Mapping[str, str], tables: tuple[TableWatermark, ...]) -> DataFrame:
+    return spark.readStream.format(_registered(spark, tables)).options(**options).load()
 
 
 def _registered(spark: SparkSession, tables: tuple[TableWatermark, ...]) -> str:
