@@ -28,15 +28,18 @@ SETTINGS = {
 }
 
 
-def environment(data: Path, cores: int, *, checkpoints: bool) -> Any:
-    """A table environment with the tables of the benchmark."""
+def environment(data: Path, cores: int, checkpoints: Path | None) -> Any:
+    """A table environment with the tables of the benchmark, and checkpoints in a folder if it is given."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
     tables.get_config().set("parallelism.default", str(cores))
-    if checkpoints:
+    if checkpoints is not None:
         # A file is complete when a checkpoint is.
         tables.get_config().set("execution.checkpointing.interval", "5 s")
+        # By default checkpoints are stored in memory, with at most 5 MiB of state in a task.
+        tables.get_config().set("execution.checkpointing.storage", "filesystem")
+        tables.get_config().set("execution.checkpointing.dir", checkpoints.absolute().as_uri())
     for name, columns in TABLES.items():
         watermark = "WATERMARK FOR date_time AS date_time - INTERVAL '4' SECOND"
         _create(tables, f"CREATE TABLE {name} ({columns}, {watermark})", data / name)
@@ -51,7 +54,7 @@ def _create(tables: Any, statement: str, path: Path) -> None:
 
 def run(data: Path, query: str, cores: int, output: Path | None) -> None:
     """Run a query to its end, into files of changes or into nothing."""
-    tables = environment(data, cores, checkpoints=output is not None)
+    tables = environment(data, cores, None if output is None else output.with_name("checkpoints"))
     if output is None:
         sink = TableDescriptor.for_connector("blackhole").build()
     else:

@@ -40,6 +40,8 @@ def sum_of_changes(query: str, output: Path, truth: pl.Schema) -> pl.DataFrame:
     """The final result from the changes that `flink_engine` wrote: rows that were added and not removed."""
     times = [name for name, dtype in truth.items() if isinstance(dtype, pl.Datetime)]
     files = sorted(path for path in output.rglob("*") if path.is_file() and not path.name.startswith("."))
+    if not files:
+        return truth.to_frame()
     lines = pl.concat(pl.read_ndjson(path, infer_schema_length=None) for path in files)
     added = lines.filter(pl.col("op") == "c").select(row="after", change=1)
     removed = lines.filter(pl.col("op") == "d")

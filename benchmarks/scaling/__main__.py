@@ -12,11 +12,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +26,16 @@ import pyarrow.parquet as pq
 from benchmarks.scaling.model import Shape
 from benchmarks.scaling.page import PAGE, RESULTS, load, write_page
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 BATCHES: Final = 7
 WARM: Final = 3
 """Batches that are not timed: workers start, and the JVM compiles."""
 PARTITIONS: Final = 4
 """Stateful tasks of a batch."""
+EMPTY_TASKS: Final = (100, 1_100)
+"""The tasks of two jobs that do nothing: the difference is what the driver needs to schedule a task."""
 WINDOW: Final = 10_000_000
 """The size of a window in microseconds."""
 
@@ -84,11 +90,11 @@ EXPERIMENTS: Final = (
     replace(BASE, buckets=64, tasks=32),
 )
 """Each differs from the first in one or two respects."""
-FEW: Final = EXPERIMENTS[:4]
+FEW: Final = (*EXPERIMENTS[:4], replace(BASE, tasks=32))
 """Those that run on another number of executors."""
 
 
-def run_experiments(master: str, executors: int, experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
+def run_experiments(master: str, executors: int, experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Run queries on a cluster, and return the seconds of their batches; runs in a process of its own."""
     import slackwater as sw
 
@@ -109,29 +115,51 @@ def run_experiments(master: str, executors: int, experiments: Sequence[Experimen
     spark.sparkContext.setLogLevel("ERROR")
     results = []
     with tempfile.TemporaryDirectory(prefix="slackwater-scaling-") as name:
+        # The first query is not timed: executors start and the JVMs compile.
+        _seconds(spark, BASE, Path(name) / "warm-up")
         for number, experiment in enumerate(experiments):
-            folder = Path(name) / str(number)
-            experiment.write(folder / "in")
-            reader = spark.readStream.schema("auction bigint, price bigint, ts timestamp")
-            rows = reader.option("maxFilesPerTrigger", experiment.tasks).parquet(str(folder / "in"))
-            stream = sw.stream(
-                rows, event_time="ts", watermark=sw.lag("1 day"), clock="1 hour", buckets=experiment.buckets
-            )
-            panes = stream.key_by("auction").window(sw.fixed("10 seconds"))
-            frame = panes.agg(bids=sw.count(), total=sw.sum("price")).to_df()
-            writer = frame.writeStream.format("noop").trigger(availableNow=True)
-            query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-            query.awaitTermination()
-            timed = [one for one in query.recentProgress if one.numInputRows >= experiment.rows]
-            seconds = [one.durationMs["triggerExecution"] / 1_000 for one in timed]
-            assert len(seconds) == BATCHES, f"{experiment}: {len(seconds)} batches"
-            results.append({"seconds": seconds[WARM:], **asdict(experiment.shape(executors))})
-            print(f"{executors} executors, {experiment}: {median(seconds[WARM:]):.2f} s", flush=True)
+            seconds = _seconds(spark, experiment, Path(name) / str(number))
+            results.append({"seconds": seconds, **asdict(experiment.shape(executors))})
+            print(f"{executors} executors, {experiment}: {median(seconds):.2f} s", flush=True)
+    empty = _empty_task(spark)
     spark.stop()
-    return results
+    return {"empty_task": empty, "batches": results}
 
 
-def measure(executors: int) -> list[dict[str, Any]]:
+def _seconds(spark: SparkSession, experiment: Experiment, folder: Path) -> list[float]:
+    """The seconds of the batches of a query, after those that warm up."""
+    import slackwater as sw
+
+    experiment.write(folder / "in")
+    reader = spark.readStream.schema("auction bigint, price bigint, ts timestamp")
+    rows = reader.option("maxFilesPerTrigger", experiment.tasks).parquet(str(folder / "in"))
+    stream = sw.stream(
+        rows, event_time="ts", watermark=sw.lag("1 day"), clock="1 hour", buckets=experiment.buckets
+    )
+    panes = stream.key_by("auction").window(sw.fixed("10 seconds"))
+    frame = panes.agg(bids=sw.count(), total=sw.sum("price")).to_df()
+    writer = frame.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    query.awaitTermination()
+    timed = [one for one in query.recentProgress if one.numInputRows >= experiment.rows]
+    seconds = [one.durationMs["triggerExecution"] / 1_000 for one in timed]
+    assert len(seconds) == BATCHES, f"{experiment}: {len(seconds)} batches"
+    return seconds[WARM:]
+
+
+def _empty_task(spark: SparkSession) -> float:
+    """The seconds for a task of Spark that does nothing, as part of a job with many."""
+
+    def job(tasks: int) -> float:
+        began = time.perf_counter()
+        spark.range(tasks, numPartitions=tasks).write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - began
+
+    few, many = (median(job(tasks) for _ in range(3)) for tasks in EMPTY_TASKS)
+    return (many - few) / (EMPTY_TASKS[1] - EMPTY_TASKS[0])
+
+
+def measure(executors: int) -> dict[str, Any]:
     """Start a cluster with this many executors, run the experiments on it in a driver, and stop it."""
     from tests.cluster.standalone import running_cluster
 
@@ -141,7 +169,7 @@ def measure(executors: int) -> list[dict[str, Any]]:
         with running_cluster(folder, workers=executors) as cluster:
             arguments = ["--master", cluster.url, "--executors", str(executors), "--output", str(output)]
             subprocess.run([sys.executable, "-m", "benchmarks.scaling", *arguments], check=True)
-        results: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))
+        results: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     return results
 
 
@@ -159,13 +187,16 @@ def main() -> None:
         arguments.output.write_text(json.dumps(results), encoding="utf-8")
         return
     busy = os.getloadavg()[0]
-    kept = [one for one in load(RESULTS)["batches"] if one["executors"] not in arguments.executors]
-    found = [one for executors in arguments.executors for one in measure(executors)]
-    batches = sorted(
-        kept + found, key=lambda one: (one["executors"], one["rows"], one["groups"], one["buckets"])
-    )
+    known = load(RESULTS)
+    batches = [one for one in known["batches"] if one["executors"] not in arguments.executors]
+    empty = dict(known.get("empty_task", {}))
+    for executors in arguments.executors:
+        found = measure(executors)
+        batches += found["batches"]
+        empty[str(executors)] = round(found["empty_task"], 6)
+    batches.sort(key=lambda one: (one["executors"], one["rows"], one["groups"], one["buckets"]))
     rows = ",\n".join(json.dumps(one) for one in batches)
-    head = f'"processors": {os.cpu_count()}, "load": {busy:.1f}'
+    head = f'"processors": {os.cpu_count()}, "load": {busy:.1f}, "empty_task": {json.dumps(empty)}'
     RESULTS.write_text(f'{{{head}, "batches": [\n{rows}\n]}}\n', encoding="utf-8")
     write_page()
     print(f"written to {PAGE.relative_to(PAGE.parents[1])}")

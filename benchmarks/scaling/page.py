@@ -95,7 +95,9 @@ def content(results: dict[str, Any]) -> str:
     if not results["batches"]:
         return "No measurements are stored."
     batches, processors = results["batches"], results["processors"]
-    model = fit([_shape(one) for one in batches], [median(one["seconds"]) for one in batches], processors)
+    task = min(results["empty_task"].values())
+    medians = [median(one["seconds"]) for one in batches]
+    model = fit([_shape(one) for one in batches], medians, processors, task=task)
     conditions = f"{processors} processors, load {results['load']} when the run began."
     return "\n\n".join(
         (

@@ -14,6 +14,7 @@ KNOWN = Model(
     {
         "fixed": 0.2,
         "tasks": 2e-3,
+        "map_tasks": 4e-2,
         "rows": 3e-7,
         "groups": 2e-6,
         "windows": 1e-5,
@@ -33,24 +34,25 @@ SHAPES = [
     replace(BASE, executors=1),
     replace(BASE, executors=1, rows=1_000_000),
 ]
+TASK = KNOWN.coefficients["tasks"]
 
 
 def test_exact_measurements_give_the_coefficients() -> None:
-    found = fit(SHAPES, [KNOWN.seconds(shape, 2) for shape in SHAPES], 2)
+    found = fit(SHAPES, [KNOWN.seconds(shape, 2) for shape in SHAPES], 2, task=TASK)
     assert found.coefficients == pytest.approx(KNOWN.coefficients, rel=1e-6)
 
 
 def test_noisy_measurements_give_a_close_model() -> None:
     random = np.random.default_rng(7)
     measured = [KNOWN.seconds(shape, 2) * random.uniform(0.97, 1.03) for shape in SHAPES * 4]
-    found = fit(SHAPES * 4, measured, 2)
+    found = fit(SHAPES * 4, measured, 2, task=TASK)
     for shape in SHAPES:
         assert found.seconds(shape, 2) == pytest.approx(KNOWN.seconds(shape, 2), rel=0.05)
 
 
 def test_no_coefficient_is_negative() -> None:
     random = np.random.default_rng(8)
-    found = fit(SHAPES, list(random.uniform(0.1, 2, len(SHAPES))), 2)
+    found = fit(SHAPES, list(random.uniform(0.1, 2, len(SHAPES))), 2, task=TASK)
     assert set(found.coefficients) == set(TERMS)
     assert min(found.coefficients.values()) >= 0
 
