@@ -70,8 +70,8 @@ def _measured(batches: list[dict[str, Any]], model: Model, processors: int) -> s
 def _amount(seconds: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds / 1e-9:.2g} ns" if seconds else "not measurable"
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{float(f'{seconds / 1e-9:.2g}'):g} ns" if seconds else "not measurable"
 
 
 def _coefficients(model: Model) -> str:

@@ -228,8 +228,11 @@ def pack(frame: pl.DataFrame) -> bytes:
     >>> unpack(pack(pl.DataFrame({"a": [1]}))).rows()
     [(1,)]
     """
+    import polars as pl  # not needed by the clock, whose processes would start later for it
+
     buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compression="lz4")
+    # Nested text in the newest layout would contain the text of all rows that go to other buckets.
+    frame.write_ipc_stream(buffer, compression="lz4", compat_level=pl.CompatLevel.oldest())
     return buffer.getvalue()
 
 
@@ -240,7 +243,7 @@ def unpack(payload: bytes) -> pl.DataFrame:
     >>> unpack(pack(pl.DataFrame({"a": ["x"]}))).columns
     ['a']
     """
-    import polars as pl  # not needed by the clock, whose processes would start later for it
+    import polars as pl  # see above
 
     return pl.read_ipc_stream(io.BytesIO(payload))
 

@@ -2,8 +2,10 @@
 
 The state store reads and writes whole values, so an operator keeps one small index and many blobs, and reads
 only the blobs that a batch can touch. A blob is a frame in Arrow's IPC stream format, compressed by LZ4
-because transferring a byte to the store costs more than compressing it. Like the index, it begins with a
-version and ends with a checksum, so that truncated or changed bytes are detected.
+because transferring a byte to the store costs more than compressing it. Text is written as offsets and bytes.
+In Polars' own layout, values point into shared buffers: nested text would contain the buffers of all rows
+from which those of the frame were selected. Like the index, a blob begins with a version and ends with a
+checksum, so that truncated or changed bytes are detected.
 
     version (1 byte) | Arrow IPC stream | CRC-32 (4 bytes, big-endian)
 """
@@ -34,7 +36,7 @@ def encode(frame: pl.DataFrame) -> bytes:
     """
     buffer = io.BytesIO()
     buffer.write(bytes((VERSION,)))
-    frame.write_ipc_stream(buffer, compression="lz4")
+    frame.write_ipc_stream(buffer, compression="lz4", compat_level=pl.CompatLevel.oldest())
     body = buffer.getvalue()
     return body + zlib.crc32(body).to_bytes(_CHECKSUM, "big")
 
