@@ -1,4 +1,4 @@
-"""A writer process for the end-to-end test: ``python -m tests.spark.click_writer FOLDER NAME SKEW MODE``."""
+"""A writer process for the end-to-end test: ``python -m tests.spark.click_writer FOLDER NAME``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ from slackwater.time import SECOND, to_datetime
 STEPS = 30
 START = 1_700_000_000 * SECOND
 FINAL = START + 3_600 * SECOND
+SKEWS = {"even": 0, "fast": 20, "slow": -15, "stalls": 7}
+"""The writers, and by how many seconds their clocks are ahead."""
 STALLED_AT = 10
 """The step after which the stalling writer stops writing."""
 
 
-def main(folder: Path, name: str, skew: int, *, stalls: bool) -> None:
-    draw = random.Random(name)
+def main(folder: Path, name: str) -> None:
+    draw, skew, stalls = random.Random(name), SKEWS[name], name == "stalls"
     with (
         Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
         Writer(streams.get("shop/clicks"), name) as writer,
     ):
+        # The rows of a writer that notes its first time after the others have gone on would be late.
+        check(writer.note_time(START + skew * SECOND))
+        (folder / f"noted-{name}").touch()
+        while len(list(folder.glob("noted-*"))) < len(SKEWS):
+            time.sleep(0.05)
         for step in range(STEPS):
             clock = START + (skew + step) * SECOND
             # out of order by up to five seconds, but never before the noted time
@@ -53,4 +60,4 @@ def check(result: NoteResult) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), stalls=sys.argv[4] == "stalls")
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -23,13 +23,12 @@ from slackwater.streams.segments.epochs import KEY_SPACE, split_range
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.stream_event_time import read_stream
 from slackwater.time import SECOND, frame_floor
-from tests.spark.click_writer import FINAL, STALLED_AT, START
+from tests.spark.click_writer import FINAL, SKEWS, STALLED_AT, START
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = pa.schema([("user", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("amount", pa.int64())])
-SKEWS = {"even": 0, "fast": 20, "slow": -15, "stalls": 7}
 SIZE = 10 * SECOND
 
 
@@ -38,11 +37,11 @@ def writers(folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     started = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.click_writer", str(folder), name, str(skew), name],
+            [sys.executable, "-m", "tests.spark.click_writer", str(folder), name],
             cwd=ROOT,
             env=environment,
         )
-        for name, skew in SKEWS.items()
+        for name in SKEWS
     }
     try:
         yield started
