@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.announcements import announcement
-from benchmarks.processes import cpu_of_tree, peak_of_tree
+from benchmarks.processes import cpu_of_tree, forget_peak_of_tree, peak_of_tree
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,6 +55,7 @@ def engine_runs(
                 output.write(line)
             elif fields.pop("event") == "begin":
                 began = cpu_of_tree(process.pid)
+                forget_peak_of_tree(process.pid)
                 process.stdin.write("\n")
                 process.stdin.flush()
             else:

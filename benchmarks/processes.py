@@ -136,8 +136,17 @@ def cpu_of_tree(ancestor: int) -> float:
     return sum(process.cpu_with_ended_children() for process in tree)
 
 
+def forget_peak_of_tree(ancestor: int) -> None:
+    """Begin again with what a process, and each one that it has started, hold now.
+
+    >>> forget_peak_of_tree(os.getpid())
+    """
+    for process in (_Process(ancestor, ""), *_started_by(ancestor)):
+        process.forget_peak()
+
+
 def peak_of_tree(ancestor: int) -> int:
-    """The sum of the most bytes that a process, and each one alive that it has started, ever held.
+    """The sum of the most bytes that a process, and each one alive that it has started, have held.
 
     >>> peak_of_tree(os.getpid()) > 0
     True

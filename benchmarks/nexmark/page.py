@@ -131,9 +131,8 @@ def _verdict(one: Measurement | None) -> str:
         return "–"
     if one.error:
         return "failed"
-    if one.wrong:
-        return f"{one.wrong:,} wrong"
-    return f"{one.missing:,} missing" if one.missing else "equal"
+    counts = {"missing": one.missing, "wrong": one.wrong}
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "equal"
 
 
 def _lines() -> str:

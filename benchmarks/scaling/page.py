@@ -76,7 +76,7 @@ def _amount(seconds: float) -> str:
 
 def _coefficients(model: Model) -> str:
     rows = [[text, _amount(model.coefficients[name])] for name, text in TERMS.items()]
-    return _table(["term", "processor time for one"], rows)
+    return _table(["term", "time for one"], rows)
 
 
 def _predictions(model: Model) -> str:
@@ -98,7 +98,11 @@ def content(results: dict[str, Any]) -> str:
     task = min(results["empty_task"].values())
     medians = [median(one["seconds"]) for one in batches]
     model = fit([_shape(one) for one in batches], medians, processors, task=task)
-    conditions = f"{processors} processors, load {results['load']} when the run began."
+    tasks = ", ".join(f"{took * 1e3:.1f} ms with {number}" for number, took in results["empty_task"].items())
+    conditions = (
+        f"{processors} processors, load {results['load']} when the run began. "
+        f"A task that does nothing takes, by the number of executors: {tasks}."
+    )
     return "\n\n".join(
         (
             f"### Measured and fitted\n\n{conditions}\n\n{_measured(batches, model, processors)}",

@@ -17,6 +17,7 @@ START = 1_700_000_000 * SECOND
 FINAL = START + 3_600 * SECOND
 SKEWS = {"even": 0, "fast": 20, "slow": -15, "stalls": 7}
 """The writers, and by how many seconds their clocks are ahead."""
+SLOWEST = min(SKEWS, key=SKEWS.__getitem__)
 STALLED_AT = 10
 """The step after which the stalling writer stops writing."""
 
@@ -27,11 +28,13 @@ def main(folder: Path, name: str) -> None:
         Streams.open(f"sqlite:///{folder}/store.db", create=True) as streams,
         Writer(streams.get("shop/clicks"), name) as writer,
     ):
-        # The rows of a writer that notes its first time after the others have gone on would be late.
+        # A writer that notes its first time after a mark of the others would write late rows: the slowest
+        # one begins, and holds back the marks until all have noted a time.
+        if name != SLOWEST:
+            wait_for(folder, f"noted-{SLOWEST}", 1)
         check(writer.note_time(START + skew * SECOND))
         (folder / f"noted-{name}").touch()
-        while len(list(folder.glob("noted-*"))) < len(SKEWS):
-            time.sleep(0.05)
+        wait_for(folder, "noted-*", len(SKEWS))
         for step in range(STEPS):
             clock = START + (skew + step) * SECOND
             # out of order by up to five seconds, but never before the noted time
@@ -52,6 +55,14 @@ def main(folder: Path, name: str) -> None:
                 return
             check(writer.note_time(clock + SECOND) if step + 1 < STEPS else writer.note_time(FINAL))
             time.sleep(0.1)
+
+
+def wait_for(folder: Path, pattern: str, files: int) -> None:
+    end = time.monotonic() + 120
+    while len(list(folder.glob(pattern))) < files:
+        if time.monotonic() > end:
+            raise SystemExit(f"waited for 120 s for {files} files {pattern}")
+        time.sleep(0.05)
 
 
 def check(result: NoteResult) -> None:

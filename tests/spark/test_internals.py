@@ -14,6 +14,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource
@@ -168,6 +169,17 @@ def test_errors_of_queries_are_not_logged(spark: SparkSession, query_log: list[s
     with pytest.raises(AnalysisException):
         spark.range(1).where("no_column > 1")
     assert any("no_column" in message for message in query_log), "PySpark logs it"
+
+
+def test_errors_of_queries_are_logged_again_after_the_last_of_several_blocks(query_log: list[str]) -> None:
+    loggers = [PySparkLogger.getLogger(name) for name in internals.QUERY_LOGGERS]
+    first, second = internals.without_query_log(), internals.without_query_log()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert all(logger.disabled for logger in loggers), "another thread is still in its block"
+    second.__exit__(None, None, None)
+    assert not any(logger.disabled for logger in loggers)
 
 
 def test_classes_are_loaded_and_those_that_cannot_be_are_skipped(spark: SparkSession) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pyarrow as pa
@@ -53,17 +54,33 @@ def test_workers_are_started_before_the_first_batch(spark: SparkSession) -> None
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
 
 
-def test_processes_are_started_once_for_a_session(spark: SparkSession) -> None:
-    clock = Interval(7_000_000)
+def test_processes_are_started_once_for_a_session(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: Queue[SparkSession] = Queue()
+    monkeypatch.setattr(worker_start, "start_workers", started.put)
     worker_start._started.discard(spark)
-    try:
-        for _ in range(2):
-            worker_start.start_processes(spark, clock, [0, 1])
-        prepared = clock_source._prepared[spark].clock
-        assert clock_buffers(spark, clock, [0, 1], end=None) is prepared.result()
-        assert clock_buffers(spark, clock, [0, 1], end=None) is not prepared.result()
-    finally:
-        clock_source._prepared.pop(spark, None)
+    worker_start.start_processes(spark, Interval(7_000_000), [0, 1])
+    assert started.get(timeout=60) is spark
+    prepared = clock_source._prepared[spark]
+    worker_start.start_processes(spark, Interval(7_000_000), [0, 1])
+    assert clock_source._prepared.pop(spark) is prepared
+    assert started.empty()
+
+
+def test_the_prepared_clock_is_used_once(spark: SparkSession) -> None:
+    clock = Interval(7_000_000)
+    prepare_clock(spark, clock, [0, 1])
+    prepared = clock_source._prepared[spark].clock
+    assert clock_buffers(spark, clock, [0, 1], end=None) is prepared.result()
+    assert clock_buffers(spark, clock, [0, 1], end=None) is not prepared.result()
+
+
+def test_a_new_session_prepares_one_clock_while_another_one_is_created(spark: SparkSession) -> None:
+    other = spark.newSession()
+    prepare_clock(other, Interval(7_000_000), [0, 1])
+    prepared = clock_source._prepared[other].clock
+    assert clock_buffers(other, Interval(1_000_000), [0, 1], end=None).columns == prepared.result().columns
 
 
 @pytest.mark.parametrize(

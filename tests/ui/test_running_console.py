@@ -46,6 +46,12 @@ def test_two_consoles_never_get_one_port(tmp_path: Path) -> None:
         RunningConsole(Views("sqlite:////no-such-store.db"), port=httpx.URL(first.address).port)
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_out_of_range_is_an_error(port: int) -> None:
+    with pytest.raises(InvalidArgument, match="is not between 0 and 65535; choose another port"):
+        RunningConsole(Views("sqlite:////no-such-store.db"), port=port)
+
+
 def test_a_port_in_use_is_an_error_only_if_it_was_chosen() -> None:
     views = Views("sqlite:////no-such-store.db")
     with socket.create_server(("127.0.0.1", 0)) as taken:

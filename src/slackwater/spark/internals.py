@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import iter_modules
+from threading import Lock
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -346,18 +348,36 @@ They print to standard error, also if the error is caught, and the messages may 
 """
 
 
+@dataclass
+class _QueryLog:
+    """Whether the query loggers are disabled, by how many blocks of all threads."""
+
+    lock: Lock
+    blocks: int
+    before: list[bool]
+
+
+_query_log: Final = _QueryLog(Lock(), 0, [])
+
+
 @contextmanager
 def without_query_log() -> Iterator[None]:
-    """Do not print the errors of queries that are raised in this block."""
+    """Do not print errors of queries until the last of these blocks has ended, in any thread."""
     loggers = [PySparkLogger.getLogger(name) for name in QUERY_LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    try:
+    with _query_log.lock:
+        if _query_log.blocks == 0:
+            _query_log.before = [logger.disabled for logger in loggers]
+        _query_log.blocks += 1
         for logger in loggers:
             logger.disabled = True
+    try:
         yield
     finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+        with _query_log.lock:
+            _query_log.blocks -= 1
+            if _query_log.blocks == 0:
+                for logger, disabled in zip(loggers, _query_log.before, strict=True):
+                    logger.disabled = disabled
 
 
 def load_classes(names: Iterable[str]) -> int:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 7373
+_LAST_PORT: Final = 65_535
+_PORT_FIX: Final = "choose another port, or 0 for any free one"
 _SHUTDOWN_SECONDS: Final = 2
 
 
@@ -179,6 +181,8 @@ def ui(
 def _listening(host: str, port: int | None) -> socket.socket:
     """A socket that already accepts connections: a page that opens before the server runs waits for it."""
     wanted = DEFAULT_PORT if port is None else port
+    if not 0 <= wanted <= _LAST_PORT:
+        raise InvalidArgument("port", wanted, f"is not between 0 and {_LAST_PORT}", fix=_PORT_FIX)
     try:
         try:
             return _listening_on(host, wanted)
@@ -188,9 +192,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
             return _listening_on(host, 0)
     except OSError as error:
         reason = f"cannot be bound on {host}: {error.strerror or error}"
-        raise InvalidArgument(
-            "port", wanted, reason, fix="choose another port, or 0 for any free one"
-        ) from None
+        raise InvalidArgument("port", wanted, reason, fix=_PORT_FIX) from None
 
 
 def _listening_on(host: str, port: int) -> socket.socket:

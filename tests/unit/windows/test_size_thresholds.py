@@ -43,7 +43,7 @@ def test_thresholds_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(divided_frames, "FEW_OF", (0.01, 2)[seed % 2])
     monkeypatch.setattr(divided_frames, "MANY_OF", (0.01, 1.5)[seed % 2])
     monkeypatch.setattr(slice_partials, "_ROWS_WORTH_SELECTING", (0, 4)[seed % 2])
-    monkeypatch.setattr(slice_partials, "_SOME_OF", (0, 1, 2)[seed % 3])
+    monkeypatch.setattr(slice_partials, "_MAX_FIRING_SHARE", (9.0, 1.0, 0.5)[seed % 3])
     monkeypatch.setattr(row_log, "_MAX_CHANGED", (1e9, 3.0, 0.0)[seed % 3])
     monkeypatch.setattr(row_log, "FAN_IN", 2)
     compare(scenario(RandomSource(Random(f"thresholds/{seed}"))))

@@ -9,37 +9,21 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
-from slackwater.spark.internals import is_remote, listen_to_offsets
+from slackwater.spark.internals import listen_to_offsets
 from slackwater.spark.wire.clock_source import is_tick
 from slackwater.spark.wire.end_signals import EndSignals
 
 
-class RunEndListener(StreamingQueryListener):
+class RunEndReports:
     """Reports every batch of the session's queries to the clocks that have asked for it."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="slackwater-", ignore_cleanup_errors=True)
         self.signals = EndSignals(self._folder.name)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to do."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Report a batch to each clock of the query."""
-        self.on_offsets([(source.startOffset, source.endOffset) for source in event.progress.sources])
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to do."""
-
     def on_offsets(self, offsets: Sequence[tuple[str | None, str | None]]) -> None:
-        """Do the same, given the start and the end offset of every source in a batch."""
+        """Report a batch to each clock of its query, given the start and the end offset of every source."""
         ticks = [json.loads(end) for _, end in offsets if end is not None and is_tick(end)]
         quiet = is_quiet([(start, end) for start, end in offsets if not is_tick(end)])
         for tick in ticks:
@@ -57,22 +41,21 @@ def is_quiet(offsets: Sequence[tuple[str | None, str | None]]) -> bool:
     return all(start == end for start, end in offsets)
 
 
-_listeners: Final[WeakKeyDictionary[SparkSession, RunEndListener]] = WeakKeyDictionary()
+_reports: Final[WeakKeyDictionary[SparkSession, RunEndReports]] = WeakKeyDictionary()
 
 
 def end_signals_of(spark: SparkSession) -> EndSignals:
     """The signals for the clocks of a session; the first call starts to listen to its queries.
+
+    Not for Spark Connect, whose clocks run on another machine.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
     >>> end_signals_of(spark) == end_signals_of(spark)
     True
     """
-    listener = _listeners.get(spark)
-    if listener is None:
-        listener = _listeners[spark] = RunEndListener()
-        if is_remote(spark):
-            spark.streams.addListener(listener)
-        else:
-            listen_to_offsets(spark, listener.on_offsets)
-    return listener.signals
+    reports = _reports.get(spark)
+    if reports is None:
+        reports = _reports[spark] = RunEndReports()
+        listen_to_offsets(spark, reports.on_offsets)
+    return reports.signals

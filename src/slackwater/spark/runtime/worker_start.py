@@ -1,8 +1,8 @@
 """Starting the Python processes of a session while its first query is still being built and planned.
 
 Spark starts its workers with the first task that needs them, and each imports what the task needs. That takes
-a second or two of the first micro-batch, while the planning before it uses one core. The process that creates
-the clock starts when the query is built, which would wait for it.
+a second or two of the first micro-batch, while the planning before it uses one core. Spark creates the clock
+in another Python process; building the query would wait for that process.
 """
 
 from __future__ import annotations

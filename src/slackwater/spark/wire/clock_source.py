@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, ClassVar, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -179,7 +179,8 @@ def clock_buffers(
 def prepare_clock(spark: SparkSession, clock: ClockSpec, buckets: Sequence[int]) -> None:
     """Create a clock in the background, for the next call of `clock_buffers` in this session.
 
-    Spark starts a Python process for it, for which building the first query of a session would wait.
+    Creating a clock starts a Python process. Without this call, building the first query of a session waits
+    for that process.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
@@ -192,7 +193,7 @@ def prepare_clock(spark: SparkSession, clock: ClockSpec, buckets: Sequence[int])
     def create() -> None:
         try:
             prepared.clock.set_result(_load(spark, prepared.options, ()))
-        except Exception as error:
+        except BaseException as error:  # passed on, also when the session has ended meanwhile
             prepared.clock.set_exception(error)
 
     Thread(target=create, daemon=True).start()
@@ -204,6 +205,8 @@ class _PreparedClock:
     clock: Future[DataFrame]
 
 
+_registering: Final = Lock()
+"""Spark raises if two threads register the same name for the first time at the same moment."""
 _prepared: Final[WeakKeyDictionary[SparkSession, _PreparedClock]] = WeakKeyDictionary()
 
 
@@ -239,7 +242,8 @@ def _registered(spark: SparkSession, tables: tuple[TableWatermark, ...]) -> str:
         def name(cls) -> str:
             return registered
 
-    register_source(spark, SessionClock)
+    with _registering:
+        register_source(spark, SessionClock)
     return registered
 
 

@@ -30,11 +30,10 @@ _FEW_SLICES: Final = 8
 _SLICES_WORTH_SHARING: Final = 16
 """Slices that several due windows have in common are merged once for all of them if there are as many."""
 
-
 _ROWS_WORTH_SELECTING: Final = 2_048
-"""With more rows, the partials of the keys that fire are selected before they are combined,"""
-_SOME_OF: Final = 2
-"""if at most one of so many rows fires."""
+"""Minimum number of partials of a window for which only those of the keys that fire are combined."""
+_MAX_FIRING_SHARE: Final = 0.5
+"""Only the keys that fire are combined if they are at most this share of the partials."""
 
 
 @dataclass(frozen=True)
@@ -311,14 +310,16 @@ class SlicePartials:
     def _are_selected(self, state: WindowState, blobs: Sequence[Blob], fired: pl.DataFrame) -> bool:
         """Whether only the partials of the keys that fire are combined, and the stored ones stay as they are.
 
-        Otherwise all of them are combined and stored again. That is done when the blobs have twice as many
-        rows as the largest of them, so that a partial is rewritten once for as many new ones.
+        Otherwise all of them are combined, and stored again if no other window shares them. That is done when
+        the blobs have twice as many rows as the largest of them, so that a partial is rewritten once for as
+        many new ones.
         """
         if self._divided_for(state, blobs, fired):
             return True
         rows = sum(blob.rows for blob in blobs)
         largest = max((blob.rows for blob in blobs), default=0)
-        return rows > _ROWS_WORTH_SELECTING and fired.height * _SOME_OF <= rows <= 2 * largest
+        few_fire = fired.height <= _MAX_FIRING_SHARE * rows
+        return few_fire and _ROWS_WORTH_SELECTING < rows <= 2 * largest
 
     def _divided_for(self, state: WindowState, blobs: Sequence[Blob], fired: pl.DataFrame) -> bool:
         """Whether few keys fire, so that only their partials are read; large blobs are divided for that."""
