@@ -87,7 +87,8 @@ def main() -> None:
             with announced_run(query=query, run=number):
                 frame = build(spark, arguments.engine, query, arguments.data)
                 run(frame, updated=updated, checkpoint=checkpoint, output=output)
-            shutil.rmtree(checkpoint)
+            # Spark may still write a snapshot of the state.
+            shutil.rmtree(checkpoint, ignore_errors=True)
     spark.stop()
 
 
