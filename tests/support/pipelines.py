@@ -30,7 +30,7 @@ from slackwater.spark.runtime.hosts import (
     JoinHost,
     WindowHost,
 )
-from slackwater.spark.runtime.map_side import Fold, Shipper
+from slackwater.spark.runtime.map_side import Folding, Shipper
 from slackwater.spark.runtime.operator_inputs import InputRules, UpstreamRules
 from slackwater.spark.runtime.source_progress import SourceRules
 from slackwater.spark.wire.buffers import Header, Tick, write_header
@@ -227,10 +227,10 @@ class Pipeline:
                 else:
                     rows = applied(each, inputs)
                     stage.note_times(number, rows[TIME].to_list())
-                fold = stage.plan.host.fold if self.folds and stage.plan.host.spec.can_fold else None
-                form = (each, number, fold, *_form(stage))
+                folding = stage.plan.host if self.folds and stage.plan.host.spec.can_fold else None
+                form = (each, number, id(folding), *_form(stage))
                 if form not in sent_before:
-                    sent_before[form] = _shipped(stage, number, rows, fold)
+                    sent_before[form] = _shipped(stage, number, rows, folding)
                 sent += sent_before[form]
             outputs = stage.step(sent)
             for number, each in enumerate(node.inputs):
@@ -249,7 +249,7 @@ def _form(stage: Stage) -> tuple[bool, bool, bool, int | None]:
     return spec.takes_retractions, spec.inherits, is_keyed(node), gap
 
 
-def _shipped(stage: Stage, number: int, rows: pl.DataFrame, fold: Fold | None) -> Buffers:
+def _shipped(stage: Stage, number: int, rows: pl.DataFrame, folding: Folding | None) -> Buffers:
     """The buffers of some rows, as two map tasks would make them."""
     takes_retractions, inherits, keyed, gap = _form(stage)
     is_feed = CONTROL not in rows.columns
@@ -265,7 +265,7 @@ def _shipped(stage: Stage, number: int, rows: pl.DataFrame, fold: Fold | None) -
     rows = rows.select(columns)
     origin = "input" if is_feed else None
     shipper = Shipper(
-        BUCKETS, number, tuple(rows.columns), origin, peaks=False, emit_invalid=False, fold=fold
+        BUCKETS, number, tuple(rows.columns), origin, peaks=False, emit_invalid=False, folding=folding
     )
     half = rows.height // 2
     parts = [(task, part) for task, part in enumerate((rows[:half], rows[half:])) if part.height]

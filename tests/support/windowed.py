@@ -235,7 +235,10 @@ class OperatorSubject:
 
 
 class FoldedSubject(OperatorSubject):
-    """The columnar operator with batches split and folded before the step; it does not return late rows."""
+    """The columnar operator with batches split and folded before the step; it does not return late rows.
+
+    Two of the three parts are merged before the step, as a task does that folds its rows in turns.
+    """
 
     late = "count"
     parts = 3
@@ -250,7 +253,8 @@ class FoldedSubject(OperatorSubject):
         folded: list[windows.Folded] = []
         if batch is not None:
             cuts = [batch.height * part // self.parts for part in range(self.parts + 1)]
-            folded = [self.operator.fold(batch[low:high]) for low, high in pairwise(cuts)]
+            *first, last = (self.operator.fold(batch[low:high]) for low, high in pairwise(cuts))
+            folded = [self.operator.merge_folded(first), last]
         self.state, output = self.operator.step(self.state, None, watermarks, now, folded=folded, idle=idle)
         return output
 

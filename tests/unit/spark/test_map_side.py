@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from polars.testing import assert_frame_equal
 
 from slackwater.spark.runtime import map_side
 from slackwater.spark.runtime.hosts import WindowHost
@@ -15,7 +17,7 @@ from slackwater.spark.wire.bucket_ids import bucket_ids, spark_hash
 from slackwater.spark.wire.buffers import Peak, Rejects, Shipment, read_header, unpack
 from slackwater.spark.wire.wire_columns import BUCKET_INDEX, ORIGIN, TIME, column_alias
 from slackwater.time import SECOND
-from slackwater.windows import Count, Fixed
+from slackwater.windows import Collect, Count, Fixed, Folded
 from slackwater.windows.spec.window_spec import WindowSpec
 
 
@@ -137,11 +139,10 @@ def test_rows_that_do_not_fold_are_sent_while_others_still_arrive(
     keys: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
-    monkeypatch.setattr(map_side, "_SAMPLED_TO_FOLD", 8)
     host = WindowHost(
         WindowSpec(window=Fixed(1_000), key=("key",), accumulations={"n": Count()}, event_time=TIME)
     )
-    ship = shipper(columns=("key",), origin="input", fold=host.fold)
+    ship = shipper(columns=("key",), origin="input", folding=host)
     sent = [row for batch in ship(keyed(70, keys)) for row in batch.to_pylist()]
     headers = [read_header(row["header"]) for row in sent]
     assert sorted({header.part for header in headers if isinstance(header, Shipment)}) == parts
@@ -160,14 +161,87 @@ def test_rows_outside_of_the_limits_of_windows_are_invalid() -> None:
     assert [frame[TIME].to_list() for frame in kept] == [[3], [2]]
 
 
-def test_rows_outside_of_the_limits_of_windows_are_not_folded_as_a_sample(
+class RecordedFolding:
+    """Folds as a windowed operator does, and records which rows are folded and how many parts are merged."""
+
+    def __init__(self, **options: Any) -> None:
+        given: dict[str, Any] = {"window": Fixed(1_000), "key": ("key",), "event_time": TIME}
+        given["accumulations"] = {"n": Count()}
+        self.host = WindowHost(WindowSpec(**given | options))
+        self.folded: list[list[int]] = []
+        self.merged: list[int] = []
+
+    def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
+        self.folded.append(rows[TIME].to_list())
+        return self.host.fold(rows, carried)
+
+    def merge_folded(self, several: Sequence[Folded], carried: Sequence[str]) -> Folded:
+        self.merged.append(len(several))
+        return self.host.merge_folded(several, carried)
+
+
+def sent_rows(batches: list[pa.RecordBatch], **options: object) -> list[dict[str, Any]]:
+    """The rows that a task sends for some Arrow batches with one column, the key."""
+    ship = shipper(columns=("key",), origin="input", **options)
+    return [row for batch in ship(batches) for row in batch.to_pylist()]
+
+
+def test_rows_outside_of_the_limits_of_windows_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
+    folding = RecordedFolding()
+    sent_rows(keyed(70, 1_000), limits=(5, 60), folding=folding)
+    assert [time for rows in folding.folded for time in rows] == list(range(5, 61))
+
+
+@pytest.mark.parametrize(
+    ("turn", "folds", "merges"), [(15, 4, [4]), (100, 1, [1])], ids=["several turns", "one turn"]
+)
+def test_rows_are_folded_while_others_arrive_and_sent_as_one_partial_per_key(
+    turn: int, folds: int, merges: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", turn)
+    folding = RecordedFolding(accumulations={"n": Count(), "times": Collect(TIME)})
+    sent = sent_rows(keyed(70, 2), folding=folding)
+    assert (len(folding.folded), folding.merged) == (folds, merges)
+    partials = pl.concat(unpack(row["payload"]) for row in sent)
+    rows = pl.DataFrame(pa.Table.from_batches(keyed(70, 2)))[:69].rename({column_alias(0): "key"})
+    whole = folding.host.fold(rows, [])
+    assert whole is not None
+    assert_frame_equal(partials, whole.partials, check_row_order=False)
+
+
+def test_rows_that_do_not_fold_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    folding = RecordedFolding()
+    sent_rows(keyed(70, 1_000), folding=folding)
+    assert len(folding.folded) == 1
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
+    sent_rows(keyed(70, 1_000), folding=folding)
+    assert len(folding.folded) == 1 + 4
+
+
+def test_a_turn_that_does_not_fold_is_folded_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 10)
+    folding = RecordedFolding()
+    rows = pl.DataFrame(pa.Table.from_batches(keyed(40, 2)))
+    keys = pl.Series(column_alias(0), [*([0] * 20), *range(10), *([0] * 10)])
+    batches = rows.with_columns(keys).to_arrow().combine_chunks().to_batches(max_chunksize=10)
+    sent = sent_rows(batches, folding=folding)
+    assert [len(times) for times in folding.folded] == [10, 10, 10, 39]
+    payloads = [unpack(row["payload"]) for row in sent if row["payload"] is not None]
+    assert sum(frame.height for frame in payloads) == 10
+
+
+def test_a_text_that_is_not_utf8_in_one_turn_leaves_the_other_rows_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 15)
-    folded: list[int] = []
-
-    def fold(frame: pl.DataFrame, _: Sequence[str]) -> None:
-        folded.extend(frame[TIME])
-
-    list(shipper(columns=("key",), origin="input", limits=(5, 60), fold=fold)(keyed(70, 1_000)))
-    assert (min(folded), max(folded)) == (5, 60)
+    monkeypatch.setattr(map_side, "_ROWS_IN_TURNS", 10)
+    texts = pa.array([b"a"] * 25 + [b"\xff"] + [b"a"] * 14, pa.binary()).view(pa.string())
+    table = pa.table(
+        {TIME: list(range(40)), BUCKET_INDEX: pa.array([0] * 40, pa.int32()), column_alias(0): texts}
+    )
+    sent = sent_rows(table.to_batches(max_chunksize=10), folding=RecordedFolding())
+    headers = [read_header(row["header"]) for row in sent]
+    assert [header.invalid for header in headers if isinstance(header, Shipment)] == [1, 1]
+    (partials,) = [unpack(row["payload"]) for row in sent if row["payload"] is not None]
+    assert partials.height == 1
+    assert 39 in partials.row(0)

@@ -163,7 +163,7 @@ class Dataflow:
                 columns,
                 self.buckets,
                 emit_invalid=emits,
-                fold=self.host.fold if spec.can_fold else None,
+                folding=self.host if spec.can_fold else None,
                 keys=keys,
                 gap=spec.gap_column,
                 limits=spec.time_limits,

@@ -21,7 +21,7 @@ from slackwater.progress.values import Origin
 from slackwater.progress.watermark_policies import Learned, TableWatermark
 from slackwater.spark.api.key_columns import check_free, check_named
 from slackwater.spark.runtime.keyed_progress import TimesRules
-from slackwater.spark.runtime.map_side import Fold, Shipper
+from slackwater.spark.runtime.map_side import Folding, Shipper
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import InputRules
 from slackwater.spark.runtime.source_progress import ONLY_ORIGIN, SourceRules
@@ -202,7 +202,7 @@ class Source(ABC):
         buckets: tuple[int, ...],
         *,
         emit_invalid: bool,
-        fold: Fold | None = None,
+        folding: Folding | None = None,
         keys: Sequence[str] = (),
         gap: str | None = None,
         limits: tuple[int, int] | None = None,
@@ -219,7 +219,7 @@ class Source(ABC):
             times=self.times(),
             learned=self.learned_keys,
             kept=tuple(map(time_column, keys)),
-            fold=fold if self.can_fold else None,
+            folding=folding if self.can_fold else None,
             gap=gap,
             limits=limits,
             sampled=sampled,

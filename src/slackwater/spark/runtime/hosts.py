@@ -212,6 +212,10 @@ class Host(ABC, Generic[Spec_co]):
         """Fold rows into partials that keep the columns ``carried``; None if there would be too many."""
         raise NotImplementedError
 
+    def merge_folded(self, several: Sequence[Folded], carried: Sequence[str]) -> Folded:
+        """Merge what `fold` returned for rows that arrived one after the other."""
+        raise NotImplementedError
+
     @abstractmethod
     def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process a batch: yield the output rows, then return the new state and the result."""
@@ -250,6 +254,10 @@ class WindowHost(Host[WindowSpec]):
                 return None
         folded = self.operator.fold(rows, carried)
         return folded if folded.partials.height * _MIN_REDUCTION <= rows.height else None
+
+    def merge_folded(self, several: Sequence[Folded], carried: Sequence[str]) -> Folded:
+        """Merge what `fold` returned for rows that arrived one after the other."""
+        return self.operator.merge_folded(several, carried)
 
     def step(self, state: Any, batch: OperatorBatch) -> Emitting:
         """Process the rows of all inputs as one batch; only the coalesced watermark is used."""

@@ -8,9 +8,9 @@ buffers are sent instead of event times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import msgspec
 import polars as pl
@@ -62,8 +62,7 @@ FURTHEST: Final = 2**62
 
 _ROWS_AT_ONCE: Final = 1_000_000
 _ROWS_IN_TURNS: Final = 100_000
-"""A task whose rows do not fold works on so many of them, while the JVM converts the next ones."""
-_SAMPLED_TO_FOLD: Final = 20_000
+"""A task works on so many rows at a time, while the JVM converts the next ones."""
 _BYTES_AT_ONCE: Final = 128 * 1024 * 1024
 _PEAKS: Final = 100
 _INVALID_GAP: Final = "the session gap is null, not positive or too long"
@@ -72,8 +71,55 @@ _NO_WINDOW: Final = "its calendar window is outside of the years 1 to 9999"
 
 _COUNT: Final = "invalid:count"
 
-Fold = Callable[[pl.DataFrame, Sequence[str]], Folded | None]
-"""Folds rows into partials that keep the given columns; returns None if that would not reduce them enough."""
+
+class Folding(Protocol):
+    """How an operator folds rows before they are sent."""
+
+    def fold(self, rows: pl.DataFrame, carried: Sequence[str]) -> Folded | None:
+        """Fold rows into partials that keep the columns ``carried``; None if there would be too many."""
+
+    def merge_folded(self, several: Sequence[Folded], carried: Sequence[str]) -> Folded:
+        """Merge what `fold` returned for rows that arrived one after the other."""
+
+
+@dataclass
+class _Portion:
+    """Rows of a task that are sent together, and what was folded of them while others arrived."""
+
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    folded: list[Folded] = field(default_factory=list)
+    """For the first frames, each on its own."""
+    rows: int = 0
+    size: int = 0
+    """In bytes."""
+
+    def add(self, frame: pl.DataFrame, folded: Folded | None, size: int) -> None:
+        """Add rows that arrived, and what was folded of them."""
+        self.frames.append(frame)
+        self.folded += [] if folded is None else [folded]
+        self.rows += frame.height
+        self.size += size
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether all rows so far have been folded."""
+        return len(self.folded) == len(self.frames)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All rows."""
+        if len(self.frames) == 1:
+            return self.frames[0]
+        frame = pl.concat(self.frames, how="diagonal")
+        # Only frames with such rows have the column.
+        return frame.with_columns(selectors.by_name(UNREADABLE, require_all=False).fill_null(value=False))
+
+    @property
+    def known_fold(self) -> Sequence[Folded] | None:
+        """The folded rows; empty if they do not fold, None if it was not tried with all of them."""
+        if self.is_folded:
+            return self.folded
+        return () if len(self.frames) == 1 and _is_plain(self.frames[0]) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +143,7 @@ class Shipper:
     """The watermark keys whose lag is learned: their observations contain the distribution of times."""
     kept: tuple[str, ...] = ()
     """The event-time columns, other than `TIME`, that the operator reads."""
-    fold: Fold | None = None
+    folding: Folding | None = None
     """Folds rows before they are sent, if the operator supports it."""
     sampled: tuple[str, ...] | None = None
     """The columns of the key that samples of invalid rows contain; None: they contain no values."""
@@ -110,20 +156,48 @@ class Shipper:
         """The buffers of a task; none if it has no rows."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        names = {column_alias(index): name for index, name in enumerate(self.columns)}
-        for part, frame in enumerate(_portions(batches, lambda frame: self._folds(frame.rename(names)))):
-            yield buffer_batch(self.buffers(frame.rename(names), task, part))
+        for part, portion in enumerate(self._portions(batches)):
+            yield buffer_batch(self.buffers(portion.frame, task, part, portion.known_fold))
         freeze_imports()
 
-    def _folds(self, frame: pl.DataFrame) -> bool:
-        """Whether all rows of a task are better processed at once than in turns, given a few of them.
+    def _portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Portion]:
+        """Combine the Arrow batches of a task, and fold rows while the JVM converts the next ones.
 
-        Rows that fold become fewer partials the more of them are folded at once.
+        The first rows decide. If they fold, a portion has about `_ROWS_AT_ONCE` rows or `_BYTES_AT_ONCE`,
+        because rows become fewer partials the more of them are folded. Otherwise it has about
+        `_ROWS_IN_TURNS` rows, or those of one Arrow batch.
         """
-        if CONTROL in frame.columns or SEQUENCE in frame.columns:
-            return True
-        frame = frame.filter(self._valid(frame))
-        return self.fold is not None and not frame.is_empty() and self.fold(frame, [BUCKET_INDEX]) is not None
+        names = {column_alias(index): name for index, name in enumerate(self.columns)}
+        portion = _Portion()
+        limit: int | None = None
+        for several in _turns(batches):
+            frame = _frame(several).rename(names)
+            folded = self._folded_early(frame) if portion.is_folded else None
+            if limit is None:
+                all_at_once = folded is not None or not _is_plain(frame)
+                limit = _ROWS_AT_ONCE if all_at_once else _ROWS_IN_TURNS
+            portion.add(frame, folded, sum(batch.nbytes for batch in several))
+            if portion.rows >= limit or portion.size >= _BYTES_AT_ONCE:
+                yield portion
+                portion = _Portion()
+        if portion.frames:
+            yield portion
+
+    def _folded_early(self, frame: pl.DataFrame) -> Folded | None:
+        """Those rows folded that `buffers` will send; None if they do not fold, or not without the others."""
+        if self.folding is None or not _is_plain(frame):
+            return None
+        sent = self._sent(frame)
+        return None if sent.is_empty() else self.folding.fold(sent, [BUCKET_INDEX])
+
+    def _sent(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are sent to the operator as its input."""
+        valid = self._valid(frame)
+        if not frame.select(valid.all()).item():
+            frame = frame.filter(valid)
+        if self.kept:
+            frame = frame.with_columns(pl.when(_usable(name)).then(name).alias(name) for name in self.kept)
+        return _without_witnesses(frame)
 
     def _valid(self, frame: pl.DataFrame) -> pl.Expr:
         """Whether a row can be read and has a time, a gap and a window."""
@@ -137,9 +211,13 @@ class Shipper:
         return valid
 
     def buffers(
-        self, frame: pl.DataFrame, task: int, part: int
+        self, frame: pl.DataFrame, task: int, part: int, folded_early: Sequence[Folded] | None = None
     ) -> Iterator[tuple[int, Header, bytes | None]]:
-        """The buffers of a frame: one per bucket, and more for rows without a usable time and failed rows."""
+        """The buffers of a frame: one per bucket, and more for rows without a usable time and failed rows.
+
+        If its rows have been folded already, ``folded_early`` has the results in order; it is empty if they
+        do not fold.
+        """
         results: list[Result] = []
         is_source = CONTROL not in frame.columns
         if not is_source:
@@ -183,7 +261,11 @@ class Shipper:
         invalid = rejects.height - sum(chunk.invalid for chunk in chunks)
         header = Shipment(self.input, task, part, observations, results, invalid, chunks, fallbacks=fallbacks)
         # Fold before splitting into buckets: splitting partials is cheaper than splitting rows.
-        folded = None if self.fold is None or frame.is_empty() else self.fold(frame, [BUCKET_INDEX])
+        folded: Folded | None = None
+        if self.folding is not None and folded_early:
+            folded = self.folding.merge_folded(folded_early, [BUCKET_INDEX])
+        elif self.folding is not None and folded_early is None and not frame.is_empty():
+            folded = self.folding.fold(frame, [BUCKET_INDEX])
         if folded is not None:
             header, frame = msgspec.structs.replace(header, kinds=dict(folded.kinds)), folded.partials
         parts = _by_bucket(frame)
@@ -271,30 +353,25 @@ def _usable(column: str) -> pl.Expr:
     return pl.col(column).is_between(-FURTHEST, FURTHEST).fill_null(value=False)
 
 
-def _portions(
-    batches: Iterable[pa.RecordBatch], folds: Callable[[pl.DataFrame], bool]
-) -> Iterator[pl.DataFrame]:
-    """Combine the Arrow batches of a task into frames.
-
-    A frame has about `_ROWS_AT_ONCE` rows or `_BYTES_AT_ONCE`; if some of the rows do not fold, it has about
-    `_ROWS_IN_TURNS` rows, or those of one Arrow batch.
-    """
+def _turns(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Combine small Arrow batches to about `_ROWS_IN_TURNS` rows or `_BYTES_AT_ONCE`."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    limit: int | None = None
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
-        if limit is None and rows >= _ROWS_IN_TURNS:
-            sample = _frame([waiting[0].slice(0, _SAMPLED_TO_FOLD)])
-            limit = _ROWS_AT_ONCE if folds(sample) else _ROWS_IN_TURNS
-        if (limit is not None and rows >= limit) or size >= _BYTES_AT_ONCE:
-            yield _frame(waiting)
+        if rows >= _ROWS_IN_TURNS or size >= _BYTES_AT_ONCE:
+            yield waiting
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _frame(waiting)
+        yield waiting
+
+
+def _is_plain(frame: pl.DataFrame) -> bool:
+    """Whether rows can be folded before the others of their task are known: no results, no chunks."""
+    return CONTROL not in frame.columns and SEQUENCE not in frame.columns
 
 
 def _frame(batches: list[pa.RecordBatch]) -> pl.DataFrame:

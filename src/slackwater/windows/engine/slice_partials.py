@@ -80,9 +80,11 @@ class SlicePartials:
         numbers = self.compiled.numbers(elements, narrow)
         return partials.with_columns(numbers) if numbers else partials
 
-    def merge(self, partials: pl.DataFrame, slices: int) -> pl.DataFrame:
+    def merge(self, partials: pl.DataFrame, slices: int, carried: Sequence[str] = ()) -> pl.DataFrame:
         """Merge partials to one per slice and key; among equal event times the first stays the first."""
-        return self._grouped(partials, slices, self.compiled.merge_partials(present=partials.columns))
+        kept = [pl.col(name).first() for name in carried]
+        aggregations = self.compiled.merge_partials(present=partials.columns)
+        return self._grouped(partials, slices, [*aggregations, *kept])
 
     def _grouped(self, frame: pl.DataFrame, slices: int, aggregations: Sequence[pl.Expr]) -> pl.DataFrame:
         keys, columns = self.compiled.key_columns, self.slicing.columns

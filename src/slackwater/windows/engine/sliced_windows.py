@@ -96,14 +96,25 @@ class SlicedWindows:
         slices = elements[self.slicing.columns[0]].n_unique()  # an estimate that only affects how to group
         return self.partials.fold(elements, slices, BEGINNING_OF_TIME, carried)
 
+    def merge_folded(self, several: Sequence[pl.DataFrame], carried: Sequence[str]) -> pl.DataFrame:
+        """Merge partials that were folded before, where there is no state."""
+        if len(several) == 1:
+            return several[0]
+        partials = self._stacked(several)
+        return self.partials.merge(partials, partials[self.slicing.columns[0]].n_unique(), carried)
+
+    def _stacked(self, several: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Folded partials together; lists may be narrow in some of them."""
+        if any(each.schema != several[0].schema for each in several):
+            several = [self.compiled.upgraded(each) for each in several]
+        return stack(several)
+
     def add_folded(
         self, state: WindowState, several: Sequence[pl.DataFrame], now: int, out: StepResults
     ) -> None:
         """Add partials that were folded before; lateness is determined by the watermark before the step."""
         watermark = BEGINNING_OF_TIME if state.watermark is None else state.watermark
-        if any(each.schema != several[0].schema for each in several):  # lists may be narrow in some of them
-            several = [self.compiled.upgraded(each) for each in several]
-        partials, accepting = self.dropping.drop_late(state, stack(several), watermark, out)
+        partials, accepting = self.dropping.drop_late(state, self._stacked(several), watermark, out)
         if partials.is_empty():
             return
         if len(several) > 1:

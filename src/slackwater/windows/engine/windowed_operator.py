@@ -216,6 +216,29 @@ class WindowedOperator:
         elements = elements.with_columns(batch.select(carried).get_columns())
         return Folded(windows.fold(elements, carried), self._columns.kinds(batch))
 
+    def merge_folded(self, several: Sequence[Folded], carried: Sequence[str] = ()) -> Folded:
+        """Merge batches that `fold` has aggregated to one with a partial per slice and key.
+
+        Args:
+            several: the batches, in order of arrival; at least one.
+            carried: the further columns that their partials keep.
+
+        Raises:
+            InvalidArgument: a column has another kind of values than in an earlier batch.
+
+        >>> import slackwater as sw
+        >>> from slackwater.windows import Count, Fixed
+        >>> operator = sw.WindowedOperator(window=Fixed(10), accumulations={"n": Count()}, event_time="ts")
+        >>> folded = [operator.fold(pl.DataFrame({"ts": times})) for times in ([3, 4], [5])]
+        >>> operator.merge_folded(folded).partials.height
+        1
+        """
+        windows = self._folding_windows("folded", len(several))
+        kinds: Mapping[str, str] = {}
+        for part in several:
+            kinds = agreed(part.kinds, kinds)
+        return Folded(windows.merge_folded([part.partials for part in several], carried), kinds)
+
     def _folding_windows(self, argument: str, value: object) -> SlicedWindows:
         """The windows, if they accept folded batches; otherwise an error about the argument."""
         if isinstance(self._windows, SessionWindows) or not self.spec.can_fold:
