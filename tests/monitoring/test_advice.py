@@ -47,7 +47,7 @@ def test_a_store_and_a_running_query_give_the_same_recommendation(tmp_path: Path
         events = [batch(1, operator(1, 3), delays=DELAYS)]
         store.write(lambda connection: RecordTables().write(connection, events, now=SECOND))
     report = BucketReport(3, 1, 3, "…", None, None, "", 0, False, {}, delays=DELAYS)
-    texts = {"bucket_3": msgspec.json.encode(report).decode()}
+    texts = {"reports": [msgspec.json.encode(report).decode()]}
     metric = SimpleNamespace(asDict=lambda: texts)
     progress = SimpleNamespace(id="q1", observedMetrics={"slackwater_ab": metric}, stateOperators=[])
     query: Any = SimpleNamespace(id="q1", recentProgress=[progress])

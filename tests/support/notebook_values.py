@@ -47,7 +47,7 @@ def telemetry() -> Telemetry:
     heard = Telemetry(batches=100, queries=3)
     for number in range(12):
         (operator,) = report(number).operators
-        texts = {"bucket_0": msgspec.json.encode(operator.buckets[0]).decode()}
+        texts = {"reports": [msgspec.json.encode(operator.buckets[0]).decode()]}
         progress = SimpleNamespace(
             id=UUID(int=1), runId=UUID(int=2), name=MARKUP, timestamp="2024-03-20T12:00:00.000Z",
             batchId=number, batchDuration=250, sources=[], stateOperators=[],

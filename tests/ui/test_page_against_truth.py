@@ -77,7 +77,7 @@ def random_run(seed: int, heard: Telemetry, start: int) -> Truth:
         model.perform(Happened(at, "tick"))
         frame = pl.DataFrame(rows, schema=[ORIGIN, "key", TIME, "value"], orient="row")
         outputs = stage.step([*shipped(frame), *ticks(at)])
-        texts = {f"bucket_{one.report.bucket}": msgspec.json.encode(one.report).decode() for one in outputs}
+        texts = {"reports": [msgspec.json.encode(one.report).decode() for one in outputs]}
         batch = _event(seed, number, at, texts)
         heard.onQueryProgress(batch)
     watermarks = [each.value for past in model.outputs for each in past if isinstance(each, Watermark)]
@@ -100,7 +100,7 @@ def _reported(query: Any) -> QueryReport:
         return why(query)
 
 
-def _event(seed: int, number: int, at: int, texts: dict[str, str]) -> Any:
+def _event(seed: int, number: int, at: int, texts: dict[str, list[str]]) -> Any:
     return SimpleNamespace(
         progress=SimpleNamespace(
             id=f"q{seed}", runId=f"r{seed}", name=f"run {seed}", timestamp=format_instant(at), batchId=number,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slackwater.spark.monitor.drop_warnings import DropWarnings
-from slackwater.spark.monitor.reports import METRIC, BucketReport, OperatorReport
+from slackwater.spark.monitor.reports import METRIC, BucketReport, OperatorReport, operator_reports
 
 
 def bucket(**totals: int) -> BucketReport:
@@ -35,9 +35,17 @@ def test_the_first_rows_left_out_are_reported_once_for_each_query_and_reason(
 
 
 def test_the_reports_are_read_from_the_observed_metrics_of_a_batch(caplog: pytest.LogCaptureFixture) -> None:
-    found = msgspec.json.encode(
-        {"bucket_0": msgspec.json.encode(bucket(invalid=4)).decode(), "bucket_2": None}
-    )
+    found = msgspec.json.encode({"reports": [msgspec.json.encode(bucket(invalid=4)).decode()]})
     DropWarnings().on_metrics("5f", "bids", {f"{METRIC}_7": found.decode(), "rows of the user": '{"n": 1}'})
     (message,) = caplog.messages
     assert message.startswith("query 'bids': 4 rows were left out")
+
+
+def test_a_bucket_that_reported_twice_counts_once_and_buckets_are_in_order() -> None:
+    texts = [
+        msgspec.json.encode(msgspec.structs.replace(bucket(invalid=4), bucket=number)).decode()
+        for number in (7, 2, 7)
+    ]
+    (operator,) = operator_reports({f"{METRIC}_7": [texts], "rows of the user": [1]})
+    assert [report.bucket for report in operator.buckets] == [2, 7]
+    assert operator.totals["invalid"] == 4

@@ -22,7 +22,7 @@ AT = instant("2024-01-01T12:00:00Z")
 
 def progress(number: int, **operators: list[BucketReport]) -> Any:
     def row(reports: list[BucketReport]) -> Any:
-        texts = {f"bucket_{report.bucket}": msgspec.json.encode(report).decode() for report in reports}
+        texts = {"reports": [msgspec.json.encode(report).decode() for report in reports]}
         return SimpleNamespace(asDict=lambda: texts)
 
     return SimpleNamespace(

@@ -30,7 +30,7 @@ from slackwater.spark.versions import needs, prepare_batch_state
 from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.payload_reader import PayloadReader
-from slackwater.spark.wire.row_codec import BUCKET_OR_FLAGS, RowCodec
+from slackwater.spark.wire.row_codec import RowCodec
 from slackwater.spark.wire.wire_columns import WINDOW_BOUNDS
 from slackwater.windows.spec.operator_spec import OperatorSpec
 
@@ -131,8 +131,7 @@ class Dataflow:
             outputMode="append",
             timeMode="none",
         )
-        column = "bucket" if codec is None else BUCKET_OR_FLAGS
-        return observed(emitted, self.buckets, path, bucket_column=column)
+        return observed(emitted, path)
 
     @property
     def plan(self) -> OperatorPlan:

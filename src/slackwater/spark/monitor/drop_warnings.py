@@ -65,7 +65,7 @@ class DropWarnings(StreamingQueryListener):
     def on_metrics(self, query: str, name: str | None, metrics: Mapping[str, str]) -> None:
         """Do the same, given the observed metrics of a batch as JSON objects; those of others are ignored."""
         ours = {
-            metric: msgspec.json.decode(text, type=dict[str, str | None]).values()
+            metric: msgspec.json.decode(text, type=dict[str, list[str]]).values()
             for metric, text in metrics.items()
             if metric.startswith(METRIC)
         }

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 METRIC: Final = "slackwater"
-_COLUMN: Final = "bucket_"
+_REPORTS: Final = "reports"
+"""The column of the metric: a list of the reports of all buckets."""
 _OUTPUTS: Final = count()
 
 
@@ -298,23 +299,19 @@ def metric_name() -> str:
     return f"{METRIC}_{next(_OUTPUTS):08x}"
 
 
-def observed(
-    emitted: DataFrame, buckets: Sequence[int], name: str, *, bucket_column: str = "bucket"
-) -> DataFrame:
-    """The same rows, with the report of each bucket as an observed metric called ``name``.
+def observed(emitted: DataFrame, name: str) -> DataFrame:
+    """The same rows, with the reports of all buckets as an observed metric called ``name``.
+
+    Spark evaluates the metric for every row, so it is one column for any number of buckets.
 
     >>> from slackwater.spark.session import session
     >>> spark = session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
-    >>> observed(spark.sql("select 1 as bucket, 'fine' as report"), [1], METRIC).collect()
+    >>> observed(spark.sql("select 1 as bucket, 'fine' as report"), METRIC).collect()
     [Row(bucket=1, report='fine')]
     """
     from pyspark.sql import functions as sql
 
-    reports = [
-        sql.max(sql.when(sql.col(bucket_column) == bucket, sql.col("report"))).alias(f"{_COLUMN}{bucket}")
-        for bucket in buckets
-    ]
-    return emitted.observe(name, *reports)
+    return emitted.observe(name, sql.collect_list("report").alias(_REPORTS))
 
 
 def why(query: StreamingQuery) -> QueryReport:
@@ -359,28 +356,35 @@ def reported(progress: StreamingQueryProgress) -> QueryReport | None:
     >>> reported(SimpleNamespace(observedMetrics={}, stateOperators=[])) is None
     True
     """
-    operators = operator_reports({name: _texts(metric) for name, metric in progress.observedMetrics.items()})
+    operators = operator_reports({name: _values(metric) for name, metric in progress.observedMetrics.items()})
     if not operators:
         return None
     state_bytes = sum(map(_state_bytes, progress.stateOperators))
     return QueryReport(operators, state_bytes, dead_letter_counts().of(str(progress.id)))
 
 
-def operator_reports(metrics: Mapping[str, Iterable[str | None]]) -> tuple[OperatorReport, ...]:
-    """The reports of a query's operators, from its observed metrics: for each, the reports of its buckets.
+def operator_reports(metrics: Mapping[str, Iterable[Any]]) -> tuple[OperatorReport, ...]:
+    """The reports of a query's operators, from the values of its observed metrics.
 
-    >>> operator_reports({"rows": ["7"]})
+    >>> operator_reports({"rows": [7]})
     ()
     """
     names = sorted(name for name in metrics if name.startswith(METRIC))
     found = (
-        OperatorReport(
-            tuple(msgspec.json.decode(text, type=BucketReport) for text in metrics[name] if text is not None),
-            number,
-        )
+        OperatorReport(_bucket_reports(metrics[name]), number)
         for name, number in zip(names, _ids(names), strict=True)
     )
     return tuple(one for one in found if one.buckets)
+
+
+def _bucket_reports(values: Iterable[Sequence[str]]) -> tuple[BucketReport, ...]:
+    """The reports of the buckets in the lists of a metric, in order.
+
+    A task that Spark runs again reports again.
+    """
+    reports = (msgspec.json.decode(text, type=BucketReport) for texts in values for text in texts)
+    by_bucket = {report.bucket: report for report in reports}
+    return tuple(by_bucket[bucket] for bucket in sorted(by_bucket))
 
 
 def _ids(names: Sequence[str]) -> list[str]:
@@ -398,11 +402,11 @@ def _ids(names: Sequence[str]) -> list[str]:
     return ids
 
 
-def _texts(metric: Any) -> Iterable[str | None]:
+def _values(metric: Any) -> Iterable[Any]:
     row = metric.asDict()
     # Over Spark Connect the metric of a query is a row of a schema and a list of values.
-    texts: Iterable[str | None] = row["values"] if {"values", "schema"} == row.keys() else row.values()
-    return texts
+    values: Iterable[Any] = row["values"] if {"values", "schema"} == row.keys() else row.values()
+    return values
 
 
 def _state_bytes(operator: Any) -> int:

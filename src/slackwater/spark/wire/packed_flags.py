@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from math import prod
 
 import polars as pl
-from pyspark.sql import Column
-from pyspark.sql import functions as sql
 from pyspark.sql.types import DataType, LongType, StringType
 
 FlagValues = tuple[str, ...] | tuple[bool, ...] | tuple[int, ...]
@@ -64,14 +62,21 @@ class PackedFlags:
         digits = (flag.digit() * self.weight(flag.name) for flag in self.flags if flag.name in given)
         return sum(digits, start=pl.lit(0, pl.Int32))
 
-    def unpack(self, name: str, packed: str) -> Column:
-        """The values of the flag ``name``, from the Spark column ``packed``."""
+    def unpack(self, name: str, packed: str) -> str:
+        """The values of the flag ``name``, as a Spark expression over the column ``packed``.
+
+        >>> from pyspark.sql.types import BooleanType
+        >>> flags = PackedFlags((Flag("retraction", BooleanType(), (False, True)),))
+        >>> flags.unpack("retraction", "packed")
+        'element_at(array(CAST(NULL AS boolean), false, true), CAST(`packed` div 1 % 3 + 1 AS int))'
+        """
         flag = next(flag for flag in self.flags if flag.name == name)
-        digit = sql.expr(f"`{packed}` div {self.weight(name)} % {flag.radix}")
+        digit = f"`{packed}` div {self.weight(name)} % {flag.radix}"
         if isinstance(flag.kind, LongType):
-            return sql.nullif(digit, sql.lit(0)).cast(flag.kind) - 1
-        values = sql.array(sql.lit(None).cast(flag.kind), *map(sql.lit, flag.values))
-        return sql.element_at(values, (digit + 1).cast("int"))
+            return f"CAST(nullif({digit}, 0) AS bigint) - 1"
+        values = (f"'{value}'" if isinstance(value, str) else str(value).lower() for value in flag.values)
+        nothing = f"CAST(NULL AS {flag.kind.simpleString()})"
+        return f"element_at(array({nothing}, {', '.join(values)}), CAST({digit} + 1 AS int))"
 
     def weight(self, name: str) -> int:
         """The weight of a flag's digit: the product of the radices before it."""

@@ -178,31 +178,43 @@ class RowCodec:
 
         With ``reports`` there is also a row for each bucket, with its report in the column `REPORT`.
         """
+        # Expressions as text: a call to the JVM for each part of them would take longer than parsing them.
         indices = iter(range(len(self.columns)))
         decoded: list[Column] = []
-        is_row = sql.col("report").isNull()
         for column in self.schema:
             kind = column.dataType
             if isinstance(kind, StructType):
-                inner = [self._decoded(next(indices)).alias(one.name) for one in kind]
+                inner = ", ".join(f"{self._decoded(next(indices))} AS {_quoted(one.name)}" for one in kind)
                 # The condition makes the struct nullable, as it is in the schema.
-                decoded.append(sql.when(is_row, sql.struct(*inner)).alias(column.name))
+                text = f"CASE WHEN report IS NULL THEN struct({inner}) END"
             else:
-                decoded.append(self._decoded(next(indices)).alias(column.name))
+                text = self._decoded(next(indices))
+            decoded.append(sql.expr(text).alias(column.name))
         if reports:
             return emitted.select(*decoded, sql.col("report").alias(REPORT))
-        return emitted.where(is_row).select(*decoded)
+        return emitted.where("report IS NULL").select(*decoded)
 
-    def _decoded(self, index: int) -> Column:
+    def _decoded(self, index: int) -> str:
+        """A column or struct field of the output as a Spark expression."""
         column = self.columns[index]
         if column.is_flag:
             return self.flags.unpack(column.name, BUCKET_OR_FLAGS)
         if column.offset is not None:
             base, offset = column.offset
             names = [other.name for other in self.columns]
-            return sql.timestamp_micros(sql.col(f"`{column_alias(names.index(base))}`") + offset)
-        sent = sql.col(f"`{column_alias(index)}`")
-        return sql.timestamp_micros(sent) if isinstance(column.kind, TimestampType) else sent
+            return f"timestamp_micros({_quoted(column_alias(names.index(base)))} + {offset}L)"
+        sent = _quoted(column_alias(index))
+        return f"timestamp_micros({sent})" if isinstance(column.kind, TimestampType) else sent
+
+
+def _quoted(name: str) -> str:
+    """A name in an expression.
+
+    >>> _quoted("a.b"), _quoted("`")
+    ('`a.b`', '````')
+    """
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def _wire_array(values: pl.Series, column: OutputColumn) -> pa.Array:
