@@ -25,8 +25,9 @@ def run(report: Report) -> None:
     section = report.section(
         "On Spark: ten million rows from end to end",
         f"Ten micro-batches of {MILLION:,} bids, tumbling windows of 10 s, Parquet in, CSV out, a new "
-        "process; seconds from the session to the last results, without the start of the JVM: median of "
-        f"{RUNS} runs, lowest and highest. In brackets the part until the first results.",
+        "process with a heap of 4 GiB, because the default store keeps its state there; seconds from the "
+        f"session to the last results, without the start of the JVM: median of {RUNS} runs, lowest and "
+        "highest. In brackets the part until the first results.",
         ("keys", OURS, *(f"Spark, {side}" for side in STORES), "goal"),
     )
     for number in range(len(WORKLOADS), len(ALL)):

@@ -105,6 +105,8 @@ class Workload:
     batch: int = BATCH
     """How many bids a micro-batch has."""
     sink: str = "parquet"
+    heap: str = "1g"
+    """The heap of the JVM; 1 GiB is Spark's default."""
     sides: tuple[str, ...] = (OURS, "RocksDB", WRITING)
 
     def __str__(self) -> str:
@@ -119,7 +121,7 @@ WORKLOADS: Final = (
     Workload(SESSIONS, 200_000, aim=8),
 )
 END_TO_END: Final = tuple(
-    Workload(TUMBLING, keys, batches=10, batch=MILLION, sink="csv", sides=(OURS, *STORES))
+    Workload(TUMBLING, keys, batches=10, batch=MILLION, sink="csv", heap="4g", sides=(OURS, *STORES))
     for keys in (1_000, 200_000)
 )
 ALL: Final = (*WORKLOADS, *END_TO_END)
@@ -213,7 +215,7 @@ class Run(msgspec.Struct):
 
 def run_side(workload: Workload, side: str, work: Path) -> Run:
     """Run one side in this process, which nothing has warmed up."""
-    spark = sw.session(config=QUIET)
+    spark = sw.session(config=QUIET | {"spark.driver.memory": workload.heap})
     spark.sparkContext.setLogLevel("ERROR")
     began = time.perf_counter()
     rows = read(spark, work / "in")

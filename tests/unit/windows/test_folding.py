@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from slackwater import windows
 from slackwater.errors import InvalidArgument
 from slackwater.windows import Fixed, Sessions, Sliding, WindowedOperator, after_watermark, count, every
 from slackwater.windows import sum as total
@@ -92,3 +93,61 @@ def test_an_empty_batch_folds_to_no_partials() -> None:
     assert folded.partials.is_empty()
     state, output = made.step(made.initial_state(), folded=[folded])
     assert (state.open_windows, output.panes.height) == (0, 0)
+
+
+NULLS_FIRST: dict[str, Any] = {
+    "all": windows.all("flag"),
+    "any": windows.any("flag"),
+    "collect": windows.collect("price"),
+    "collect_set": windows.collect_set("price"),
+    "count": windows.count("price"),
+    "count_distinct": windows.count_distinct("price"),
+    "first": windows.first("price"),
+    "last": windows.last("price"),
+    "max": windows.max("price"),
+    "max_by": windows.max_by("price", "ts"),
+    "mean": windows.mean("price"),
+    "min": windows.min("price"),
+    "stddev": windows.stddev("price"),
+    "sum": windows.sum("price"),
+    "top_n": windows.top_n("price", 2),
+    "variance": windows.variance("price"),
+}
+
+
+@pytest.mark.parametrize("name", NULLS_FIRST)
+@pytest.mark.parametrize("retractable", [False, True])
+@pytest.mark.parametrize("merged", [2, 3])
+def test_parts_without_values_that_are_merged_first_change_nothing(
+    name: str, retractable: bool, merged: int
+) -> None:
+    options = {"retractions": "back"} if retractable else {}
+    made = operator(accumulations={"value": NULLS_FIRST[name]}, **options)
+    rows = pl.DataFrame(
+        {
+            "auction": ["a"] * 8,
+            "ts": list(range(8)),
+            "price": [None, None, None, None, 1, 5, 3, None],
+            "flag": [None, None, None, None, True, False, True, None],
+            "back": [False] * 8,
+        }
+    )
+    parts = [made.fold(rows[start : start + 2]) for start in range(0, 8, 2)]
+    several = [made.merge_folded(parts[:merged]), *parts[merged:]]
+    (whole,), (found,) = (
+        made.step(made.initial_state(), watermarks={"default": 10}, folded=folded)[1].panes["value"].to_list()
+        for folded in ([made.fold(rows)], several)
+    )
+    assert found == whole
+
+
+def test_a_variance_after_a_batch_of_several_parts_without_values_is_not_nan() -> None:
+    made = operator(accumulations={"value": windows.variance("price")})
+    schema = {"auction": pl.String, "ts": pl.Int64, "price": pl.Int64}
+    nothing, values = (
+        made.fold(pl.DataFrame(rows, schema, orient="row"))
+        for rows in ([("a", 1, None)], [("a", 2, 1), ("a", 3, 3)])
+    )
+    state, _ = made.step(made.initial_state(), folded=[nothing, nothing])
+    _, output = made.step(state, watermarks={"default": 10}, folded=[values])
+    assert output.panes["value"].to_list() == [2.0]

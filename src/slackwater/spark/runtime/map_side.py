@@ -171,12 +171,16 @@ class Shipper:
         portion = _Portion()
         limit: int | None = None
         for several in _turns(batches):
+            size = sum(batch.nbytes for batch in several)
+            if portion.frames and portion.size + size > _BYTES_AT_ONCE:
+                yield portion
+                portion = _Portion()
             frame = _frame(several).rename(names)
             folded = self._folded_early(frame) if portion.is_folded else None
             if limit is None:
                 all_at_once = folded is not None or not _is_plain(frame)
                 limit = _ROWS_AT_ONCE if all_at_once else _ROWS_IN_TURNS
-            portion.add(frame, folded, sum(batch.nbytes for batch in several))
+            portion.add(frame, folded, size)
             if portion.rows >= limit or portion.size >= _BYTES_AT_ONCE:
                 yield portion
                 portion = _Portion()

@@ -151,7 +151,6 @@ class RowCodec:
         encoded = {} if rows is None else self._encoded(rows)
         last: dict[str, pa.Array] = {}
         if report is not None:
-            # It comes last, because Spark copies what it has observed so far with every row that follows.
             last = {BUCKET_OR_FLAGS: pa.array([bucket], pa.int32()), "report": pa.array([report])}
         columns: dict[str, pd.api.extensions.ExtensionArray] = {}
         for sent in to_arrow_schema(self.wire_schema):

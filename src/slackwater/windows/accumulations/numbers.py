@@ -205,11 +205,14 @@ class Variance(_SubtractableOfColumn):
         merged: list[pl.Expr] = []
         for side in self._sides(partials):
             count, mean, squares = (partials.column(side + part) for part in ("n", "mean", "squares"))
-            center = (count * mean).sum() / count.sum()
+            # Partials without values have no mean; one that an earlier release stored may be NaN.
+            has_values = count > 0
+            center = (count * mean).filter(has_values).sum() / count.sum()
+            distances = squares + count * (mean - center) ** 2
             merged += [
                 count.sum(),
-                center.alias(partials.name(side + "mean")),
-                (squares + count * (mean - center) ** 2).sum().alias(partials.name(side + "squares")),
+                pl.when(count.sum() > 0).then(center).alias(partials.name(side + "mean")),
+                distances.filter(has_values).sum().alias(partials.name(side + "squares")),
             ]
         return merged
 
