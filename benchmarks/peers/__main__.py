@@ -34,7 +34,7 @@ ENGINES: Final = {
 }
 """The module of each engine, and its environment: this one for None."""
 ROWS: Final = 10_000_000
-FEWER_ROWS: Final = {"spark": 2_000_000, "bytewax": 200_000, "pathway": 2_000_000, "quix": 200_000}
+FEWER_ROWS: Final = {"spark": 2_000_000, "bytewax": 200_000, "pathway": 500_000, "quix": 200_000}
 """Engines that would take hours for `ROWS` get fewer."""
 RATE: Final = 10_000
 """Bids per second of event time."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
 
 from benchmarks.announcements import announced_run
@@ -18,8 +21,8 @@ def window_function(window: Workload) -> str:
     return f"TUMBLE(TABLE bid, DESCRIPTOR(ts), {size})"
 
 
-def run(job: Job) -> None:
-    """Run the job to its end."""
+def run(job: Job, checkpoints: Path) -> None:
+    """Run the job to its end, with checkpoints in a folder."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {
         "table.local-time-zone": "UTC",
@@ -28,6 +31,9 @@ def run(job: Job) -> None:
         "restart-strategy.type": "none",
         # A file is complete when a checkpoint is.
         "execution.checkpointing.interval": "10 s",
+        # By default checkpoints are stored in memory, with at most 5 MiB of state in a task.
+        "execution.checkpointing.storage": "filesystem",
+        "execution.checkpointing.dir": checkpoints.absolute().as_uri(),
     }
     for name, value in settings.items():
         tables.get_config().set(name, value)
@@ -50,5 +56,5 @@ def run(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    with announced_run():
-        run(parse_job())
+    with TemporaryDirectory(prefix="slackwater-peers-") as folder, announced_run():
+        run(parse_job(), Path(folder))

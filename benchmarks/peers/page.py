@@ -52,6 +52,7 @@ class PeerResult:
             self,
             seconds=[second for one in every for second in one.seconds],
             cpu_seconds=[second for one in every for second in one.cpu_seconds],
+            windows=max(one.windows for one in every),
             missing=max(one.missing for one in every),
             wrong=max(one.wrong for one in every),
             lost_rows=max(one.lost_rows for one in every),
