@@ -68,7 +68,7 @@ def measure(side: str, keys: int, work: Path) -> Breakdown:
     spark.sparkContext.setLogLevel("ERROR")
     bids(work / "in", keys, BATCH, BATCHES)
     rows = read(spark, work / "in")
-    result = windows(rows, TUMBLING.ours) if side == OURS else spark_windows(rows, TUMBLING.native())
+    result = windows(rows, TUMBLING.ours).to_df() if side == OURS else spark_windows(rows, TUMBLING.native())
     writer = result.writeStream.option("checkpointLocation", str(work / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(work / "out"), format="parquet")
     first, last = ((work / "checkpoint" / "commits" / str(number)) for number in (WARM - 1, BATCHES - 1))

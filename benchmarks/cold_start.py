@@ -47,7 +47,7 @@ def start(spark: SparkSession, side: str, work: Path, number: int) -> Start:
     """Run the query from its definition to the end of its input."""
     began = time.perf_counter()
     rows = read(spark, work / "in")
-    result = windows(rows, TUMBLING.ours) if side == OURS else spark_windows(rows, TUMBLING.native())
+    result = windows(rows, TUMBLING.ours).to_df() if side == OURS else spark_windows(rows, TUMBLING.native())
     writer = result.writeStream.option("checkpointLocation", str(work / f"checkpoint-{number}"))
     query = writer.trigger(availableNow=True).start(str(work / f"out-{number}"), format="parquet")
     built = time.perf_counter() - began

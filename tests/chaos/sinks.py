@@ -20,12 +20,17 @@ from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.stream_output import write_stream
 from slackwater.table_progress.completeness_reader import read_completeness
-from slackwater.tables.table_address import lake_table
+from slackwater.tables.table_address import append_table, lake_table
 from tests.chaos.queries import entries
 from tests.spark.oracle import Truth, micros, table_of
+from tests.tables.appended import current_results
 from tests.tables.lakes import catalog_properties, truth_in
 
-SINKS: Final = ("delta", "iceberg", "parquet", "sqlite", "postgresql", "stream")
+APPENDED: Final = ("delta files", "parquet files")
+"""Tables that files are appended to."""
+SINKS: Final = (
+    "delta", "iceberg", "parquet", "sqlite", "postgresql", "stream", "delta files", "parquet files"
+)  # fmt: skip
 CATALOG: Final = "chaos"
 _STREAM: Final = "chaos/sessions"
 _EVENTS: Final = pa.schema(
@@ -91,6 +96,8 @@ class Sink:
             "delta": f"delta:{self.folder}/delta",
             "iceberg": f"iceberg:{CATALOG}/chaos.sessions",
             "parquet": f"parquet:{self.folder}/parquet",
+            "delta files": f"delta:{self.folder}/files",
+            "parquet files": f"parquet:{self.folder}/files",
             "sqlite": f"sqlite:///{self.folder}/truth.db#sessions",
             "postgresql": f"{self.url}#sessions",
             "stream": f"stream:{_STREAM}",
@@ -103,6 +110,8 @@ class Sink:
         if self.kind in ("sqlite", "postgresql"):
             url, _, table = self.address.rpartition("#")
             return panes.upsert_to(url, table, create=True, flush=ends)
+        if self.kind in APPENDED:
+            return panes.append_to(self.address, create=True, flat=True, flush=ends)
         return panes.merge_into(self.address, create=True, flush=ends)
 
     def planned(self) -> int:
@@ -120,7 +129,8 @@ class Sink:
                 newest = sql.select(sql.func.max(writers.c.last_event_number))
                 return streams.store.read(lambda connection: connection.execute(newest).scalar()) or 0
         if self.kind not in ("sqlite", "postgresql"):
-            known = lake_table(self.address).ledger().values()
+            target = append_table if self.kind in APPENDED else lake_table
+            known = target(self.address).ledger().values()
             return max((entry.batch + 1 for entry in known), default=0)
         url, _, _ = self.address.rpartition("#")
         with temporary_engine(database_url(url)) as engine, engine.connect() as connection:
@@ -142,6 +152,8 @@ class Sink:
         if self.kind in ("sqlite", "postgresql"):
             url, _, table = self.address.rpartition("#")
             return table_of(url, table)
+        if self.kind in APPENDED:
+            return current_results(append_table(self.address))
         return truth_in(lake_table(self.address))
 
     def _events(self) -> Truth:

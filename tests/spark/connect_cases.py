@@ -22,10 +22,12 @@ from slackwater.spark.api.stream import stream
 from slackwater.spark.monitor.reports import why
 from slackwater.spark.monitor.telemetry import telemetry
 from slackwater.spark.session import STATE_STORE, check_session, session
+from slackwater.tables.table_address import append_table
 from slackwater.time import END_OF_TIME, SECOND
 from tests.spark.oracle import table_of, truth_of
 from tests.spark.running import Batch, Scenario, as_batch, ended, expected, panes_of, until, write
 from tests.spark.scenarios import SCENARIOS, check
+from tests.tables.appended import current_results
 
 # The client of Spark Connect closes its channel under the thread that hears of queries, which may warn then.
 pytestmark = pytest.mark.filterwarnings("ignore:StreamingQueryListenerBus Handler thread:UserWarning")
@@ -108,6 +110,14 @@ def test_a_stream_into_a_table_of_the_truth(spark: SparkSession, tmp_path: Path)
     assert table_of(url, "totals") == truth_of(
         expected(RETRACTING, [[batch] for batch in RETRACTING.batches])
     )
+
+
+def test_a_stream_into_files_that_tasks_write(spark: SparkSession, tmp_path: Path) -> None:
+    address = f"parquet:{tmp_path}/files"
+    panes = streamed(spark, RETRACTING, tmp_path, len(RETRACTING.batches))
+    run(panes.append_to(address, create=True, flat=True, flush=True), tmp_path)
+    truth = truth_of(expected(RETRACTING, [[batch] for batch in RETRACTING.batches]))
+    assert current_results(append_table(address)) == truth
 
 
 def test_a_stream_into_memory_and_into_a_function(spark: SparkSession, tmp_path: Path) -> None:

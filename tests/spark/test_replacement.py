@@ -15,7 +15,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.spark.api.panes import Panes
 from slackwater.sql.commit_owner import Committer
-from slackwater.sql.pane_table import TableDoesNotFit
+from slackwater.sql.pane_targets import TableDoesNotFit
 from slackwater.table_progress.replaced_results import Replacement
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.lake_table import LakeColumns, plain_schema

@@ -18,7 +18,7 @@ from slackwater.progress.watermark_policies import Lag, lag
 from slackwater.spark.api.stream import stream
 from slackwater.spark.api.upsert import Mode, upsert_once, upsert_to
 from slackwater.sql.database import database_url, temporary_engine
-from slackwater.sql.pane_table import Fold, TableDoesNotFit
+from slackwater.sql.pane_targets import Fold, TableDoesNotFit
 from slackwater.time import SECOND
 from tests.spark.oracle import Truth, table_of, truth_of
 from tests.spark.postgres import PASSWORD, Server

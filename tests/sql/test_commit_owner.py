@@ -7,7 +7,7 @@ import sqlalchemy as sql
 
 from slackwater.sql.commit_owner import BATCH_JOB, CommitOwner, Committer, IdentityInUse, claim
 from slackwater.sql.database import temporary_engine
-from slackwater.sql.pane_merge import StaleBatch
+from slackwater.sql.pane_targets import StaleBatch
 from tests.sql.panes import batch, fold, made, rows, run_sql
 
 pytestmark = pytest.mark.postgres

@@ -16,8 +16,9 @@ import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url, temporary_engine
-from slackwater.sql.pane_merge import StaleBatch, discard_staged, merge_panes, stage_panes
+from slackwater.sql.pane_merge import discard_staged, merge_panes, stage_panes
 from slackwater.sql.pane_table import PaneColumn, PaneTable
+from slackwater.sql.pane_targets import StaleBatch
 from slackwater.sql.staging_table import StagedRowsLost
 from slackwater.time import to_datetime
 from tests.spark.postgres import Server

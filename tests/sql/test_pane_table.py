@@ -16,7 +16,8 @@ import sqlalchemy as sql
 from slackwater.errors import InvalidArgument
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.dead_letters import RowsRejected
-from slackwater.sql.pane_table import PaneColumn, PaneTable, TableDoesNotFit
+from slackwater.sql.pane_table import PaneColumn, PaneTable
+from slackwater.sql.pane_targets import TableDoesNotFit
 from slackwater.time import to_datetime
 from tests.spark.postgres import PASSWORD, Server
 from tests.sql.panes import KEY, SECOND, TOTAL, at_once, batch, fold, made, rows, run_sql

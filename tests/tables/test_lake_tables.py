@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Committer, IdentityInUse
-from slackwater.sql.pane_merge import StaleBatch
-from slackwater.sql.pane_table import TableDoesNotFit
+from slackwater.sql.pane_targets import StaleBatch, TableDoesNotFit
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.iceberg_table import IcebergTable
 from slackwater.tables.lake_ledger import BatchCommit

@@ -14,7 +14,8 @@ from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Committer
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION, merge_panes, stage_panes
-from slackwater.sql.pane_table import Fold, PaneColumn, PaneTable
+from slackwater.sql.pane_table import PaneColumn, PaneTable
+from slackwater.sql.pane_targets import Fold
 from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.lake_table import LakeColumns
 from slackwater.tables.pane_fold import folded_panes

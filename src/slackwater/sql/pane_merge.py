@@ -29,7 +29,7 @@ from sqlalchemy.schema import CreateTable
 
 from slackwater._suggestions import available
 from slackwater._utf8 import split_unreadable
-from slackwater.errors import InvalidArgument, SlackwaterError
+from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
@@ -42,6 +42,7 @@ from slackwater.sql.dead_letters import (
 from slackwater.sql.letters import as_letters
 from slackwater.sql.merge import delete_matching, insert_missing, latest_rows, lock_table
 from slackwater.sql.pane_table import WINDOW_COLUMNS, PaneColumn, PaneTable
+from slackwater.sql.pane_targets import StaleBatch
 from slackwater.sql.staging_table import (
     check_row_count,
     deserialize_batches,
@@ -55,21 +56,6 @@ RETRACTION: Final = "retraction"
 UNKNOWN: Final = Completeness()
 FAILURE_COLUMNS: Final = ("event:failure", "event:failed_row")
 """The reason and the content of rows that failed before they became panes."""
-
-
-class StaleBatch(SlackwaterError):
-    """A batch older than the last applied one: the checkpoint does not match the table."""
-
-    def __init__(self, table: str, identity: str, batch: int, applied: int) -> None:
-        self.table = table
-        self.identity = identity
-        self.batch = batch
-        self.applied = applied
-        super().__init__(
-            f"batch {batch} of {identity} is older than batch {applied}, which is already in table {table}: "
-            f"another run of this query is ahead, or its checkpoint was restored from a backup; stop the "
-            f"other run, or start with a new checkpoint and an empty table"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import sqlalchemy as sql
 from sqlalchemy import types
@@ -28,11 +28,9 @@ from slackwater.sql.database import DRIVERS, redacted_url, temporary_engine
 from slackwater.sql.dead_letters import OnError, check_on_error, create_dead_letter_table
 from slackwater.sql.identifiers import check_identifier, quote_identifier, quote_table, split_table_name
 from slackwater.sql.merge import lock_table
+from slackwater.sql.pane_targets import Fold, TableDoesNotFit
 from slackwater.sql.row_checks import ColumnLimits, table_limits
 from slackwater.sql.staging_table import is_embedded, staging_table
-
-Fold = Literal["sum", "min", "max"]
-"""How a delta is combined with the current value."""
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 LEDGER: Final = "slackwater_upserts"
@@ -56,10 +54,6 @@ _FOLDABLE: Final = {
     "min": {"integer", "long", "float", "double", "decimal", "text", "date", "timestamp", "local timestamp"},
     "max": {"integer", "long", "float", "double", "decimal", "text", "date", "timestamp", "local timestamp"},
 }
-
-
-class TableDoesNotFit(InvalidArgument):
-    """The target table does not exist, or its columns cannot store the panes."""
 
 
 @dataclass(frozen=True, slots=True)

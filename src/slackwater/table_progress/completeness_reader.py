@@ -21,10 +21,12 @@ from slackwater.sql.staging_table import is_embedded
 from slackwater.sql.stated_completeness import stated_completeness
 from slackwater.streams.log.catalog import Streams
 from slackwater.streams.time import mark_store
+from slackwater.tables.append_table import AppendTable
 from slackwater.tables.folder_records import folder_completeness
+from slackwater.tables.lake_table import LakeTable
 from slackwater.tables.manifest import manifest_completeness
 from slackwater.tables.object_store import is_object_store, shown_url
-from slackwater.tables.table_address import lake_table
+from slackwater.tables.table_address import append_table, lake_table
 
 FORMS: Final = (
     "DATABASE_URL#TABLE, delta:LOCATION, iceberg:CATALOG/NAMESPACE.TABLE, parquet:FOLDER, json:FOLDER, "
@@ -57,11 +59,11 @@ def complete_until(
 ) -> int | None:
     """Read up to which event time a table is complete: all windows that end at or before it are written.
 
-    Every commit of `Panes.upsert_to`, `Panes.merge_into` and `write_stream` states this time, which is the
-    watermark of the query after everything that its last operator still holds. A table or a folder that
-    ingestion jobs write states the time before which all units are read. Rows that arrive late may still
-    correct the results, as long as the allowed lateness permits; with ``final`` the time is the one before
-    which nothing changes any more.
+    Every commit of `Panes.upsert_to`, `Panes.merge_into`, `Panes.append_to` and `write_stream` states this
+    time, which is the watermark of the query after everything that its last operator still holds. A table or
+    a folder that ingestion jobs write states the time before which all units are read. Rows that arrive late
+    may still correct the results, as long as the allowed lateness permits; with ``final`` the time is the one
+    before which nothing changes any more.
 
     If several queries write to the table, the time is the earliest of theirs.
 
@@ -137,11 +139,12 @@ def read_all_completeness(table: str) -> dict[str, Completeness]:
             jobs = manifest_completeness(location) if kind == "parquet" else None
             if jobs is None:
                 jobs = folder_completeness(folder) if folder is not None else {}
-        if kind != "parquet" or folder is None:
+        if kind != "parquet":
             return jobs
-        return {**jobs, **_in_files(f"parquet:{folder}")}
+        merged = {} if folder is None else _in_ledger(table, lake_table(f"parquet:{folder}"))
+        return {**jobs, **merged, **_in_ledger(table, append_table(table))}
     if kind in _FILES:
-        return _in_files(table)
+        return _in_ledger(table, lake_table(table))
     if is_database(table):
         address, _, name = table.rpartition("#")
         with _readable(table):
@@ -197,8 +200,7 @@ def is_database(table: str) -> bool:
     return bool(hash_) and address.partition(":")[0].partition("+")[0] in _DATABASES
 
 
-def _in_files(table: str) -> dict[str, Completeness]:
-    target = lake_table(table)
+def _in_ledger(table: str, target: LakeTable | AppendTable) -> dict[str, Completeness]:
     with _readable(table):
         ledger = target.ledger()
     # a batch job, which comes once, holds nothing back

@@ -7,7 +7,8 @@ number of the batch is also recorded as an application transaction, which outliv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,20 +16,26 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from slackwater import time
 from slackwater.errors import MissingExtra
 from slackwater.sql.identifiers import quote_identifier
-from slackwater.sql.pane_table import Fold
+from slackwater.sql.pane_targets import Fold, TableDoesNotFit
+from slackwater.tables.append_table import AppendedFile
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, LostRace
 from slackwater.tables.pane_fold import DELETED
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 LEDGER: Final = "slackwater.ledger"
 COMPLETE: Final = "slackwater.complete_until"
 _APPLICATION: Final = "slackwater:"
 """The prefix of application ids."""
+_MILLISECOND: Final = 1000
+_BASIC_VERSION: Final = 2
+"""The writer version up to which the protocol has no further checks of rows than those of the schema."""
 _NEWEST: Final = 20
 """How many commits are searched for the ledger before all of them are."""
 
@@ -56,7 +63,61 @@ class DeltaLakeTable(LakeTable):
 
     def create(self, schema: pa.Schema) -> None:
         """Create the table."""
-        _library().DeltaTable.create(self.location, schema=schema, mode="ignore")
+        library = _library()
+        try:
+            library.DeltaTable.create(self.location, schema=schema, mode="ignore")
+        except Exception as error:  # a type that Delta Lake does not have raises no exception of its own
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise TableDoesNotFit(
+                "table", self.name, f"cannot be created: {reason}",
+                fix="cast columns to types that Delta Lake has, and check the location",
+            ) from error  # fmt: skip
+
+    def append_obstacle(self, features: frozenset[str]) -> str | None:
+        """Why files cannot be added without checks of their rows; None if they can be.
+
+        Args:
+            features: The writer features with which they can be.
+        """
+        table = self._open()
+        protocol, partitions = table.protocol(), table.metadata().partition_columns
+        unknown = sorted(frozenset(protocol.writer_features or ()) - features)
+        if partitions:
+            return f"is partitioned by {', '.join(partitions)}"
+        if unknown:
+            return f"needs {', '.join(unknown)}"
+        if protocol.min_writer_version > _BASIC_VERSION and not protocol.writer_features:
+            return f"needs writer version {protocol.min_writer_version}"
+        if _restricts(json.loads(table.schema().to_json())):
+            return "has columns that must not be null, or invariants"
+        return None
+
+    def append(
+        self, files: Sequence[AppendedFile], sizes: Callable[[], Sequence[int]], batch: BatchCommit
+    ) -> bool:
+        """Add files and record the batch in one commit; returns False if it was applied before.
+
+        Args:
+            files: The files.
+            sizes: Called for their sizes in bytes if the batch is new.
+            batch: The batch.
+
+        Raises:
+            LostRace: Another commit came first.
+        """
+
+        def add(table: DeltaTable, properties: Any) -> None:
+            now = time.now() // _MILLISECOND
+            add_action = _library().transaction.AddAction
+            actions = [
+                add_action(
+                    file.key, size, {}, now, data_change=True, stats=json.dumps({"numRecords": file.rows})
+                )
+                for file, size in zip(files, sizes(), strict=True)
+            ]
+            _append(table, actions, properties)
+
+        return self.commit(batch, add)
 
     def ledger(self) -> dict[str, LedgerEntry]:
         """The entries of all identities, from the newest commit that has them."""
@@ -71,6 +132,25 @@ class DeltaLakeTable(LakeTable):
 
     def attempt(self, columns: LakeColumns, changes: pl.DataFrame, batch: BatchCommit) -> bool:
         """Apply changes and record the batch in one commit."""
+        return self.commit(
+            batch,
+            lambda table, properties: (
+                _append(table, [], properties)
+                if changes.is_empty()
+                else _merge(table, columns, changes, properties)
+            ),
+        )
+
+    def commit(self, batch: BatchCommit, apply: Callable[[DeltaTable, Any], None]) -> bool:
+        """Record the batch in the commit that ``apply`` makes; returns False if it was applied before.
+
+        Args:
+            batch: The batch.
+            apply: Makes one commit with the properties that it is called with.
+
+        Raises:
+            LostRace: Another commit came first.
+        """
         library = _library()
         table = self._open()
         known = ledger_of(table)
@@ -91,10 +171,7 @@ class DeltaLakeTable(LakeTable):
             app_transactions=[library.Transaction(_APPLICATION + batch.identity, batch.number)],
         )
         try:
-            if changes.is_empty():
-                table.create_write_transaction([], "append", table.schema(), [], commit_properties=properties)
-            else:
-                _merge(table, columns, changes, properties)
+            apply(table, properties)
         except library.exceptions.CommitFailedError as error:
             raise LostRace(str(error)) from error
         return True
@@ -120,6 +197,24 @@ def encode_ledger(known: dict[str, LedgerEntry]) -> str:
     '{"totals":{"batch":7,"query":null}}'
     """
     return msgspec.json.encode(known).decode()
+
+
+def _restricts(described: Any) -> bool:
+    """Whether the schema of a table, or a part of it, restricts values.
+
+    >>> _restricts({"fields": [{"name": "n", "nullable": False, "metadata": {}}]})
+    True
+    """
+    if isinstance(described, list):
+        return any(map(_restricts, described))
+    if not isinstance(described, dict):
+        return False
+    nullable = (described.get(name, True) for name in ("nullable", "containsNull", "valueContainsNull"))
+    return not all(nullable) or "delta.invariants" in described or any(map(_restricts, described.values()))
+
+
+def _append(table: DeltaTable, actions: list[AddAction | RemoveAction], properties: Any) -> None:
+    table.create_write_transaction(actions, "append", table.schema(), [], commit_properties=properties)
 
 
 def _merge(table: DeltaTable, columns: LakeColumns, changes: pl.DataFrame, properties: Any) -> None:
@@ -162,6 +257,7 @@ def _library() -> Any:
     try:
         import deltalake
         import deltalake.exceptions
+        import deltalake.transaction
     except ModuleNotFoundError:
         raise MissingExtra("delta", "deltalake") from None
     return deltalake

@@ -13,7 +13,7 @@ import msgspec
 from slackwater.errors import CorruptState
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import CommitOwner, Committer, claim
-from slackwater.sql.pane_merge import StaleBatch
+from slackwater.sql.pane_targets import StaleBatch
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from slackwater.errors import SlackwaterError
-from slackwater.sql.pane_table import Fold, TableDoesNotFit
+from slackwater.sql.pane_targets import Fold, TableDoesNotFit
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.pane_fold import DELETED, new_value
 
@@ -132,16 +132,28 @@ class LakeTable(ABC):
             IdentityInUse: The identity belongs to another query, or to a newer run of this one.
             StaleBatch: A later batch of the query was applied before.
         """
-        wait = _FIRST_WAIT
-        for number in range(_ATTEMPTS):
-            try:
-                return self.attempt(columns, changes, batch)
-            except LostRace as lost:
-                if number + 1 == _ATTEMPTS:
-                    raise CommitConflict(self.name, str(lost)) from lost
-                time.sleep(wait)
-                wait *= 2
-        raise AssertionError  # the loop returns or raises
+        return until_committed(self.name, lambda: self.attempt(columns, changes, batch))
+
+
+def until_committed(table: str, attempt: Callable[[], bool]) -> bool:
+    """Try to commit until no other commit comes first, a few times.
+
+    Raises:
+        CommitConflict: Other commits came first, again and again.
+
+    >>> until_committed("totals", lambda: True)
+    True
+    """
+    wait = _FIRST_WAIT
+    for number in range(_ATTEMPTS):
+        try:
+            return attempt()
+        except LostRace as lost:
+            if number + 1 == _ATTEMPTS:
+                raise CommitConflict(table, str(lost)) from lost
+            time.sleep(wait)
+            wait *= 2
+    raise AssertionError  # the loop returns or raises
 
 
 def changed_rows(

@@ -11,7 +11,6 @@ of the log of its own file sink, ``_spark_metadata``; ``spark.read.parquet`` rea
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,8 @@ import pyarrow as pa
 from slackwater.errors import CorruptState, InvalidArgument, SlackwaterError
 from slackwater.progress.completeness import Completeness
 from slackwater.tables.object_store import ObjectStore, is_object_store, object_store
+from slackwater.tables.spark_file_log import FOLDER as SPARK_LOG
+from slackwater.tables.spark_file_log import check_no_file_log, log_content, log_file, log_key, log_versions
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 MANIFEST: Final = "_slackwater_manifest.json"
 DATA: Final = "_data"
 """The folder of all files; its name begins with _ because a listing may contain replaced files."""
-_SPARK_LOG: Final = "_spark_metadata"
 _SPARK_LOGS_KEPT: Final = 10
 """How many copies of the list are kept, for Spark drivers that have listed the folder of the log."""
-_SPARK_LOG_NAME: Final = re.compile(r"/(\d+)\.compact\Z")
 _FORMAT: Final = 1
 _MAX_ATTEMPTS: Final = 100
 
@@ -147,6 +146,8 @@ class ManifestTable:
         for _ in range(_MAX_ATTEMPTS):
             found = self.store.read(MANIFEST)
             before = Manifest() if found is None else Manifest.decode(found.content)
+            if found is None:
+                check_no_file_log(self.store, f"parquet:{self.store.url}")
             changed = change(before)
             if changed is None or changed == before:
                 return changed
@@ -161,32 +162,13 @@ class ManifestTable:
         Spark derives from the two newest names how often a complete list is written, so both of them have to
         be there and consecutive; the one before has the same list if its process ended before it wrote it.
         """
-        names = map(_SPARK_LOG_NAME.search, self.store.keys(_SPARK_LOG))
-        known = {int(name[1]) for name in names if name is not None}
-        content = "\n".join(["v1", *(self._spark_entry(file) for file in manifest.files)]).encode()
+        known = log_versions(self.store.keys(SPARK_LOG))
+        content = log_content(log_file(self.store.url_of(file.key), file.size) for file in manifest.files)
         for version in (manifest.version - 1, manifest.version):
             if version not in known:
-                self.store.replace(_spark_log(version), content, None)
+                self.store.replace(log_key(version, complete=True), content, None)
         old = [version for version in known if version < manifest.version - _SPARK_LOGS_KEPT]
-        self.store.delete(map(_spark_log, old))
-
-    def _spark_entry(self, file: TableFile) -> str:
-        return json.dumps(
-            {
-                "path": self.store.url_of(file.key),
-                "size": file.size,
-                "isDir": False,
-                "modificationTime": 0,
-                "blockReplication": 1,
-                "blockSize": 32 << 20,
-                "action": "add",
-            },
-            separators=(",", ":"),
-        )
-
-
-def _spark_log(version: int) -> str:
-    return f"{_SPARK_LOG}/{version}.compact"
+        self.store.delete(log_key(version, complete=True) for version in old)
 
 
 def manifest_completeness(location: str) -> dict[str, Completeness] | None:

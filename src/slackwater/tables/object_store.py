@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from slackwater._durable_files import file_lock, fsync_path
@@ -25,8 +25,11 @@ from slackwater.errors import InvalidArgument, SlackwaterError
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "file")
 """The schemes of URLs. S3 is ``s3a`` for Spark with hadoop-aws, and ``s3`` for most other programs."""
 _URL: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
-_LOCK: Final = "_slackwater.lock"
+LOCK: Final = "_slackwater.lock"
+"""The file below a ``file:`` URL that is locked while a file is replaced."""
 _LONGEST_REASON: Final = 300
+_SAFE: Final = "/=:@!$&()*+,;~"
+"""Characters of a path that are not escaped in a URL."""
 
 Result = TypeVar("Result")
 
@@ -60,10 +63,11 @@ class ObjectStore(ABC):
     """The objects below a URL; a key is a path relative to it. It can be sent to executors."""
 
     url: str
+    """The URL, with escaped characters."""
 
     def url_of(self, key: str) -> str:
         """The URL of an object, with escaped characters."""
-        return f"{self.url}/{quote(key, safe='/=:@!$&()*+,;~')}"
+        return f"{self.url}/{quote(key, safe=_SAFE)}"
 
     @abstractmethod
     def read(self, key: str) -> StoredObject | None:
@@ -74,12 +78,24 @@ class ObjectStore(ABC):
         """Write an object, from memory or from a file; it appears when it is complete."""
 
     @abstractmethod
+    def upload(self, file: BinaryIO, key: str) -> None:
+        """Write an object from an open file, from its beginning."""
+
+    @abstractmethod
+    def rename(self, old: str, new: str) -> None:
+        """Give an object another key, unless it has this key already."""
+
+    @abstractmethod
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
         """Write an object if its content still has the tag, or, for None, if there is none yet.
 
         Returns:
             Whether it was written; if not, another process wrote it first.
         """
+
+    @abstractmethod
+    def size(self, key: str) -> int:
+        """The size of an object in bytes."""
 
     @abstractmethod
     def keys(self, folder: str) -> list[str]:
@@ -118,8 +134,11 @@ them, and set them in the environment of the driver and of the executors, as in 
         fix = f"use one of the schemes {', '.join(SCHEMES)}, as in s3://bucket/folder"
         raise InvalidArgument("url", shown_url(url), "is not the URL of an object store", fix=fix)
     parts = urlsplit(url)
-    if parts.scheme.lower() == "file":
-        return FolderObjects(f"file://{parts.path.rstrip('/')}")
+    is_file = parts.scheme.lower() == "file"
+    if not is_file and not parts.netloc:
+        fix = "write it with two slashes and the bucket, as in s3://bucket/folder"
+        raise InvalidArgument("url", shown_url(url), "names no bucket", fix=fix)
+    path = quote(unquote(parts.path.rstrip("/")), safe=_SAFE)
     names_account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc  # container@account
     if parts.query or parts.fragment or ("@" in parts.netloc and not names_account):
         fix = (
@@ -127,7 +146,9 @@ them, and set them in the environment of the driver and of the executors, as in 
             "AWS_ACCESS_KEY_ID"
         )
         raise InvalidArgument("url", shown_url(url), "contains credentials or options", fix=fix)
-    return RemoteObjects(url.rstrip("/"))
+    if is_file:
+        return FolderObjects(f"file://{path}")
+    return RemoteObjects(f"{parts.scheme}://{parts.netloc}{path}")
 
 
 def is_object_store(url: str) -> bool:
@@ -146,7 +167,7 @@ def shown_url(url: str) -> str:
     >>> shown_url("s3://key:secret@bucket/a?token=x")
     's3://…@bucket/a?…'
     """
-    return re.sub(r"[?#].*", "?…", re.sub(r"(?<=//)[^/]*@", "…@", url), flags=re.DOTALL)
+    return re.sub(r"[?#].*", "?…", re.sub(r"(?<=:/)(/?)[^/]*@", r"\1…@", url), flags=re.DOTALL)
 
 
 class FolderObjects(ObjectStore):
@@ -185,15 +206,31 @@ class FolderObjects(ObjectStore):
         fresh.replace(path)
         fsync_path(path.parent)
 
+    def upload(self, file: BinaryIO, key: str) -> None:
+        """Copy the file."""
+        file.seek(0)
+        self.write(key, file.read())
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename the file."""
+        if old == new or (self.folder / new).exists():
+            return
+        (self.folder / old).rename(self.folder / new)
+        fsync_path(self.folder)
+
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
         """Compare and write under a lock."""
         _make_folder(self.folder)
-        with file_lock(self.folder / _LOCK):
+        with file_lock(self.folder / LOCK):
             found = self.read(key)
             if (None if found is None else found.tag) != tag:
                 return False
             self.write(key, content)
             return True
+
+    def size(self, key: str) -> int:
+        """The size of a file."""
+        return (self.folder / key).stat().st_size
 
     def keys(self, folder: str) -> list[str]:
         """The paths of all files."""
@@ -208,6 +245,15 @@ class FolderObjects(ObjectStore):
     def local_file(self, key: str, folder: Path) -> Path:
         """The path of the file."""
         return self.folder / key
+
+
+def local_folder(store: ObjectStore) -> Path | None:
+    """The folder of the objects; None if they are not files of this machine.
+
+    >>> local_folder(object_store("file:///data/orders")), local_folder(object_store("s3://shop/orders"))
+    (PosixPath('/data/orders'), None)
+    """
+    return store.folder if isinstance(store, FolderObjects) else None
 
 
 class RemoteObjects(ObjectStore):
@@ -231,6 +277,21 @@ class RemoteObjects(ObjectStore):
         """Upload an object, in several parts if it is large."""
         self._ask(lambda store: _library().put(store, key, content))
 
+    def upload(self, file: BinaryIO, key: str) -> None:
+        """Upload the file, in several parts if it is large."""
+        file.seek(0)
+        self._ask(lambda store: _library().put(store, key, file))
+
+    def rename(self, old: str, new: str) -> None:
+        """Copy the object, and delete the old one."""
+        if old == new:
+            return
+
+        def request(store: Any) -> None:
+            _library().rename(store, old, new)
+
+        self._ask(request)
+
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
         """Write with ``If-Match``, or ``If-None-Match``."""
         library = _library()
@@ -243,6 +304,10 @@ class RemoteObjects(ObjectStore):
             return True
 
         return self._ask(request)
+
+    def size(self, key: str) -> int:
+        """Ask for the metadata of an object."""
+        return self._ask(lambda store: int(_library().head(store, key)["size"]))
 
     def keys(self, folder: str) -> list[str]:
         """List all objects."""
@@ -270,10 +335,8 @@ class RemoteObjects(ObjectStore):
 
     def _ask(self, request: Callable[[Any], Result]) -> Result:
         library = _library()
-        parts = urlsplit(self.url)
-        url = f"{parts.scheme}://{parts.netloc}{quote(unquote(parts.path), safe='/')}"
         try:
-            return request(library.store.from_url(url))
+            return request(library.store.from_url(self.url))
         except (library.exceptions.BaseError, OSError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             # the rest of the message lists requests

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from slackwater.sql.pane_table import Fold
+from slackwater.sql.pane_targets import Fold
 
 DELETED: Final = "deleted"
 """True in a change that deletes the row of its key and window."""

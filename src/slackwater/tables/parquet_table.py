@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 from slackwater._durable_files import file_lock, fsync_path
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, changed_rows
+from slackwater.tables.object_store import object_store
+from slackwater.tables.spark_file_log import check_no_file_log
 
 DATA: Final = "data.parquet"
 SIDECAR: Final = "_slackwater.json"
@@ -56,6 +58,7 @@ class ParquetTable(LakeTable):
 
     def create(self, schema: pa.Schema) -> None:
         """Create the folder with an empty file."""
+        check_no_file_log(object_store(Path(self.folder).absolute().as_uri()), self.name)
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         with self._locked():
             if not self._data.exists():

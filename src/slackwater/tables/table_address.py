@@ -1,13 +1,51 @@
-"""The addresses of tables that panes are merged into."""
+"""The addresses of tables of files that panes are merged into, or appended to."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Final
+
 from slackwater.errors import InvalidArgument
+from slackwater.tables.append_table import AppendTable
+from slackwater.tables.appended_delta import AppendedDelta
+from slackwater.tables.appended_folder import AppendedFolder
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.iceberg_table import IcebergTable
 from slackwater.tables.lake_table import LakeTable
-from slackwater.tables.object_store import shown_url
+from slackwater.tables.object_store import object_store, shown_url
 from slackwater.tables.parquet_table import ParquetTable
+
+_SCHEME: Final = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def append_table(address: str) -> AppendTable:
+    """The table that files are appended to, at an address.
+
+    Args:
+        address: ``delta:LOCATION`` or ``parquet:LOCATION``, each with a path or a URL.
+
+    Raises:
+        InvalidArgument: The address has another form.
+
+    >>> append_table("parquet:s3://lake/panes").name
+    'parquet:s3://lake/panes'
+    >>> append_table("/data/panes")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: table = '/data/panes': is not the address of a table that files can \
+be appended to; write "delta:LOCATION" or "parquet:LOCATION", with a path or a URL
+    """
+    kind, _, rest = str(address).partition(":")
+    if kind not in ("delta", "parquet") or not rest:
+        raise InvalidArgument(
+            "table", shown_url(str(address)), "is not the address of a table that files can be appended to",
+            fix='write "delta:LOCATION" or "parquet:LOCATION", with a path or a URL',
+        )  # fmt: skip
+    if _SCHEME.match(rest):
+        object_store(rest)  # raises if it is not a URL of an object store, or has credentials
+    else:
+        rest = str(Path(rest).absolute())  # tasks have other working folders
+    return AppendedDelta(DeltaLakeTable(rest)) if kind == "delta" else AppendedFolder(rest)
 
 
 def lake_table(address: str) -> LakeTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Literal
+from typing import Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -25,9 +25,9 @@ from slackwater.spark.runtime.bucket_task import BucketTask
 from slackwater.spark.runtime.hosts import Host
 from slackwater.spark.runtime.map_side import Shipper
 from slackwater.spark.runtime.processor import BucketProcessor
+from slackwater.spark.runtime.task_output import BufferOutput, RowOutput, TaskOutput
 from slackwater.spark.session import samples_late
 from slackwater.spark.versions import needs, prepare_batch_state
-from slackwater.spark.wire.buffers import EMITTED
 from slackwater.spark.wire.clock_source import ClockSpec, StreamEnd, Ticks, clock_buffers, common_clock
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.spark.wire.row_codec import RowCodec
@@ -36,6 +36,7 @@ from slackwater.windows.spec.operator_spec import OperatorSpec
 
 Keep = Literal["count", "emit"]
 """Whether dropped rows are only counted, or emitted as well."""
+_BUFFERS: Final = BufferOutput()
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,12 @@ class Dataflow:
 
         With ``reports`` there is also a row for each bucket, with its report in the column `REPORT`.
         """
+        if codec is None:
+            return self.last(BufferOutput(), flush=flush).mapInArrow(reader, reader.schema)
+        return codec.decode(self.last(RowOutput(codec), flush=flush), reports=reports)
+
+    def last(self, output: TaskOutput, *, flush: bool) -> DataFrame:
+        """What this operator emits as the last one of a query."""
         if flush and not self.is_streaming:
             raise InvalidArgument(
                 "flush",
@@ -101,13 +108,10 @@ class Dataflow:
             stop_surplus_monitors(self.spark)
             start_recording(self.spark)
             warn_of_drops(self.spark)
-        emitted = self.emitted(flush=flush, path=metric_name(), codec=codec)
-        if codec is None:
-            return emitted.mapInArrow(reader, reader.schema)
-        return codec.decode(emitted, reports=reports)
+        return self.emitted(flush=flush, path=metric_name(), output=output)
 
-    def emitted(self, *, flush: bool, path: str, codec: RowCodec | None = None) -> DataFrame:
-        """The rows that the operator emits, as buffers or encoded; ``path`` names it in reports."""
+    def emitted(self, *, flush: bool, path: str, output: TaskOutput = _BUFFERS) -> DataFrame:
+        """What the operator emits, as buffers or for an output; ``path`` names it in reports."""
         buffers = [
             one.source.buffers(one.request, one.shipper, self.key)
             for one in self.inputs(flush=flush, path=path, sample_late=samples_late(self.spark))
@@ -126,8 +130,8 @@ class Dataflow:
             buffers.append(times)
         united = reduce(lambda left, right: left.unionByName(right), buffers)
         emitted = united.groupBy("bucket").transformWithStateInPandas(
-            BucketProcessor(BucketTask(plan, codec)),
-            outputStructType=EMITTED if codec is None else codec.wire_schema,
+            BucketProcessor(BucketTask(plan, output)),
+            outputStructType=output.schema,
             outputMode="append",
             timeMode="none",
         )

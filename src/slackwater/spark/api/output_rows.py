@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -14,6 +15,9 @@ from slackwater.spark.api.reprs import key_text, short_text
 from slackwater.spark.api.row_output import OutputSource, RowDataflow
 from slackwater.spark.api.stream import Stream
 from slackwater.spark.api.stream_operations import StreamOperations
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,26 @@ class OutputRows(StreamOperations):
             InvalidArgument: ``flush`` is given for batch input.
         """
         return self.dataflow.to_df(flush=flush)
+
+    def append_to(
+        self,
+        table: str,
+        *,
+        create: bool = False,
+        identity: str | None = None,
+        takeover_from: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that appends the rows to a Delta Lake table or a folder of Parquet files.
+
+        Arguments and errors are those of `Panes.append_to`. The commits do not state up to which time the
+        table is complete.
+        """
+        from slackwater.spark.api.file_append import append_rows  # imports SQL libraries
+        from slackwater.spark.api.pane_sink import SinkIdentity
+
+        commits, dataflow = SinkIdentity(identity, takeover_from, None), self.dataflow
+        return append_rows(dataflow, dataflow.reader, table, create=create, commits=commits, flush=flush)
 
     def explain(self) -> PipelinePlan:
         """The plan of the operator with everything before it; see `Stream.explain`."""

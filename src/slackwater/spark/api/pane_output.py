@@ -84,11 +84,30 @@ class PaneDataflow(Dataflow):
                 columns += [sql.col(f"window.{field}").alias(f"window_{field}") for field in WINDOW.names]
             elif name != "pane":
                 columns.append(quoted(name))
-        if self.spec.retracts:
-            columns.append(sql.col("pane.retraction"))
-        if "emit" in (self.spec.late, self.invalid):
-            columns.append(sql.col("pane.kind"))
-        return columns
+        return columns + [sql.col(f"pane.{name}") for name in self._distinguishing]
+
+    @property
+    def reader(self) -> PayloadReader:
+        """Makes panes from the rows of the operator."""
+        return pane_reader(self.schema)
+
+    @property
+    def flat_reader(self) -> PayloadReader:
+        """The same with the columns of `flat_columns`."""
+        fields: list[StructField] = []
+        for field in self.schema:
+            if field.name == "window":
+                fields += [StructField(f"window_{bound.name}", bound.dataType) for bound in WINDOW]
+            elif field.name != "pane":
+                fields.append(field)
+        fields += [PANE[name] for name in self._distinguishing]
+        return replace(self.reader, schema=StructType(fields), structures={})
+
+    @property
+    def _distinguishing(self) -> list[str]:
+        """The fields of ``pane`` without which rows could not be distinguished."""
+        fields = ["retraction"] if self.spec.retracts else []
+        return [*fields, "kind"] if "emit" in (self.spec.late, self.invalid) else fields
 
     @property
     def codec(self) -> RowCodec | None:

@@ -224,6 +224,61 @@ class Panes(StreamOperations):
             **options,
         )
 
+    def append_to(
+        self,
+        table: str,
+        *,
+        create: bool = False,
+        flat: bool = False,
+        identity: str | None = None,
+        takeover_from: str | None = None,
+        flush: bool = False,
+    ) -> DataStreamWriter:
+        """A stream writer that appends every pane to a Delta Lake table or a folder of Parquet files.
+
+        The rows are those of `to_df`. The tasks that compute them write the files themselves, so they do not
+        pass through the JVM: with many panes, batches take about half the time that they take with
+        ``to_df().writeStream.format("parquet")``. Each batch is one commit of the table, which also records
+        the batch, so that it is applied once, and up to which time the table is complete; see
+        `complete_until`.
+
+        Args:
+            table: ``delta:LOCATION``, written with the package deltalake, or ``parquet:LOCATION``, each with
+                a path or the URL of an object store. The folder of a Parquet table is read with
+                ``spark.read.parquet``, which knows the files of committed batches.
+            create: Create the table if it does not exist.
+            flat: Write plain columns, without the structs ``window`` and ``pane``; see `to_df`.
+            identity: The identity under which batches are recorded; the id of the query if omitted. It
+                belongs to one query.
+            takeover_from: The id of the query whose identity this one takes over.
+            flush: End the stream; see `to_df`.
+
+        Returns:
+            The writer: set ``checkpointLocation`` and call ``start()``.
+
+        Raises:
+            InvalidArgument: The input is not streaming, or an argument is invalid.
+            TableDoesNotFit: The table does not exist, or has missing or wrong columns, which are all named.
+            MissingExtra: The package that writes the table is not installed.
+
+        >>> import slackwater as sw
+        >>> from tempfile import TemporaryDirectory
+        >>> spark = sw.session(master="local[2]", partitions=2, config={"spark.ui.enabled": "false"})
+        >>> ticks = spark.readStream.format("rate").load().selectExpr("timestamp as at", "value % 3 as shop")
+        >>> sales = sw.stream(ticks, event_time="at", watermark=sw.lag("5 seconds")).key_by("shop")
+        >>> panes = sales.window(sw.fixed("10 seconds")).agg(sales=sw.count())
+        >>> with TemporaryDirectory() as folder:
+        ...     writer = panes.append_to(f"parquet:{folder}/panes", create=True)
+        ...     query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+        ...     query.stop()
+        """
+        from slackwater.spark.api.file_append import append_rows  # imports SQL libraries
+        from slackwater.spark.api.pane_sink import SinkIdentity
+
+        reader = self.dataflow.flat_reader if flat else self.dataflow.reader
+        commits = SinkIdentity(identity, takeover_from, self.dataflow.claim)
+        return append_rows(self.dataflow, reader, table, create=create, commits=commits, flush=flush)
+
     def foreach_batch(
         self,
         function: Callable[[DataFrame, int], None],

@@ -69,7 +69,12 @@ class RowDataflow(Dataflow):
 
     def to_df(self, *, flush: bool) -> DataFrame:
         """The output rows as a DataFrame."""
-        return self.output(PayloadReader(self.schema), RowCodec.for_schema(self.schema), flush=flush)
+        return self.output(self.reader, RowCodec.for_schema(self.schema), flush=flush)
+
+    @property
+    def reader(self) -> PayloadReader:
+        """Makes output rows from the rows of the operator."""
+        return PayloadReader(self.schema)
 
 
 @dataclass(frozen=True)

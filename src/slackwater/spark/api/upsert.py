@@ -47,7 +47,8 @@ from slackwater.sql.pane_merge import (
     merge_panes,
     stage_panes,
 )
-from slackwater.sql.pane_table import WINDOW_COLUMNS, Fold, PaneColumn, PaneTable
+from slackwater.sql.pane_table import WINDOW_COLUMNS, PaneColumn, PaneTable
+from slackwater.sql.pane_targets import Fold
 from slackwater.sql.staging_table import deserialize_batches, is_embedded, serialize_batches
 
 _log = logging.getLogger(__name__)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
-import polars as pl
 
-from slackwater.spark.runtime.bucket import BucketOutput, OperatorPlan
-from slackwater.spark.wire.buffers import NO_HEADER, pack, write_header
-from slackwater.spark.wire.row_codec import RowCodec
+from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.task_output import TaskOutput
 from slackwater.windows.engine.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -49,13 +47,22 @@ class StateBlobs(MutableMapping[str, bytes]):
 
 @dataclass(frozen=True)
 class BucketTask:
-    """The plan of an operator, and the codec of its output rows; they are buffers if it is None."""
+    """The plan of an operator, and where its output goes."""
 
     plan: OperatorPlan
-    codec: RowCodec | None = None
+    output: TaskOutput
 
     def run(self, bucket: int, rows: Iterator[pd.DataFrame], state: MapState) -> Iterator[pd.DataFrame]:
         """Process one bucket in one micro-batch; every frame that it yields becomes one Arrow batch."""
+        with self._aborting():
+            yield from self._frames(bucket, rows, state)
+
+    def close(self) -> None:
+        """Called after the last bucket of a task."""
+        with self._aborting():
+            self.output.close()
+
+    def _frames(self, bucket: int, rows: Iterator[pd.DataFrame], state: MapState) -> Iterator[pd.DataFrame]:
         buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
         # Check before reading, because Spark logs a warning when a missing value is read.
         saved = state.getValue(_SMALL_STATE) if state.containsKey(_SMALL_STATE) else None
@@ -63,23 +70,20 @@ class BucketTask:
             self.plan.pieces(bucket, None if saved is None else bytes(saved[0]), StateBlobs(state), buffers)
         )
         for piece in emitted:
-            yield self._encoded(bucket, piece)
-        output = emitted.result
-        state.updateValue(_SMALL_STATE, (output.state,))
-        yield self._encoded(bucket, output.rows, output)
+            frame = self.output.encode(bucket, piece, None)
+            if frame is not None:
+                yield frame
+        result = emitted.result
+        state.updateValue(_SMALL_STATE, (result.state,))
+        frame = self.output.encode(bucket, result.rows, result)
+        if frame is not None:
+            yield frame
 
-    def _encoded(
-        self, bucket: int, rows: pl.DataFrame | None, output: BucketOutput | None = None
-    ) -> pd.DataFrame:
-        """A piece of the rows of a bucket; the last one comes with the rest of the output."""
-        report = None if output is None else msgspec.json.encode(output.report).decode()
-        if self.codec is not None:
-            return self.codec.encode(bucket, report, rows)
-        return pd.DataFrame(
-            {
-                "bucket": pd.Series([bucket], dtype="int32"),
-                "header": [NO_HEADER if output is None else write_header(output.header)],
-                "payload": [None if rows is None else pack(rows)],
-                "report": [report],
-            }
-        )
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        """Abort the output if the task fails."""
+        try:
+            yield
+        except Exception:
+            self.output.abort()
+            raise

@@ -59,4 +59,6 @@ class BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Called by Spark after the last bucket of a task."""
+        if self._task is not None:
+            self._task.close()
         freeze_imports()

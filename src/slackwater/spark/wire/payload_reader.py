@@ -47,10 +47,11 @@ class PayloadReader:
                 yield _controls(self.report_column, reports, target)
             for payload in batch.column("payload"):
                 if payload.is_valid:
-                    frame = unpack(payload.as_py())
-                    yield from self._rows(frame if self.prepare is None else self.prepare(frame), target)
+                    yield from self.rows(unpack(payload.as_py()), target)
 
-    def _rows(self, frame: pl.DataFrame, target: pa.Schema) -> list[pa.RecordBatch]:
+    def rows(self, frame: pl.DataFrame, target: pa.Schema) -> list[pa.RecordBatch]:
+        """The rows of one payload, in the types of ``target``."""
+        frame = frame if self.prepare is None else self.prepare(frame)
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         columns: list[Any] = []
         for one in target:

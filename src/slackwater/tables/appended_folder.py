@@ -1,0 +1,245 @@
+"""A folder of Parquet files that only grows, with the log that Spark's own file sink would write.
+
+An entry of the log adds the files of one batch. Its first line, which Spark ignores, contains the columns of
+the table and the ledger, so a batch becomes visible and is recorded by one conditional request. Every tenth
+entry lists all files, as Spark expects.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+
+from slackwater import time
+from slackwater.errors import CorruptState
+from slackwater.sql.pane_targets import TableDoesNotFit
+from slackwater.tables.append_table import AppendedFile, AppendTable, file_prefix, file_sizes
+from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
+from slackwater.tables.lake_table import CommitConflict, LostRace, until_committed
+from slackwater.tables.object_store import (
+    LOCK,
+    ObjectStore,
+    ObjectStoreFailed,
+    is_object_store,
+    local_folder,
+    object_store,
+)
+from slackwater.tables.spark_file_log import (
+    FOLDER,
+    log_content,
+    log_file,
+    log_key,
+    log_lines,
+    log_note,
+    log_versions,
+)
+
+_ANOTHER: Final = "write to another folder"
+_READS: Final = 10
+_COMPLETE_EVERY: Final = 10
+"""How many entries of the log there are for each one that lists all files; Spark's default."""
+_log = logging.getLogger(__name__)
+_STAGED: Final = "_"
+"""Readers of folders skip files whose names begin with this."""
+_MILLISECOND: Final = 1000
+
+
+class FolderNote(msgspec.Struct, frozen=True):
+    """What an entry of the log states in addition to its files."""
+
+    columns: dict[str, str]
+    """The types of the columns, as Arrow names them."""
+    ledger: dict[str, LedgerEntry] = {}
+    location: str = ""
+    """The URL of the folder."""
+
+
+class _FirstLine(msgspec.Struct, frozen=True):
+    slackwater: FolderNote | None = None
+
+
+@dataclass(frozen=True)
+class AppendedFolder(AppendTable):
+    """A folder or a URL of an object store.
+
+    >>> AppendedFolder("s3://lake/panes").name
+    'parquet:s3://lake/panes'
+    """
+
+    location: str
+
+    @property
+    def name(self) -> str:
+        """The table in messages."""
+        return f"parquet:{self.location}"
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where its files are."""
+        return object_store(folder_url(self.location))
+
+    def staged(self, key: str) -> str:
+        """A name that readers of folders skip; objects cannot be renamed, and have their names at once."""
+        return key if local_folder(self.store) is None else _STAGED + key
+
+    def prepare(self, schema: pa.Schema, *, create: bool) -> pa.Schema:
+        """Check the columns, or write the first entry of the log."""
+        columns = {one.name: str(one.type) for one in schema}
+        try:
+            found = self._newest()
+            if found is not None:
+                self._check(columns, found[1])
+            elif not self._create(columns, create=create):
+                return self.prepare(schema, create=False)
+        except OSError as error:
+            fix = "check the path and its permissions"
+            raise self._misfit(f"cannot be used: {error}", fix) from error
+        return schema
+
+    def _create(self, columns: dict[str, str], *, create: bool) -> bool:
+        """Write the first entry of the log; returns False if another process did so first."""
+        if any(not key.startswith((LOCK, f"{FOLDER}/_")) for key in self.store.keys("")):
+            raise self._misfit("contains files that append_to has not written", _ANOTHER)
+        if not create:
+            raise self._misfit("does not exist", "pass create=True, or correct the address")
+        first = log_content([self._note_line(FolderNote(columns))])
+        return self.store.replace(log_key(0, complete=False), first, None)
+
+    def _check(self, columns: Mapping[str, str], note: FolderNote) -> None:
+        """Raise if rows with these columns cannot be appended."""
+        if note.location != self.store.url:
+            # The log contains URLs: with others, readers and writers would not agree on the files.
+            fix = f'write "parquet:{note.location}", or write to another folder'
+            raise self._misfit(f"was created as {note.location}", fix)
+        problems = _problems(columns, note.columns)
+        if problems:
+            raise self._misfit(f"does not fit the rows: {'; '.join(problems)}", _ANOTHER)
+
+    def _misfit(self, reason: str, fix: str) -> TableDoesNotFit:
+        return TableDoesNotFit("table", self.name, reason, fix=fix)
+
+    def ledger(self) -> dict[str, LedgerEntry]:
+        """The entries of all identities, from the newest entry of the log."""
+        for _ in range(_READS):
+            try:
+                note = self._note(log_versions(self.store.keys(FOLDER)))
+            except LostRace:  # the log has grown by two intervals since it was listed
+                continue
+            return {} if note is None else note.ledger
+        raise CommitConflict(self.name, "its log grows faster than it can be read")
+
+    def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+        """Write the next entry of the log."""
+        return until_committed(self.name, lambda: self._attempt(files, batch))
+
+    def _attempt(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+        found = self._newest()
+        if found is None:
+            raise self._misfit("was deleted", "start the query again")
+        known, note = found
+        entry = batch.entry(self.name, note.ledger)
+        if entry is None:
+            return False
+        store = self.store
+        for file in files:
+            store.rename(self.staged(file.key), file.key)
+        version = max(known) + 1
+        complete = (version + 1) % _COMPLETE_EVERY == 0
+        fresh = msgspec.structs.replace(note, ledger={**note.ledger, batch.identity: entry})
+        listed = self._listed(known) if complete else []
+        content = log_content([self._note_line(fresh), *listed, *self._lines(files)])
+        if not store.replace(log_key(version, complete=complete), content, None):
+            raise LostRace(f"version {version} of the log exists")
+        before = note.ledger.get(batch.identity)
+        if before is not None and before.runs[-1:] != entry.runs[-1:]:
+            self._discard_files(before.runs)
+        if complete:  # readers that have listed the log may still read the last interval
+            old = {one: all_ for one, all_ in known.items() if one <= version - 2 * _COMPLETE_EVERY}
+            self._delete(log_key(one, complete=all_) for one, all_ in old.items())
+        return True
+
+    def _discard_files(self, runs: Sequence[str]) -> None:
+        """Delete the files that no commit contains, of runs that cannot commit any more."""
+        store = self.store
+        prefixes = tuple(prefix for run in runs for prefix in (file_prefix(run), _STAGED + file_prefix(run)))
+        written = [key for key in store.keys("") if key.startswith(prefixes)]
+        if not written:
+            return
+        lines = self._listed(log_versions(store.keys(FOLDER)))
+        listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
+        self._delete(key for key in written if key not in listed)
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        try:
+            self.store.delete(keys)
+        except (OSError, ObjectStoreFailed) as error:
+            _log.warning("files that %s does not need any more cannot be deleted: %s", self.name, error)
+
+    def _newest(self) -> tuple[dict[int, bool], FolderNote] | None:
+        """The versions of the log, and what the newest one states; None if there is no log."""
+        known = log_versions(self.store.keys(FOLDER))
+        if not known:
+            return None
+        note = self._note(known)
+        if note is None:
+            raise self._misfit("has a log that Spark's file sink or an ingestion job writes", _ANOTHER)
+        return known, note
+
+    def _note(self, known: Mapping[int, bool]) -> FolderNote | None:
+        """What the newest of these versions states; None if it states nothing."""
+        if not known:
+            return None
+        lines = self._read(known, max(known))
+        try:
+            return msgspec.json.decode(lines[0], type=_FirstLine).slackwater if lines else None
+        except msgspec.DecodeError as error:
+            raise CorruptState("log of a folder", str(error)) from error
+
+    def _listed(self, known: Mapping[int, bool]) -> list[str]:
+        """The lines of all files."""
+        first = max((version for version, all_ in known.items() if all_), default=0)
+        return [line for version in range(first, max(known) + 1) for line in self._read(known, version)[1:]]
+
+    def _read(self, known: Mapping[int, bool], version: int) -> list[str]:
+        if version not in known:
+            raise CorruptState("log of a folder", f"version {version} of {self.name} is missing")
+        stored = self.store.read(log_key(version, complete=known[version]))
+        if stored is None:
+            raise LostRace(f"version {version} of the log is obsolete")
+        return log_lines(stored.content)
+
+    def _lines(self, files: Sequence[AppendedFile]) -> list[str]:
+        store, now = self.store, time.now() // _MILLISECOND
+        sizes = file_sizes(store, files)
+        return [log_file(store.url_of(file.key), size, now) for file, size in zip(files, sizes, strict=True)]
+
+    def _note_line(self, note: FolderNote) -> str:
+        located = msgspec.structs.replace(note, location=self.store.url)
+        return log_note(self.store.url, slackwater=msgspec.to_builtins(located))
+
+
+def folder_url(location: str) -> str:
+    """The URL of a path; a URL stays as it is.
+
+    >>> folder_url("/data/all panes"), folder_url("s3://lake/panes")
+    ('file:///data/all%20panes', 's3://lake/panes')
+    """
+    return location if is_object_store(location) else Path(location).absolute().as_uri()
+
+
+def _problems(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    problems = [f"column {name} is missing" for name in wanted if name not in found]
+    problems += [f"column {name} is not in the rows" for name in found if name not in wanted]
+    return problems + [
+        f"column {name} is {found[name]}, needs {kind}"
+        for name, kind in wanted.items()
+        if name in found and found[name] != kind
+    ]

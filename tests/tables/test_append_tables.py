@@ -1,0 +1,352 @@
+"""Tables that files are appended to: what a commit adds and records, and which commits are refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from slackwater.errors import CorruptState, InvalidArgument
+from slackwater.progress.completeness import Completeness
+from slackwater.sql.commit_owner import Committer, IdentityInUse
+from slackwater.sql.pane_targets import StaleBatch, TableDoesNotFit
+from slackwater.table_progress.completeness_reader import complete_until
+from slackwater.tables.append_table import AppendedFile, AppendTable
+from slackwater.tables.appended_delta import AppendedDelta
+from slackwater.tables.appended_folder import AppendedFolder
+from slackwater.tables.delta_table import DeltaLakeTable
+from slackwater.tables.lake_ledger import BatchCommit
+from slackwater.tables.manifest import ManifestTable
+from slackwater.tables.object_store import FolderObjects
+from slackwater.tables.parquet_table import ParquetTable
+from slackwater.tables.table_address import append_table
+from tests.tables.appended import committed_files, rows_in
+
+COLUMNS = pa.schema([("key", pa.string()), ("n", pa.int16())])
+FORMATS = ("delta", "parquet")
+
+
+@pytest.fixture(params=FORMATS)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{request.param}:{tmp_path}/all panes"
+
+
+def created(address: str, columns: pa.Schema = COLUMNS) -> tuple[AppendTable, pa.Schema]:
+    table = append_table(address)
+    return table, table.prepare(columns, create=True)
+
+
+def file(table: AppendTable, schema: pa.Schema, name: str, *numbers: int) -> AppendedFile:
+    """A file that a task has written."""
+    rows = pa.table({"key": [name] * len(numbers), "n": list(numbers)}, schema=schema)
+    assert isinstance(table.store, FolderObjects)
+    pq.write_table(rows, table.store.folder / f"part-{name}.parquet")
+    return AppendedFile(f"part-{name}.parquet", len(numbers))
+
+
+def batch(
+    number: int, until: int | None = None, *, query: str = "5f1c", run: str = "a", identity: str = "panes"
+) -> BatchCommit:
+    return BatchCommit(identity, number, Committer(query, run), Completeness.of(until, 5))
+
+
+def found(table: AppendTable) -> list[tuple[str, int]]:
+    return [(row["key"], row["n"]) for row in rows_in(table)]
+
+
+def test_a_batch_is_added_once(address: str) -> None:
+    table, schema = created(address)
+    assert table.append([file(table, schema, "a", 1, 2), file(table, schema, "b", 3)], batch(0, 20))
+    assert table.append([], batch(1, 30))
+    assert not table.append([file(table, schema, "c", 3)], batch(1, 30))
+    assert found(table) == [("a", 1), ("a", 2), ("b", 3)]
+    (entry,) = table.ledger().values()
+    assert (entry.batch, entry.complete_until, entry.final_until) == (1, 30, 25)
+    assert complete_until(address) == 30
+    assert complete_until(address, final=True) == 25
+
+
+def test_a_table_goes_on_after_a_restart(address: str) -> None:
+    table, schema = created(address)
+    table.append([file(table, schema, "a", 1)], batch(0))
+    again = append_table(address)
+    assert again.prepare(COLUMNS, create=False) == schema
+    assert again.append([file(table, schema, "b", 2)], batch(1, run="b"))
+    with pytest.raises(IdentityInUse, match="run b has replaced run a"):
+        table.append([file(table, schema, "c", 3)], batch(1, run="a"))
+    with pytest.raises(IdentityInUse, match="belongs to query 5f1c"):
+        table.append([file(table, schema, "d", 3)], batch(7, query="9d20", run="c"))
+    with pytest.raises(StaleBatch):
+        table.append([file(table, schema, "e", 3)], batch(0, run="b"))
+    assert found(table) == [("a", 1), ("b", 2)]
+
+
+def test_two_queries_append_to_one_table(address: str) -> None:
+    table, schema = created(address)
+
+    def append(query: str) -> None:
+        for number in range(15):
+            added = file(table, schema, f"{query}-{number}", number)
+            assert table.append([added], batch(number, number, query=query, identity=query))
+
+    threads = [threading.Thread(target=append, args=(name,)) for name in ("x", "y")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found(table)) == sorted((f"{query}-{n}", n) for query in "xy" for n in range(15))
+    assert {name: entry.batch for name, entry in table.ledger().items()} == {"x": 14, "y": 14}
+
+
+def test_a_table_is_not_created_by_mistake(address: str) -> None:
+    with pytest.raises(TableDoesNotFit, match="does not exist; pass create=True"):
+        append_table(address).prepare(COLUMNS, create=False)
+
+
+def test_other_columns_are_refused(address: str) -> None:
+    created(address)
+    other = pa.schema([("key", pa.int64()), ("m", pa.int64())])
+    with pytest.raises(TableDoesNotFit) as error:
+        append_table(address).prepare(other, create=True)
+    for problem in ("column m is missing", "column key is string, needs int64"):
+        assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["panes", "sqlite:///shop.db#panes", "parquet:", "iceberg:lake/shop.panes", "parquet:hdfs://host/a"],
+)
+def test_other_addresses_are_refused(wrong: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"append|object store"):
+        append_table(wrong)
+
+
+@pytest.mark.parametrize("slashes", ["/", "//"])
+def test_credentials_in_an_address_are_refused_and_not_shown(slashes: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"contains credentials|names no bucket") as error:
+        append_table(f"delta:s3:{slashes}key:hidden@lake/panes")
+    assert "hidden" not in str(error.value)
+
+
+# ---- Delta Lake
+
+
+def test_rows_have_the_types_of_the_delta_table(tmp_path: Path) -> None:
+    DeltaTable.create(
+        str(tmp_path / "t"), pa.schema([("n", pa.int64()), ("key", pa.string()), ("x", pa.int64())])
+    )
+    table = append_table(f"delta:{tmp_path}/t")
+    schema = table.prepare(COLUMNS, create=False)
+    assert schema.field("n").type == pa.int64()
+    table.append([file(table, schema, "a", 1)], batch(0))
+    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist() == [{"n": 1, "key": "a", "x": None}]
+
+
+def test_types_that_delta_lake_does_not_have_are_refused(tmp_path: Path) -> None:
+    intervals = pa.schema([("took", pa.duration("us"))])
+    with pytest.raises(TableDoesNotFit, match=r"cannot be created: .*Duration.*; cast columns to types"):
+        append_table(f"delta:{tmp_path}/t").prepare(intervals, create=True)
+
+
+def test_partitioned_delta_tables_are_refused(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path / "t"), COLUMNS, partition_by=["key"])
+    with pytest.raises(TableDoesNotFit, match="is partitioned by key"):
+        append_table(f"delta:{tmp_path}/t").prepare(COLUMNS, create=False)
+
+
+@pytest.mark.parametrize(
+    "restricted",
+    [
+        pa.field("more", pa.int64(), nullable=False),
+        pa.field("more", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+        pa.field("more", pa.struct([pa.field("n", pa.int64(), nullable=False)])),
+    ],
+)
+def test_delta_tables_with_columns_that_must_not_be_null_are_refused(
+    tmp_path: Path, restricted: pa.Field
+) -> None:
+    DeltaTable.create(str(tmp_path / "t"), pa.schema([*COLUMNS, restricted]))
+    with pytest.raises(TableDoesNotFit, match="has columns that must not be null"):
+        append_table(f"delta:{tmp_path}/t").prepare(COLUMNS, create=False)
+
+
+def test_delta_tables_with_constraints_are_refused(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path / "t"), COLUMNS)
+    table.alter.add_constraint({"positive": "n > 0"})
+    with pytest.raises(TableDoesNotFit, match="which append_to does not support"):
+        append_table(f"delta:{tmp_path}/t").prepare(COLUMNS, create=False)
+
+
+# ---- folders of Parquet files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> tuple[AppendedFolder, pa.Schema]:
+    table, schema = created(f"parquet:{tmp_path}/panes")
+    assert isinstance(table, AppendedFolder)
+    return table, schema
+
+
+def logs(table: AppendedFolder) -> list[str]:
+    names = (path.name for path in (Path(table.location) / "_spark_metadata").iterdir())
+    return sorted(names, key=lambda name: int(name.split(".")[0]))
+
+
+def test_every_tenth_entry_of_the_log_lists_all_files(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, schema = folder
+    for number in range(31):
+        table.append([file(table, schema, str(number), number)], batch(number))
+    kept = ["19.compact", *map(str, range(20, 29)), "29.compact", "30", "31"]
+    assert [name for name in logs(table) if int(name.split(".")[0]) >= 19] == kept
+    assert "9.compact" not in logs(table)
+    assert [n for _, n in found(table)] == list(range(31))
+    newest = (Path(table.location) / "_spark_metadata" / "29.compact").read_text().splitlines()
+    assert [json.loads(line)["isDir"] for line in newest[1:]] == [True, *[False] * 29]
+
+
+def test_files_of_runs_that_cannot_commit_any_more_are_deleted(
+    folder: tuple[AppendedFolder, pa.Schema],
+) -> None:
+    table, schema = folder
+    table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
+    file(table, schema, "a-lost", 2)
+    file(table, schema, "x-unknown", 3)  # of a run that may still commit
+    (Path(table.location) / "_part-a-half.parquet").touch()
+    (Path(table.location) / "_part-b-current.parquet").touch()
+    table.append([], batch(1, run="b"))
+    names = {path.name for path in Path(table.location).glob("*.parquet")}
+    assert names == {"part-a-0.parquet", "part-x-unknown.parquet", "_part-b-current.parquet"}
+    assert not table.append([file(table, schema, "c-0", 7)], batch(1, run="c"))  # does not claim the table
+    table.append([file(table, schema, "b-2", 4)], batch(2, run="b"))
+    table.append([], batch(3, run="c"))
+    assert [n for _, n in found(table)] == [1, 4]
+
+
+def test_files_that_cannot_be_deleted_do_not_fail_the_commit(
+    folder: tuple[AppendedFolder, pa.Schema],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table, schema = folder
+    table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
+    file(table, schema, "a-lost", 2)
+
+    def refuse(store: FolderObjects, keys: Iterable[str]) -> None:
+        raise PermissionError(f"{len(list(keys))} files")
+
+    monkeypatch.setattr(FolderObjects, "delete", refuse)
+    assert table.append([], batch(1, run="b"))
+    assert "cannot be deleted: 1 files" in caplog.text
+
+
+def test_staged_files_get_their_names_with_the_commit(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, schema = folder
+    staged = file(table, schema, "a", 1)
+    path = Path(table.location) / staged.key
+    path.rename(path.with_name(table.staged(staged.key)))
+    assert path.with_name(table.staged(staged.key)).name.startswith("_")
+    table.append([staged], batch(0))
+    assert found(table) == [("a", 1)]
+
+
+@pytest.mark.parametrize("spelling", ["link", "panes/../panes"])
+def test_another_spelling_of_the_location_is_refused(
+    folder: tuple[AppendedFolder, pa.Schema], spelling: str
+) -> None:
+    table, _ = folder
+    parent = Path(table.location).parent
+    (parent / "link").symlink_to(table.location)
+    with pytest.raises(TableDoesNotFit, match=r"was created as file:///.*/panes; write \"parquet:file:///"):
+        append_table(f"parquet:{parent}/{spelling}").prepare(COLUMNS, create=True)
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(
+    folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, schema = folder
+    replace = FolderObjects.replace
+
+    def lost(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
+        monkeypatch.setattr(FolderObjects, "replace", replace)
+        assert replace(store, key, content, tag)
+        return False
+
+    monkeypatch.setattr(FolderObjects, "replace", lost)
+    assert not table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
+    table.append([], batch(1, run="b"))
+    assert found(table) == [("a-0", 1)]
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(TableDoesNotFit) as error:
+        append_table(f"parquet:{folder}").prepare(COLUMNS, create=True)
+    return str(error.value)
+
+
+def test_folders_of_other_programs_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "spark" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_text("v1", encoding="utf-8")
+    assert "has a log that Spark's file sink or an ingestion job writes" in refused(tmp_path / "spark")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "part-0.parquet").touch()
+    assert "contains files that append_to has not written" in refused(tmp_path / "files")
+
+
+def test_other_tables_in_the_folder_are_refused(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, _ = folder
+    message = "is a folder to which append_to or Spark's file sink writes"
+    for other in (ParquetTable(table.location), DeltaLakeTable(table.location)):
+        if isinstance(other, ParquetTable):
+            with pytest.raises(TableDoesNotFit, match=message):
+                other.create(COLUMNS)
+        else:
+            with pytest.raises(TableDoesNotFit, match=message):
+                AppendedDelta(other).prepare(COLUMNS, create=True)
+    with pytest.raises(TableDoesNotFit, match=message):
+        ManifestTable(table.store).commit(lambda old: msgspec.structs.replace(old, fences={"a": 1}))
+
+
+def test_a_folder_that_was_not_created_to_the_end_can_be_used(tmp_path: Path) -> None:
+    log = tmp_path / "panes" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "_0-5f1c").touch()
+    created(f"parquet:{tmp_path}/panes")
+
+
+def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "check the path and its permissions" in refused(tmp_path / "file" / "panes")
+
+
+@pytest.mark.parametrize("content", ["v1\n{", 'v1\n{"slackwater":{"columns":7}}'])
+def test_a_damaged_log_is_reported(folder: tuple[AppendedFolder, pa.Schema], content: str) -> None:
+    table, _ = folder
+    (Path(table.location) / "_spark_metadata" / "1").write_text(content, encoding="utf-8")
+    with pytest.raises(CorruptState, match="log of a folder"):
+        table.ledger()
+
+
+def test_a_missing_entry_of_the_log_is_reported(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, schema = folder
+    for number in range(8):
+        table.append([file(table, schema, str(number), number)], batch(number))
+    (Path(table.location) / "_spark_metadata" / "3").unlink()
+    with pytest.raises(CorruptState, match=r"version 3 of parquet:.* is missing"):
+        table.append([file(table, schema, "8", 8)], batch(8))
+
+
+def test_a_deleted_table_is_reported(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, schema = folder
+    added: Sequence[AppendedFile] = [file(table, schema, "a", 1)]
+    (Path(table.location) / "_spark_metadata" / "0").unlink()
+    with pytest.raises(TableDoesNotFit, match="was deleted"):
+        table.append(added, batch(0))
+    assert committed_files(table) == []
