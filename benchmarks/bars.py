@@ -8,9 +8,9 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-_COLOURS: Final = ("#1b6e8c", "#d98b3a", "#b9b4ab")
-_SHARE: Final = 0.26
-"""Of the room between two groups, what a bar takes."""
+_COLOURS: Final = ("#1b6e8c", "#63a8bf", "#d98b3a", "#b9b4ab", "#7d6b9e", "#8aa05a")
+_SHARE: Final = 0.8
+"""Of the room between two groups, what their bars take."""
 
 
 def draw(
@@ -19,10 +19,11 @@ def draw(
     """Write the picture; the first series is the one that the others are compared with, None has no bar."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
-    for number, (name, values) in enumerate(series.items()):
-        left = (number - (len(series) - 1) / 2) * _SHARE
+    width = _SHARE / len(series)
+    for (number, (name, values)), colour in zip(enumerate(series.items()), _COLOURS, strict=False):
+        left = (number - (len(series) - 1) / 2) * width
         drawn = {place + left: value for place, value in enumerate(values) if value is not None}
-        bars = axes.bar(list(drawn), list(drawn.values()), _SHARE * 0.92, label=name, color=_COLOURS[number])
+        bars = axes.bar(list(drawn), list(drawn.values()), width * 0.92, label=name, color=colour)
         labels = [f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in drawn.values()]
         axes.bar_label(bars, labels, padding=2, fontsize=8)
     axes.set_yscale("log")

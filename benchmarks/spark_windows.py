@@ -363,19 +363,21 @@ def compare(number: int, runs: int = RUNS) -> Comparison:
                 if side == WRITING:
                     panes(work / "panes", results(workload, work, OURS), workload.batches)
                 took[side].append(cold(number, side, work))
+                print(f"{workload}, {side}: {took[side][-1].batches}", flush=True)
             check(workload, work)
     return Comparison(workload, took)
 
 
 def run(report: Report) -> None:
     """All workloads."""
-    _windows(report, [compare(number) for number in range(len(WORKLOADS))])
+    show_windows(report, [compare(number) for number in range(len(WORKLOADS))])
     spark = sw.session(config=QUIET)
     spark.sparkContext.setLogLevel("ERROR")
     _nothing(report, spark)
 
 
-def _windows(report: Report, comparisons: Sequence[Comparison]) -> None:
+def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
+    """The table and the picture of all comparisons."""
     section = report.section(
         "On Spark: against Spark's own windows",
         f"Micro-batches of {BATCH:,} bids, {BIDS_A_SECOND:,} per second of event time, watermark lag {LAG}, "

@@ -14,7 +14,7 @@ from slackwater.tables.appended_folder import folder_url
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import LakeColumns, plain_schema, until_committed
-from slackwater.tables.object_store import ObjectStore, object_store
+from slackwater.tables.object_store import ObjectStore, local_folder, object_store
 from slackwater.tables.spark_file_log import check_no_file_log
 
 _FEATURES: Final = frozenset(
@@ -59,7 +59,8 @@ class AppendedDelta(AppendTable):
     def prepare(self, schema: pa.Schema, *, create: bool) -> pa.Schema:
         """Check the columns and the features of the table, or create it."""
         plain = plain_schema(schema)
-        self.store.read("_delta_log/_last_checkpoint")  # raises if tasks could not use the store
+        if local_folder(self.store) is None:
+            self.store.read("_delta_log/_last_checkpoint")  # raises if tasks could not use the store
         if self.table.columns() is None:
             check_no_file_log(self.store, self.name)
         self.table.prepare(LakeColumns(pa.schema([]), plain), create=create)

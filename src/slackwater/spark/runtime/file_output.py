@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from slackwater.errors import InvalidArgument
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.runtime.task_output import report_text
 from slackwater.spark.wire.payload_reader import PayloadReader
@@ -46,6 +47,8 @@ FILE_ROWS: Final = StructType(
 bucket has added, and the query and the run of the task."""
 _ROW_GROUP: Final = 1 << 17
 """How many rows are collected before they are written."""
+_MOST_BYTES: Final = 64 << 20
+"""How many bytes are, if the rows are large."""
 
 
 @dataclass
@@ -111,6 +114,9 @@ class _OpenFile:
     file: BinaryIO
     writer: pq.ParquetWriter
     waiting: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    """How many rows are waiting."""
+    bytes: int = 0
 
     @classmethod
     def create(cls, table: AppendTable, run: str, columns: pa.Schema) -> _OpenFile:
@@ -119,14 +125,23 @@ class _OpenFile:
         key = f"{file_prefix(run)}{partition:05d}-{uuid.uuid4().hex}.parquet"
         folder = local_folder(store)
         path = None if folder is None else folder / table.staged(key)
-        file = tempfile.TemporaryFile() if path is None else path.open("xb")  # noqa: SIM115 - closed later
+        try:
+            file = tempfile.TemporaryFile() if path is None else path.open("xb")  # noqa: SIM115 - closed later
+        except FileNotFoundError as error:
+            raise InvalidArgument(
+                "table", table.name, "does not exist on the machine of this task",
+                fix="use a path that all machines of the cluster share, or the URL of an object store",
+            ) from error  # fmt: skip
         return cls(store, key, path, file, pq.ParquetWriter(file, columns))
 
     def add(self, batches: list[pa.RecordBatch]) -> int:
         self.waiting += batches
-        if sum(batch.num_rows for batch in self.waiting) >= _ROW_GROUP:
+        added = sum(int(batch.num_rows) for batch in batches)
+        self.rows += added
+        self.bytes += sum(batch.nbytes for batch in batches)
+        if self.rows >= _ROW_GROUP or self.bytes >= _MOST_BYTES:
             self._write()
-        return sum(batch.num_rows for batch in batches)
+        return added
 
     def close(self) -> None:
         self._write()
@@ -149,3 +164,4 @@ class _OpenFile:
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting), row_group_size=_ROW_GROUP)
             self.waiting.clear()
+            self.rows = self.bytes = 0
