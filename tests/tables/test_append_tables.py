@@ -256,6 +256,26 @@ def test_staged_files_get_their_names_with_the_commit(folder: tuple[AppendedFold
     assert found(table) == [("a", 1)]
 
 
+def test_staged_files_of_refused_and_repeated_batches_are_deleted(
+    folder: tuple[AppendedFolder, pa.Schema],
+) -> None:
+    table, schema = folder
+
+    def staged(name: str) -> AppendedFile:
+        written = file(table, schema, name, 1)
+        path = Path(table.location) / written.key
+        path.rename(path.with_name(table.staged(written.key)))
+        return written
+
+    assert table.append([staged("a")], batch(1))
+    assert not table.append([staged("repeated")], batch(1))
+    with pytest.raises(IdentityInUse):
+        table.append([staged("refused")], batch(2, query="9d20", run="x"))
+    with pytest.raises(StaleBatch):
+        table.append([staged("stale")], batch(0))
+    assert [path.name for path in Path(table.location).glob("*.parquet")] == ["part-a.parquet"]
+
+
 @pytest.mark.parametrize("spelling", ["link", "panes/../panes"])
 def test_another_spelling_of_the_location_is_refused(
     folder: tuple[AppendedFolder, pa.Schema], spelling: str

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from slackwater import time
 from slackwater.errors import CorruptState
-from slackwater.sql.pane_targets import TableDoesNotFit
+from slackwater.sql.commit_owner import IdentityInUse
+from slackwater.sql.pane_targets import StaleBatch, TableDoesNotFit
 from slackwater.tables.append_table import AppendedFile, AppendTable, file_prefix, file_sizes
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import CommitConflict, LostRace, until_committed
@@ -138,7 +139,19 @@ class AppendedFolder(AppendTable):
 
     def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Write the next entry of the log."""
-        return until_committed(self.name, lambda: self._attempt(files, batch))
+        try:
+            added = until_committed(self.name, lambda: self._attempt(files, batch))
+        except (IdentityInUse, StaleBatch):
+            self._discard_staged(files)
+            raise
+        if not added:
+            self._discard_staged(files)
+        return added
+
+    def _discard_staged(self, files: Sequence[AppendedFile]) -> None:
+        """Delete files that were not committed; one that an earlier attempt has committed is not staged."""
+        staged = {file.key: self.staged(file.key) for file in files}
+        self._delete(found for key, found in staged.items() if found != key)
 
     def _attempt(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         found = self._newest()
